@@ -1,0 +1,174 @@
+"""Exceptions, split by what the caller can do about them.
+
+    KafkaError
+    +-- RetriableError          try again: the same call may succeed later
+    |   +-- NetworkError        nothing usable at the other end, or it went away (names the stage)
+    |   +-- KafkaTimeoutError   a deadline passed (also a built-in TimeoutError)
+    |   +-- BufferFull          `send_nowait` found no room
+    |   +-- StaleMetadataError  a topic or a leader is not known (yet)
+    +-- AuthenticationError     re-authenticate: the credentials were refused
+    +-- UsageError              fix the call: wrong argument, state or setting
+    |   +-- ConfigError         a setting or option is unknown, missing or out of range
+    |   +-- RecordTooLarge      one record exceeds a size limit
+    |   +-- ForkedError         the object belongs to the parent process
+    |   +-- ClosedError         the object was closed
+    +-- ProtocolError           give up on this connection: the bytes make no sense
+    |   +-- UnsupportedVersionError  the peer and this call share no version of an API
+    |   +-- CorruptBatch        a record batch is damaged
+    |   +-- BatchTooLarge       a record batch is larger, decompressed, than allowed
+    +-- BrokerError             a broker answered with an error code; see `code`, `name`, `retriable`
+        +-- RetriableBrokerError     also a RetriableError
+        +-- AuthorizationError       an ACL forbids it
+
+Broker codes stay data: `protocol.error_codes.error_for(code)` builds the one class that fits. A message says what
+happened, at which stage, with which broker and values, and what to try.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """The step of reaching a broker at which something failed, in the order in which the steps happen."""
+
+    RESOLVE = "resolve"
+    CONNECT = "connect"
+    TLS = "TLS"
+    SASL = "SASL"
+    API_VERSIONS = "API versions"
+    METADATA = "metadata"
+    REQUEST = "request"
+
+
+class KafkaError(Exception):
+    """Root of every exception that this package raises on purpose."""
+
+
+class RetriableError(KafkaError):
+    """The same call may succeed later."""
+
+
+class NetworkError(RetriableError):
+    """A broker cannot be reached, or the connection to it was lost.
+
+    Args:
+        message: what happened, with which address, and what to try.
+        stage: the step that failed.
+    """
+
+    def __init__(self, message: str, *, stage: Stage) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_network_error, (type(self), str(self), self.stage))
+
+
+def _network_error(kind: type[NetworkError], message: str, stage: Stage) -> NetworkError:
+    return kind(message, stage=stage)
+
+
+class KafkaTimeoutError(RetriableError, TimeoutError):
+    """A deadline passed before the work was done."""
+
+
+class BufferFull(RetriableError):
+    """`send_nowait` found no room in the producer's buffer memory."""
+
+
+class StaleMetadataError(RetriableError):
+    """A topic, partition or leader is not known; a metadata refresh may find it."""
+
+
+class AuthenticationError(KafkaError):
+    """The broker refused the credentials; retrying with the same ones is pointless."""
+
+
+class UsageError(KafkaError):
+    """The call is wrong and will stay wrong: fix an argument, the order of calls, or a setting."""
+
+
+class ConfigError(UsageError, ValueError):
+    """A setting or option is unknown, missing, or outside its limits."""
+
+
+class RecordTooLarge(UsageError):
+    """One record is larger than a size limit allows."""
+
+
+class ForkedError(UsageError):
+    """The object belongs to the parent process; make a new one after the fork."""
+
+
+class ClosedError(UsageError):
+    """The object was closed."""
+
+
+class ProtocolError(KafkaError):
+    """Bytes that do not follow the protocol, or a value that cannot be put into bytes.
+
+    Args:
+        message: what is wrong.
+        path: the field, as in `topics[3].partitions[0].leader_id`; empty when it is not about one field.
+        offset: the byte offset in the frame (without its size prefix); -1 when it is not about one byte.
+    """
+
+    def __init__(self, message: str, *, path: str = "", offset: int = -1) -> None:
+        where = (f"{path}: " if path else "") + (f"at byte {offset}: " if offset >= 0 else "")
+        super().__init__(where + message)
+        self.message = message
+        self.path = path
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_protocol_error, (type(self), self.message, self.path, self.offset))
+
+
+def _protocol_error(kind: type[ProtocolError], message: str, path: str, offset: int) -> ProtocolError:
+    return kind(message, path=path, offset=offset)
+
+
+class UnsupportedVersionError(ProtocolError):
+    """No version of an API is known to both ends, or the version asked for is not declared."""
+
+
+class CorruptBatch(ProtocolError):
+    """A record batch is damaged: wrong checksum, wrong length, or undecodable content."""
+
+
+class BatchTooLarge(ProtocolError):
+    """A record batch is larger, decompressed, than the limit."""
+
+
+class BrokerError(KafkaError):
+    """A broker answered a request with an error code.
+
+    Args:
+        code: the code on the wire.
+        name: Kafka's name for it, such as `NOT_LEADER_OR_FOLLOWER`.
+        retriable: whether Kafka declares it retriable.
+        message: what it means, with the values of this case.
+    """
+
+    def __init__(self, message: str, *, code: int, name: str, retriable: bool) -> None:
+        super().__init__(f"{name} ({code}): {message}")
+        self.message = message
+        self.code = code
+        self.name = name
+        self.retriable = retriable
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_broker_error, (type(self), self.message, self.code, self.name, self.retriable))
+
+
+def _broker_error(kind: type[BrokerError], message: str, code: int, name: str, retriable: bool) -> BrokerError:
+    return kind(message, code=code, name=name, retriable=retriable)
+
+
+class RetriableBrokerError(BrokerError, RetriableError):
+    """A broker error that may go away: a leader moved, a replica is behind, a coordinator is loading."""
+
+
+class AuthorizationError(BrokerError):
+    """The broker's ACLs do not allow this principal to do that."""
