@@ -1,0 +1,298 @@
+"""The message language: a class with annotations is the description of a message in all its versions.
+
+    @request(api_key=19, versions="2-7", flexible="5+")
+    class CreateTopicsRequest:
+        topics: list[CreatableTopic]
+        timeout_ms: int32 = 60_000
+        validate_only: boolean = field(versions="1+", default=False)
+
+The decorators turn the class into a slotted, keyword-only dataclass and keep what they were told; `spec_of(cls)` reads
+the annotations on first use. Everything else derives from the spec: codecs (`compile`), explanations (`annotate`),
+documentation. This module must not encode or decode anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+
+from kafkaraw.protocol.types import PLAIN_ANNOTATIONS, Primitive
+
+T = TypeVar("T")
+VERSION_MAX = 32_767
+UNKNOWN_TAGGED_FIELDS = "unknown_tagged_fields"
+
+
+class VersionRange(NamedTuple):
+    """An inclusive range of versions; `min > max` means none."""
+
+    min: int
+    max: int
+
+    @classmethod
+    def parse(cls, text: str) -> VersionRange:
+        """Read Kafka's notation: `3`, `2-7`, `5+`, `none`.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        if text == "none":
+            return NO_VERSIONS
+        if text.endswith("+"):
+            return cls(int(text[:-1]), VERSION_MAX)
+        low, _, high = text.partition("-")
+        return cls(int(low), int(high or low))
+
+    def includes(self, version: int) -> bool:
+        """Whether `version` lies in the range."""
+        return self.min <= version <= self.max
+
+    def __str__(self) -> str:
+        if self.min > self.max:
+            return "none"
+        if self.max == VERSION_MAX:
+            return f"{self.min}+"
+        return f"{self.min}" if self.min == self.max else f"{self.min}-{self.max}"
+
+
+NO_VERSIONS = VersionRange(0, -1)
+ALL_VERSIONS = VersionRange(0, VERSION_MAX)
+
+
+class Direction(StrEnum):
+    """What a message is; a `DATA` structure travels inside a bytes field or a record."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    DATA = "data"
+    STRUCT = "struct"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """An array whose elements are of one kind."""
+
+    element: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    """A nested structure."""
+
+    cls: type[object]
+
+
+Kind: TypeAlias = Primitive | ArrayOf | StructOf
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One field of a structure.
+
+    Attributes:
+        versions: in which it exists.
+        nullable: in which its value may be null on the wire.
+        tag, tagged: its tag, and the versions in which it is sent as a tagged field.
+        ignorable: may be left out silently when the chosen version does not have it.
+        default: value when it is absent; None for null. Lists and structures default to new empty ones.
+    """
+
+    name: str
+    kind: Kind
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int | None
+    tagged: VersionRange
+    ignorable: bool
+    default: object
+
+    def is_tagged(self, version: int) -> bool:
+        """Whether it is sent as a tagged field in `version`."""
+        return self.tag is not None and self.tagged.includes(version)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a decorator was told about its class, before the annotations are read."""
+
+    direction: Direction
+    versions: VersionRange
+    flexible: VersionRange
+    api_key: int
+    removed: VersionRange
+    unstable: VersionRange
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A declared class, read: what the compiler and every other reader of declarations work from."""
+
+    cls: type[object]
+    header: Header
+    fields: tuple[FieldSpec, ...]
+
+    @property
+    def name(self) -> str:
+        """The class's name, which is Kafka's."""
+        return self.cls.__name__
+
+
+_FIELD_KEY = "kafkaraw"
+_HEADERS: dict[type[object], Header] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldOptions:
+    versions: str
+    nullable: str | None
+    tag: int | None
+    tagged: str | None
+    ignorable: bool
+
+
+def field(
+    *,
+    versions: str = "0+",
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """Describe a field of a message (a field specifier in the sense of `dataclass_transform`).
+
+    Args:
+        versions: versions of the message that have the field.
+        default: value when it is not given, and when a version does not have it.
+        default_factory: the same for lists.
+        nullable: versions in which it may be null; by default all, when the annotation allows None.
+        tag: its tag number.
+        tagged: versions in which it is a tagged field; by default all that have it.
+        ignorable: leaving it out where the version lacks it is no error.
+    """
+    options = _FieldOptions(versions, nullable, tag, tagged, ignorable)
+    return dataclasses.field(default=default, default_factory=default_factory, metadata={_FIELD_KEY: options})
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def request(
+    *, api_key: int, versions: str, flexible: str = "none", removed: str = "none", unstable: str = "none"
+) -> Callable[[type[T]], type[T]]:
+    """Declare a request.
+
+    Args:
+        api_key: number of the API.
+        versions: every version that is known, old and new.
+        flexible: versions with compact lengths and tagged fields (KIP-482).
+        removed: versions that Kafka 4.0 removed (KIP-896); declared, never offered.
+        unstable: versions that no release has enabled; declared, never offered.
+    """
+    return _declare(Direction.REQUEST, versions, flexible, api_key, removed, unstable)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def response(
+    *, api_key: int, versions: str, flexible: str = "none", removed: str = "none", unstable: str = "none"
+) -> Callable[[type[T]], type[T]]:
+    """Declare a response; arguments as for `request`."""
+    return _declare(Direction.RESPONSE, versions, flexible, api_key, removed, unstable)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
+    """Declare a structure that travels inside a bytes field or a record, with a version of its own."""
+    return _declare(Direction.DATA, versions, flexible, -1, "none", "none")
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def struct(cls: type[T]) -> type[T]:
+    """Declare a structure nested in messages; its version is the message's."""
+    return _declare(Direction.STRUCT, "0+", "none", -1, "none", "none")(cls)
+
+
+def _declare(
+    direction: Direction, versions: str, flexible: str, api_key: int, removed: str, unstable: str
+) -> Callable[[type[T]], type[T]]:
+    parse = VersionRange.parse
+    header = Header(direction, parse(versions), parse(flexible), api_key, parse(removed), parse(unstable))
+
+    def decorate(cls: type[T]) -> type[T]:
+        # Unknown tagged fields are kept so that decoding and encoding again loses nothing.
+        cls.__annotations__[UNKNOWN_TAGGED_FIELDS] = "dict[int, bytes] | None"
+        setattr(cls, UNKNOWN_TAGGED_FIELDS, dataclasses.field(default=None, repr=False))
+        declared = dataclass(slots=True, kw_only=True)(cls)
+        _HEADERS[declared] = header
+        return declared
+
+    return decorate
+
+
+def header_of(cls: type[object]) -> Header:
+    """What the decorator of `cls` was told.
+
+    Raises:
+        TypeError: `cls` is not declared as a message or structure.
+    """
+    try:
+        return _HEADERS[cls]
+    except KeyError:
+        raise TypeError(f"{cls!r} is not a declared message: use @request, @response, @data or @struct") from None
+
+
+@functools.cache
+def spec_of(cls: type[object]) -> Spec:
+    """Read the declaration of `cls`.
+
+    Raises:
+        TypeError: `cls` is not declared, or an annotation is not a type of the protocol.
+    """
+    header = header_of(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
+    fields = tuple(
+        _field_spec(cls, declared, hints[declared.name])
+        for declared in dataclasses.fields(typing.cast("type[Any]", cls))
+        if declared.name != UNKNOWN_TAGGED_FIELDS
+    )
+    return Spec(cls, header, fields)
+
+
+def _field_spec(cls: type[object], declared: dataclasses.Field[Any], hint: object) -> FieldSpec:
+    options: _FieldOptions = declared.metadata.get(_FIELD_KEY) or _FieldOptions("0+", None, None, None, False)
+    inner, may_be_none = _strip_none(hint)
+    kind = _kind(cls, declared.name, inner)
+    versions = VersionRange.parse(options.versions)
+    nullable = VersionRange.parse(options.nullable) if options.nullable else versions if may_be_none else NO_VERSIONS
+    tagged = VersionRange.parse(options.tagged) if options.tagged else versions
+    default = declared.default
+    if default is dataclasses.MISSING:
+        default = kind.zero if isinstance(kind, Primitive) else ()
+    return FieldSpec(declared.name, kind, versions, nullable, options.tag, tagged, options.ignorable, default)
+
+
+def _strip_none(hint: object) -> tuple[object, bool]:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        arms = [arm for arm in typing.get_args(hint) if arm is not type(None)]
+        if len(arms) == 1:
+            return arms[0], True
+    return hint, False
+
+
+def _kind(cls: type[object], name: str, hint: object) -> Kind:
+    if typing.get_origin(hint) is typing.Annotated:
+        for note in typing.get_args(hint)[1:]:
+            if isinstance(note, Primitive):
+                return note
+    if typing.get_origin(hint) is list:
+        return ArrayOf(_kind(cls, name, typing.get_args(hint)[0]))
+    if hint in PLAIN_ANNOTATIONS:
+        return PLAIN_ANNOTATIONS[hint]
+    if isinstance(hint, type) and hint in _HEADERS:
+        return StructOf(hint)
+    raise TypeError(f"{cls.__name__}.{name}: {hint!r} is not a type of the protocol")

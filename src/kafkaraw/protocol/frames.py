@@ -1,0 +1,258 @@
+"""Frames: the size prefix, request and response headers, and whole messages to and from bytes.
+
+A frame is given and returned without its four-byte size prefix; only `FrameReader` sees that. Nothing here does I/O.
+Start at `decode_request`, `decode_response`, `encode_request`, `encode_response`.
+
+Header versions follow from the message (KIP-482, KIP-511): a flexible request has header v2, others v1 (v0 for
+ControlledShutdown v0); a flexible response has header v1, others v0, and ApiVersions has v0 always, because a client
+that asks for it does not know yet what the broker speaks. The client id of a request header is never compact.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kafkaraw.errors import ProtocolError, UnsupportedVersionError
+from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
+from kafkaraw.protocol.compile import compile_decoder, compile_encoder, read_tag, write_tags
+from kafkaraw.protocol.explain import explain_decode, explain_encode
+from kafkaraw.protocol.types import FileSlice, decode_uvarint
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Segment: TypeAlias = bytes | bytearray | memoryview | FileSlice
+
+API_VERSIONS_KEY: Final = 18
+CONTROLLED_SHUTDOWN_KEY: Final = 7
+# What compiled code may raise on hostile bytes or wrong values; anything else is a defect.
+DECODE_FAILURES: Final = (struct.error, IndexError, ValueError)
+ENCODE_FAILURES: Final = (struct.error, AttributeError, TypeError, ValueError)
+
+_REQUEST_FIXED = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    """What precedes every request.
+
+    Attributes:
+        correlation_id: chosen by the client, comes back in the response header.
+        client_id: a name for logs and quotas; null is allowed.
+        unknown_tagged_fields: tags of a flexible header; none are defined so far.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+    unknown_tagged_fields: dict[int, bytes] | None = None
+
+
+@dataclass(slots=True)
+class ResponseHeader:
+    """What precedes every response."""
+
+    correlation_id: int
+    unknown_tagged_fields: dict[int, bytes] | None = None
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """The version of the request header: 0, 1 or 2. For an API that is not declared: 1."""
+    if api_key == CONTROLLED_SHUTDOWN_KEY and api_version == 0:
+        return 0
+    api = API_BY_KEY.get(api_key)
+    return 2 if api is not None and api.is_flexible(api_version) else 1
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """The version of the response header: 0 or 1."""
+    return 1 if api_key != API_VERSIONS_KEY and _known(api_key).is_flexible(api_version) else 0
+
+
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """Read the header of a request, of known and unknown APIs and versions alike.
+
+    Returns:
+        The header and the byte offset of the body.
+
+    Raises:
+        ProtocolError: the frame ends within the header, or the client id is not text.
+    """
+    view = memoryview(frame)
+    if len(view) < 8:
+        raise ProtocolError(f"a request header has at least 8 bytes, got {len(view)}", path="header", offset=len(view))
+    api_key, api_version, correlation_id = struct.unpack_from(">hhi", view)
+    header = RequestHeader(api_key, api_version, correlation_id)
+    version = request_header_version(api_key, api_version)
+    if version == 0:
+        return header, 8
+    header.client_id, at = _decode_client_id(view)
+    if version == 2:
+        header.unknown_tagged_fields, at = _decode_tags(view, at)
+    return header, at
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, object]:
+    """Decode a whole request.
+
+    Raises:
+        UnsupportedVersionError: its API or version is not declared.
+        ProtocolError: bytes that make no sense, or bytes left over; names the field path and byte offset.
+    """
+    header, at = decode_request_header(frame)
+    message = decode_message(_known(header.api_key).request, header.api_version, frame, at)
+    return header, message
+
+
+def decode_response(frame: Buffer, api_key: int, api_version: int) -> tuple[ResponseHeader, object]:
+    """Decode a whole response to a request of that API and version.
+
+    Raises:
+        UnsupportedVersionError: the API or version is not declared.
+        ProtocolError: bytes that make no sense, or bytes left over; names the field path and byte offset.
+    """
+    view = memoryview(frame)
+    if len(view) < _CORRELATION_ID.size:
+        raise ProtocolError(f"a response has at least 4 bytes, got {len(view)}", path="header", offset=len(view))
+    header = ResponseHeader(_CORRELATION_ID.unpack_from(view)[0])
+    at = _CORRELATION_ID.size
+    if response_header_version(api_key, api_version) == 1:
+        header.unknown_tagged_fields, at = _decode_tags(view, at)
+    return header, decode_message(_known(api_key).response, api_version, view, at)
+
+
+def decode_message(cls: type[object], version: int, buffer: Buffer, at: int = 0) -> object:
+    """Decode the body of a message, which must reach to the end of `buffer`.
+
+    Raises:
+        UnsupportedVersionError: the class does not declare that version.
+        ProtocolError: bytes that make no sense, or bytes left over; names the field path and byte offset.
+    """
+    decoder = compile_decoder(cls, version)
+    try:
+        message, end = decoder(buffer, at)
+    except DECODE_FAILURES:
+        raise explain_decode(cls, version, memoryview(buffer), at) from None
+    if end != len(buffer):
+        raise ProtocolError(f"{cls.__name__} v{version} ends here, {len(buffer) - end} bytes are left over", offset=end)
+    return message
+
+
+def encode_message(message: object, version: int) -> bytes:
+    """Encode the body of a message, without header.
+
+    Raises:
+        UnsupportedVersionError: the class does not declare that version.
+        ProtocolError: a value does not fit; names the field path.
+    """
+    return join_segments(_encode_body(message, version, []))
+
+
+def encode_request(header: RequestHeader, message: object) -> bytes:
+    """Encode a whole request.
+
+    Raises:
+        UnsupportedVersionError: `header.api_version` is not declared.
+        ProtocolError: a value does not fit, or the version lacks a field that is not at its default.
+    """
+    return join_segments(encode_request_segments(header, message))
+
+
+def encode_response(header: ResponseHeader, message: object, api_version: int) -> bytes:
+    """Encode a whole response; raises as `encode_request`."""
+    return join_segments(encode_response_segments(header, message, api_version))
+
+
+def encode_request_segments(header: RequestHeader, message: object) -> list[Segment]:
+    """Encode a request as pieces for `net`, so that record batches are never copied."""
+    api = api_of(message)
+    if api.key != header.api_key or not isinstance(message, api.request):
+        raise ProtocolError(f"header says API {header.api_key}, the message is a {type(message).__name__}")
+    version = request_header_version(header.api_key, header.api_version)
+    parts: list[Segment] = []
+    if version == 0:
+        parts.append(struct.pack(">hhi", header.api_key, header.api_version, header.correlation_id))
+    else:
+        client_id = None if header.client_id is None else header.client_id.encode()
+        size = -1 if client_id is None else len(client_id)
+        try:
+            parts.append(_REQUEST_FIXED.pack(header.api_key, header.api_version, header.correlation_id, size))
+        except struct.error as error:
+            raise ProtocolError(f"{header}: {error}", path="header") from None
+        parts.append(client_id or b"")
+    if version == 2:
+        write_tags(parts.append, header.unknown_tagged_fields or {})
+    return _encode_body(message, header.api_version, parts)
+
+
+def encode_response_segments(header: ResponseHeader, message: object, api_version: int) -> list[Segment]:
+    """Encode a response as pieces for `net`; record batches and file slices stay as they are."""
+    api = api_of(message)
+    parts: list[Segment] = [_CORRELATION_ID.pack(header.correlation_id)]
+    if response_header_version(api.key, api_version) == 1:
+        write_tags(parts.append, header.unknown_tagged_fields or {})
+    return _encode_body(message, api_version, parts)
+
+
+def segments_size(segments: Sequence[Segment]) -> int:
+    """The number of bytes that the segments stand for."""
+    return sum(segment.size if isinstance(segment, FileSlice) else memoryview(segment).nbytes for segment in segments)
+
+
+def join_segments(segments: Sequence[Segment]) -> bytes:
+    """Join segments into one frame.
+
+    Raises:
+        ProtocolError: one is a file slice, which only `net` can send.
+    """
+    if any(isinstance(segment, FileSlice) for segment in segments):
+        raise ProtocolError("a file slice has no bytes in memory: send the segments instead of joining them")
+    return b"".join(segments)  # type: ignore[arg-type]
+
+
+def _encode_body(message: object, version: int, parts: list[Segment]) -> list[Segment]:
+    encoder = compile_encoder(type(message), version)
+    try:
+        encoder(message, parts.append)
+    except ENCODE_FAILURES:
+        raise explain_encode(message, version) from None
+    return parts
+
+
+def _known(api_key: int) -> Api:
+    api = API_BY_KEY.get(api_key)
+    if api is None:
+        raise UnsupportedVersionError(f"API key {api_key} is not declared")
+    return api
+
+
+def _decode_client_id(view: memoryview) -> tuple[str | None, int]:
+    if len(view) < _REQUEST_FIXED.size:
+        raise ProtocolError("the frame ends here", path="header.client_id", offset=len(view))
+    size = _REQUEST_FIXED.unpack_from(view)[3]
+    start = _REQUEST_FIXED.size
+    if size == -1:
+        return None, start
+    if size < 0 or start + size > len(view):
+        left = len(view) - start
+        raise ProtocolError(f"string declared {size} bytes, {left} are left", path="header.client_id", offset=8)
+    try:
+        return str(view[start : start + size], "utf-8"), start + size
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"not UTF-8: {error.reason}", path="header.client_id", offset=start + error.start) from None
+
+
+def _decode_tags(view: memoryview, at: int) -> tuple[dict[int, bytes] | None, int]:
+    start = at
+    tags: dict[int, bytes] = {}
+    try:
+        count, at = decode_uvarint(view, at)
+        for _ in range(count):
+            tag, value_at, at = read_tag(view, at, len(view))
+            tags[tag] = bytes(view[value_at:at])
+    except DECODE_FAILURES as error:
+        raise ProtocolError(f"tagged fields of the header: {error}", path="header", offset=start) from None
+    return tags or None, at

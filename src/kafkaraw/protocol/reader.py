@@ -1,0 +1,123 @@
+"""Cut a stream of bytes into frames, into buffers that the network may write to directly.
+
+Shaped for `asyncio.BufferedProtocol`: `get_buffer` gives the place for the next bytes, `buffer_updated` says how many
+came and gives a frame when one is whole. Each frame has a buffer of its own, because records stay views into it.
+This module must not do I/O. Start at `FrameReader`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kafkaraw.errors import ProtocolError
+
+SIZE_PREFIX = struct.Struct(">i")
+# A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this.
+FIRST_BUFFER_SIZE = 1 << 20
+# First bytes of other protocols, read as a size: what people really see when they dial a wrong port.
+STRANGERS: dict[bytes, str] = {
+    b"HTTP": "the other side speaks HTTP, not Kafka",
+    b"GET ": "the other side sent an HTTP request, not a Kafka frame",
+    b"POST": "the other side sent an HTTP request, not a Kafka frame",
+    b"SSH-": "the other side speaks SSH, not Kafka",
+    b"\x15\x03": "the other side speaks TLS and sent an alert: this port wants an encrypted connection",
+    b"\x16\x03": "the other side sent a TLS handshake to a port without TLS",
+}
+
+
+class FrameReader:
+    """Sans-I/O framing with Kafka's four-byte size prefix, which does not count itself.
+
+    Args:
+        limit: largest frame to accept, in bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._prefix = bytearray(SIZE_PREFIX.size)
+        self._frame: bytearray | None = None
+        self._size = 0
+        self._filled = 0
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether no byte of an unfinished frame has been read: the only clean place for a stream to end."""
+        return self._frame is None and self._filled == 0
+
+    @property
+    def progress(self) -> str:
+        """How far the unfinished frame has come, for error messages."""
+        if self._frame is None:
+            return f"{self._filled} of {SIZE_PREFIX.size} bytes of a size prefix"
+        return f"{self._filled} of {self._size} bytes of a frame"
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """The place for the next bytes; a memoryview, as a bytearray breaks asyncio's TLS (cpython 156275)."""
+        if self._frame is None:
+            return memoryview(self._prefix)[self._filled :]
+        if self._filled == len(self._frame):
+            self._grow()
+        return memoryview(self._frame)[self._filled :]
+
+    def buffer_updated(self, count: int) -> memoryview | None:
+        """Take note of `count` new bytes in the buffer that `get_buffer` gave.
+
+        Returns:
+            A whole frame without its size prefix, or None when more bytes are needed.
+
+        Raises:
+            ProtocolError: the size is negative, above the limit, or the start of another protocol.
+        """
+        self._filled += count
+        if self._frame is None:
+            if self._filled < SIZE_PREFIX.size:
+                return None
+            self._start()
+            if self._size > 0:
+                return None
+        elif self._filled < self._size:
+            return None
+        frame, self._frame, self._filled = self._frame, None, 0
+        return memoryview(frame or b"")
+
+    def feed(self, data: bytes | memoryview) -> list[memoryview]:
+        """Take bytes from elsewhere than the buffer; gives every frame that is whole now.
+
+        Raises:
+            ProtocolError: as `buffer_updated`.
+        """
+        frames = []
+        view = memoryview(data)
+        while len(view):
+            buffer = self.get_buffer()
+            count = min(len(buffer), len(view))
+            buffer[:count] = view[:count]
+            view = view[count:]
+            frame = self.buffer_updated(count)
+            if frame is not None:
+                frames.append(frame)
+        return frames
+
+    def _start(self) -> None:
+        (size,) = SIZE_PREFIX.unpack(self._prefix)
+        if not 0 <= size <= self.limit:
+            raise ProtocolError(_explain_size(bytes(self._prefix), size, self.limit), offset=0)
+        self._size = size
+        self._filled = 0
+        self._frame = bytearray(min(size, FIRST_BUFFER_SIZE))
+
+    def _grow(self) -> None:
+        # A view on the old buffer may still be held by the event loop, which forbids resizing in place.
+        assert self._frame is not None
+        larger = bytearray(min(self._size, 4 * len(self._frame)))
+        larger[: self._filled] = self._frame
+        self._frame = larger
+
+
+def _explain_size(prefix: bytes, size: int, limit: int) -> str:
+    for start, meaning in STRANGERS.items():
+        if prefix.startswith(start):
+            return meaning
+    if size < 0:
+        return f"negative frame size {size}: the other side does not speak Kafka, or the stream is out of step"
+    return f"frame of {size} bytes, the limit is {limit}"
