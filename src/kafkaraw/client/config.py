@@ -1,0 +1,268 @@
+"""Every setting of the clients, declared once: name, type, default, unit, limits, meaning.
+
+Names are those that Python users know; defaults are those of Java 4.3's clients except `batch_size`. The classes are
+frozen and passed whole: nobody re-lists their fields. `parse()` is the way in; how a declaration is checked is
+in `settings.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar, cast
+
+from kafkaraw.client.settings import build, setting, settings_of
+from kafkaraw.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+_DAY_MS = 24 * 3600 * 1000
+
+
+class Address(NamedTuple):
+    """Host and port of a broker."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(value: object) -> tuple[Address, ...]:
+    """Read `bootstrap_servers`: "host:port,host:port", or a sequence of "host:port".
+
+    Raises:
+        ValueError: no address, or one without a usable host and port.
+    """
+    parts: list[object]
+    if isinstance(value, str):
+        parts = [*value.split(",")]
+    elif isinstance(value, Iterable):
+        parts = [str(part) if isinstance(part, Address) else part for part in value]
+    else:
+        raise ValueError(f'must be "host:port,host:port" or a list of "host:port", not {type(value).__name__}')
+    addresses = tuple(
+        dict.fromkeys(_address(part) for part in parts if not (isinstance(part, str) and not part.strip()))
+    )
+    if not addresses:
+        raise ValueError('names no server; give "host:port"')
+    return addresses
+
+
+def _address(part: object) -> Address:
+    if not isinstance(part, str):
+        raise ValueError(f'{part!r} is not "host:port"')
+    text = part.strip()
+    # Java allows a listener name in front, as in PLAINTEXT://host:9092.
+    host, colon, port = text.rpartition("://")[2].rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        raise ValueError(f"{text!r} has no port; did you mean {text + ':9092'!r}?")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host:
+        raise ValueError(f"{text!r} has no host")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) <= 65535:
+        raise ValueError(f"{text!r}: the port must be a number from 1 to 65535")
+    return Address(host, int(port))
+
+
+def _acks(value: object) -> int:
+    meaning = {"all": -1, "-1": -1, "0": 0, "1": 1}
+    acks = None if isinstance(value, bool) else meaning.get(str(value).strip().lower())
+    if acks is None:
+        raise ValueError("must be 'all' (or -1), 1 or 0")
+    return acks
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """Settings that every client has (and all that an admin client has)."""
+
+    bootstrap_servers: tuple[Address, ...] = setting(
+        (), 'Servers to find the cluster through: "host:port,host:port" or a list.', convert=parse_addresses
+    )
+    client_id: str = setting("kafkaraw", "Name of this client in the broker's logs, metrics and quotas.")
+    request_timeout_ms: int = setting(
+        30_000, "How long one request may go unanswered.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    default_api_timeout_ms: int = setting(
+        60_000, "Timeout of a call that is given none.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    socket_connection_setup_timeout_ms: int = setting(
+        10_000,
+        "How long resolving, connecting and negotiating with one broker may take.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
+    )
+    retry_backoff_ms: int = setting(
+        100, "Pause before the first retry; doubles with each failure.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    retry_backoff_max_ms: int = setting(1_000, "Longest pause between retries.", unit="ms", minimum=1, maximum=_DAY_MS)
+    metadata_max_age_ms: int = setting(
+        300_000, "Age at which the view of the cluster is renewed unasked.", unit="ms", minimum=100, maximum=7 * _DAY_MS
+    )
+    allow_auto_create_topics: bool = setting(
+        True, "Let the broker create a topic that is asked for and does not exist, if its own settings allow it."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """Settings of an admin client."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """Settings of a producer."""
+
+    acks: int = setting(
+        -1, "Who must have the record before it counts: 'all' replicas in sync, 1 the leader, 0 nobody.", convert=_acks
+    )
+    enable_idempotence: bool = setting(True, "No duplicates and no reordering through retries; needs acks='all'.")
+    linger_ms: int = setting(5, "How long an open batch waits for more records.", unit="ms", minimum=0, maximum=_DAY_MS)
+    batch_size: int = setting(262_144, "Size at which a batch is sealed.", unit="bytes", minimum=1, maximum=INT32_MAX)
+    compression_type: str = setting("none", "Codec of the batches.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
+    compression_level: int | None = setting(
+        None, "Level of the codec; None is the codec's own default.", minimum=-131_072, maximum=22
+    )
+    buffer_memory: int = setting(
+        33_554_432, "Most bytes of records not yet acknowledged; above it send() waits.", unit="bytes", minimum=1
+    )
+    max_block_ms: int = setting(
+        60_000, "How long send() may wait for room or for the topic's metadata.", unit="ms", minimum=0, maximum=_DAY_MS
+    )
+    max_request_size: int = setting(
+        1_048_576,
+        "Largest record, before compression, and largest request.",
+        unit="bytes",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
+    delivery_timeout_ms: int = setting(
+        120_000,
+        "Time within which a record is acknowledged or its ticket fails.",
+        unit="ms",
+        minimum=1,
+        maximum=7 * _DAY_MS,
+    )
+    max_in_flight_requests_per_connection: int = setting(
+        5, "Produce requests on their way to one broker.", minimum=1, maximum=1_000
+    )
+    retries: int = setting(
+        INT32_MAX, "Tries after the first one, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """Settings of a consumer."""
+
+    auto_offset_reset: str = setting(
+        "latest", "Where to start without a position, or with one that is gone.", choices=("earliest", "latest", "none")
+    )
+    fetch_min_bytes: int = setting(
+        1, "Bytes that the broker waits for before it answers.", unit="bytes", minimum=0, maximum=INT32_MAX
+    )
+    fetch_max_wait_ms: int = setting(
+        500, "Longest that the broker waits for fetch_min_bytes.", unit="ms", minimum=0, maximum=_DAY_MS
+    )
+    fetch_max_bytes: int = setting(
+        52_428_800,
+        "Most bytes of one answer (a single larger batch still comes).",
+        unit="bytes",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
+    max_partition_fetch_bytes: int = setting(
+        1_048_576,
+        "Most bytes of one partition in one answer (a single larger batch still comes).",
+        unit="bytes",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
+    isolation_level: str = setting(
+        "read_uncommitted", "Which transactional records are given.", choices=("read_uncommitted",)
+    )
+    check_crcs: bool = setting(True, "Check the CRC-32C of every batch.")
+    max_poll_records: int | None = setting(
+        None, "Most records that one poll() gives; None gives what one fetch brought.", minimum=1
+    )
+
+
+K = TypeVar("K", bound=ClientConfig)
+
+_KINDS: dict[str, type[ClientConfig]] = {"producer": ProducerConfig, "consumer": ConsumerConfig, "admin": AdminConfig}
+
+# Names that people will try, and what exists instead.
+_NOT_YET = {
+    "group_id": "consumer groups are not part of this version; use assign() with TopicPartition, and seek()",
+    "group_instance_id": "consumer groups are not part of this version; use assign()",
+    "enable_auto_commit": "consumer groups are not part of this version; keep position() yourself and seek() to it",
+    "auto_commit_interval_ms": "consumer groups are not part of this version; keep position() yourself",
+    "session_timeout_ms": "consumer groups are not part of this version; use assign()",
+    "transactional_id": "transactions are not part of this version; the idempotent producer is on by default",
+    "security_protocol": "this version speaks PLAINTEXT only",
+}
+
+
+def _elsewhere(kind: type[ClientConfig]) -> dict[str, str]:
+    """Names that exist, but not for this client."""
+    own = settings_of(kind)
+    others = {
+        name: f"it is a setting of the {other}"
+        for other, config in _KINDS.items()
+        for name in settings_of(config)
+        if name not in own
+    }
+    return others | _NOT_YET
+
+
+def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False) -> K:
+    """Check what the user gave and build the configuration.
+
+    Args:
+        kind: `ProducerConfig`, `ConsumerConfig` or `AdminConfig`.
+        given: settings by name.
+        from_text: values may be strings, as in Spark options.
+
+    Raises:
+        ConfigError: an unknown name (with the nearest one), a value that does not fit, or settings that exclude each
+            other; no server to start from.
+    """
+    config = build(kind, given, elsewhere=_elsewhere(kind), from_text=from_text)
+    if not config.bootstrap_servers:
+        raise ConfigError(
+            "bootstrap_servers is missing: give the address of one or more brokers, as in 'localhost:9092'"
+        )
+    return cast("K", _settle(config, given)) if isinstance(config, ProducerConfig) else config
+
+
+def _settle(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConfig:
+    """Defaults give way to what was asked for; two explicit settings that exclude each other are an error.
+
+    Source: ProducerConfig.postProcessParsedConfig (KIP-679, KIP-91).
+    """
+    least = config.linger_ms + config.request_timeout_ms
+    if config.delivery_timeout_ms < least:
+        if "delivery_timeout_ms" in given:
+            raise ConfigError(
+                f"delivery_timeout_ms={config.delivery_timeout_ms} must be at least "
+                f"linger_ms + request_timeout_ms = {least}"
+            )
+        config = replace(config, delivery_timeout_ms=least)
+    conflict = _idempotence_conflict(config, given) if config.enable_idempotence else ""
+    if conflict and "enable_idempotence" in given:
+        raise ConfigError(f"{conflict} for enable_idempotence=True; change it or leave idempotence out")
+    return replace(config, enable_idempotence=False) if conflict else config
+
+
+def _idempotence_conflict(config: ProducerConfig, given: Mapping[str, object]) -> str:
+    """What keeps this producer from being idempotent, as the start of a message; empty when nothing does."""
+    in_flight = "max_in_flight_requests_per_connection"
+    if config.acks != -1:
+        return f"acks={given['acks']!r} must be 'all'"
+    if config.retries == 0:
+        return "retries=0 must be at least 1"
+    if config.max_in_flight_requests_per_connection > 5:
+        return f"{in_flight}={config.max_in_flight_requests_per_connection} must be at most 5"
+    return ""
