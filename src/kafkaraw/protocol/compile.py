@@ -8,7 +8,6 @@ This module must not read sockets, frames or headers. Start at `compile_decoder`
 
 from __future__ import annotations
 
-import functools
 import linecache
 import struct
 from collections.abc import Callable
@@ -31,7 +30,9 @@ from kafkaraw.protocol.types import (
     STRING,
     UUID,
     UUID_SIZE,
+    FileSlice,
     Primitive,
+    RecordBytes,
     Uuid,
     decode_uvarint,
     encode_uvarint,
@@ -43,6 +44,9 @@ Encoder: TypeAlias = Callable[[Any, Callable[[Any], None]], None]
 # Short arrays of numbers are unpacked by a ready-made Struct; longer ones build a format.
 SMALL_ARRAY = 16
 SINGLE_BYTES = tuple(bytes([i]) for i in range(128))
+
+_DECODERS: dict[tuple[type[object], int], Decoder] = {}
+_ENCODERS: dict[tuple[type[object], int], Encoder] = {}
 
 
 class CodecError(ValueError):
@@ -64,7 +68,7 @@ def write_tags(write: Callable[[Any], None], tags: dict[int, bytes]) -> None:
         write(value)
 
 
-def read_tag(buffer: Any, at: int, size: int) -> tuple[int, int, int]:
+def read_tag(buffer: bytes | memoryview, at: int, size: int) -> tuple[int, int, int]:
     """Read a tag and its length: tag, position of the value, position after it."""
     tag, at = decode_uvarint(buffer, at)
     length, at = decode_uvarint(buffer, at)
@@ -84,25 +88,27 @@ def check_versions(spec: Spec, version: int) -> None:
         raise UnsupportedVersionError(f"{spec.name} has versions {declared}, not {version}")
 
 
-@functools.cache
 def compile_decoder(cls: type[object], version: int) -> Decoder:
     """Make `decode(buffer, at) -> (message, position after it)` for one version of a message.
 
     Raises:
         UnsupportedVersionError: the class does not declare that version.
     """
-    decoder: Decoder = _DecoderWriter(cls, version).build("decode")
+    decoder = _DECODERS.get((cls, version))
+    if decoder is None:
+        decoder = _DECODERS[cls, version] = _DecoderWriter(cls, version).build("decode")
     return decoder
 
 
-@functools.cache
 def compile_encoder(cls: type[object], version: int) -> Encoder:
     """Make `encode(message, write)`, which calls `write` with pieces of bytes, for one version of a message.
 
     Raises:
         UnsupportedVersionError: the class does not declare that version.
     """
-    encoder: Encoder = _EncoderWriter(cls, version).build("encode")
+    encoder = _ENCODERS.get((cls, version))
+    if encoder is None:
+        encoder = _ENCODERS[cls, version] = _EncoderWriter(cls, version).build("encode")
     return encoder
 
 
@@ -189,7 +195,7 @@ class _Writer:
             self.body()
         return "\n".join([self.signature, *self.lines]) + "\n"
 
-    def build(self, function: str) -> Any:
+    def build(self, function: str) -> Any:  # noqa: ANN401 -- a Decoder or an Encoder
         text = self.source()
         filename = f"<kafkaraw {self.spec.name} v{self.version} {self.kind}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
@@ -537,7 +543,6 @@ class _EncoderWriter(_Writer):
         )
 
 
-def buffer_size(piece: Any) -> int:
+def buffer_size(piece: RecordBytes) -> int:
     """Bytes of something that can stand for records: a buffer, or a slice of a file."""
-    size: int = piece.size if hasattr(piece, "fd") else memoryview(piece).nbytes
-    return size
+    return piece.size if isinstance(piece, FileSlice) else memoryview(piece).nbytes

@@ -14,7 +14,6 @@ documentation. This module must not encode or decode anything.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import types
 import typing
 from collections.abc import Callable
@@ -145,6 +144,7 @@ class Spec:
 
 _FIELD_KEY = "kafkaraw"
 _HEADERS: dict[type[object], Header] = {}
+_SPECS: dict[type[object], Spec] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +159,13 @@ class _FieldOptions:
 def field(
     *,
     versions: str = "0+",
-    default: Any = dataclasses.MISSING,
-    default_factory: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
+    default_factory: object = dataclasses.MISSING,
     nullable: str | None = None,
     tag: int | None = None,
     tagged: str | None = None,
     ignorable: bool = False,
-) -> Any:
+) -> Any:  # noqa: ANN401 -- a field specifier stands for a value of any type
     """Describe a field of a message (a field specifier in the sense of `dataclass_transform`).
 
     Args:
@@ -178,7 +178,8 @@ def field(
         ignorable: leaving it out where the version lacks it is no error.
     """
     options = _FieldOptions(versions, nullable, tag, tagged, ignorable)
-    return dataclasses.field(default=default, default_factory=default_factory, metadata={_FIELD_KEY: options})
+    make: Any = dataclasses.field
+    return make(default=default, default_factory=default_factory, metadata={_FIELD_KEY: options})
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -246,13 +247,19 @@ def header_of(cls: type[object]) -> Header:
         raise TypeError(f"{cls!r} is not a declared message: use @request, @response, @data or @struct") from None
 
 
-@functools.cache
 def spec_of(cls: type[object]) -> Spec:
     """Read the declaration of `cls`.
 
     Raises:
         TypeError: `cls` is not declared, or an annotation is not a type of the protocol.
     """
+    spec = _SPECS.get(cls)
+    if spec is None:
+        spec = _SPECS[cls] = _read_spec(cls)
+    return spec
+
+
+def _read_spec(cls: type[object]) -> Spec:
     header = header_of(cls)
     hints = typing.get_type_hints(cls, include_extras=True)
     fields = tuple(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
@@ -21,6 +21,7 @@ from kafkaraw.protocol.compile import compile_decoder, compile_encoder, read_tag
 from kafkaraw.protocol.explain import explain_decode, explain_encode
 from kafkaraw.protocol.types import FileSlice, decode_uvarint
 
+T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Segment: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
@@ -124,7 +125,7 @@ def decode_response(frame: Buffer, api_key: int, api_version: int) -> tuple[Resp
     return header, decode_message(_known(api_key).response, api_version, view, at)
 
 
-def decode_message(cls: type[object], version: int, buffer: Buffer, at: int = 0) -> object:
+def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0) -> T:
     """Decode the body of a message, which must reach to the end of `buffer`.
 
     Raises:
@@ -133,6 +134,7 @@ def decode_message(cls: type[object], version: int, buffer: Buffer, at: int = 0)
     """
     decoder = compile_decoder(cls, version)
     try:
+        message: T
         message, end = decoder(buffer, at)
     except DECODE_FAILURES:
         raise explain_decode(cls, version, memoryview(buffer), at) from None

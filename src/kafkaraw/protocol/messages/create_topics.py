@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaraw.protocol.declare import field, request, response, struct
-from kafkaraw.protocol.types import ZERO_UUID, boolean, int16, int32, int8, string, uuid
+from kafkaraw.protocol.types import ZERO_UUID, boolean, int8, int16, int32, string, uuid
 
 
 @struct

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaraw.protocol.declare import field, request, response, struct
-from kafkaraw.protocol.types import ZERO_UUID, int16, int32, int64, int8, record_bytes, string, uuid
+from kafkaraw.protocol.types import ZERO_UUID, int8, int16, int32, int64, record_bytes, string, uuid
 
 
 @struct

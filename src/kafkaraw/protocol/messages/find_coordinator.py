@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaraw.protocol.declare import field, request, response, struct
-from kafkaraw.protocol.types import int16, int32, int8, string
+from kafkaraw.protocol.types import int8, int16, int32, string
 
 
 @struct
