@@ -1,4 +1,4 @@
-"""ApiVersions."""
+"""ApiVersions (18): which APIs and versions a broker speaks; the first question on every connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 @struct
 class ApiVersion:
-    """Part of ApiVersions."""
+    """The versions of one API.
+
+    Attributes:
+        api_key: number of the API
+    """
 
     api_key: int16
     min_version: int16
@@ -17,7 +21,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """Part of ApiVersions."""
+    """A feature that this broker could use (KIP-584)."""
 
     name: string = field(versions="3+", default="")
     min_version: int16 = field(versions="3+", default=0)
@@ -26,7 +30,12 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """Part of ApiVersions."""
+    """A feature that the whole cluster uses (KIP-584).
+
+    Attributes:
+        max_version_level: the level in force
+        min_version_level: the lowest level in force
+    """
 
     name: string = field(versions="3+", default="")
     max_version_level: int16 = field(versions="3+", default=0)
@@ -35,7 +44,15 @@ class FinalizedFeatureKey:
 
 @request(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest:
-    """ApiVersions request."""
+    """Ask what the broker speaks; any broker answers, even before authentication.
+
+    A broker that does not know the version asked for answers UNSUPPORTED_VERSION in version 0 (KIP-511), and the
+    client asks again.
+
+    Attributes:
+        client_software_name: name of the client library, for the broker's metrics (KIP-511)
+        client_software_version: its version
+    """
 
     client_software_name: string = field(versions="3+", default="", ignorable=True)
     client_software_version: string = field(versions="3+", default="", ignorable=True)
@@ -43,7 +60,14 @@ class ApiVersionsRequest:
 
 @response(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsResponse:
-    """ApiVersions response."""
+    """What the broker speaks; its header is version 0 always.
+
+    Version 4 exists because older clients refuse a feature whose lowest version is 0 (KAFKA-17011).
+
+    Attributes:
+        finalized_features_epoch: epoch of the finalized features; -1 when unknown
+        zk_migration_ready: left from the move away from ZooKeeper
+    """
 
     error_code: int16
     api_keys: list[ApiVersion]

@@ -1,4 +1,4 @@
-"""CreateTopics."""
+"""CreateTopics (19): make topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from kafkaraw.protocol.types import ZERO_UUID, boolean, int8, int16, int32, stri
 
 @struct
 class CreatableReplicaAssignment:
-    """Part of CreateTopics."""
+    """The replicas of one partition.
+
+    Attributes:
+        broker_ids: brokers that will hold it, the preferred leader first
+    """
 
     partition_index: int32
     broker_ids: list[int32]
@@ -16,7 +20,7 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """Part of CreateTopics."""
+    """A topic setting, such as cleanup.policy."""
 
     name: string
     value: string | None
@@ -24,7 +28,13 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    """Part of CreateTopics."""
+    """A topic to make.
+
+    Attributes:
+        num_partitions: -1 for the broker's default, or when assignments are given
+        replication_factor: -1 for the broker's default, or when assignments are given
+        assignments: replicas by hand; empty to let the broker choose
+    """
 
     name: string
     num_partitions: int32
@@ -35,7 +45,13 @@ class CreatableTopic:
 
 @struct
 class CreatableTopicConfigs:
-    """Part of CreateTopics."""
+    """A setting in force.
+
+    Attributes:
+        config_source: 1 topic, 2 broker (dynamic), 3 default for brokers, 4 broker (static), 5 built in, 6 logger,
+            7 client metrics, 8 group; -1 unknown
+        is_sensitive: a secret, whose value is null
+    """
 
     name: string = field(versions="5+", default="")
     value: string | None = field(versions="5+", default="")
@@ -46,7 +62,14 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """Part of CreateTopics."""
+    """What became of one topic.
+
+    Attributes:
+        topic_config_error_code: why the configuration is missing from the answer
+        num_partitions: -1 when not told
+        replication_factor: -1 when not told
+        configs: settings in force; null when not told
+    """
 
     name: string
     topic_id: uuid = field(versions="7+", default=ZERO_UUID, ignorable=True)
@@ -60,7 +83,15 @@ class CreatableTopicResult:
 
 @request(api_key=19, versions="0-7", flexible="5+", removed="0-1")
 class CreateTopicsRequest:
-    """CreateTopics request."""
+    """Create topics; must reach the controller (any broker passes it on since KIP-590).
+
+    Versions: 1 may only validate (KIP-4), 4 takes -1 for the broker's defaults (KIP-464), 5 answers with the
+    configuration (KIP-525), 7 with the topic id (KIP-516).
+
+    Attributes:
+        timeout_ms: how long to wait for the topics to exist on all brokers, in milliseconds
+        validate_only: check, but create nothing
+    """
 
     topics: list[CreatableTopic]
     timeout_ms: int32 = 60_000
@@ -69,7 +100,7 @@ class CreateTopicsRequest:
 
 @response(api_key=19, versions="0-7", flexible="5+", removed="0-1")
 class CreateTopicsResponse:
-    """CreateTopics response."""
+    """What became of each topic."""
 
     throttle_time_ms: int32 = field(versions="2+", default=0, ignorable=True)
     topics: list[CreatableTopicResult]

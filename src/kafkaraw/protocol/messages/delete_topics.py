@@ -1,4 +1,4 @@
-"""DeleteTopics."""
+"""DeleteTopics (20): remove topics with all their records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from kafkaraw.protocol.types import ZERO_UUID, int16, int32, string, uuid
 
 @struct
 class DeleteTopicState:
-    """Part of DeleteTopics."""
+    """A topic by name or id.
+
+    Attributes:
+        name: null when the id is given
+        topic_id: zero when the name is given
+    """
 
     name: string | None = field(versions="6+", default=None)
     topic_id: uuid = field(versions="6+", default=ZERO_UUID)
@@ -16,7 +21,7 @@ class DeleteTopicState:
 
 @struct
 class DeletableTopicResult:
-    """Part of DeleteTopics."""
+    """What became of one topic."""
 
     name: string | None = field(nullable="6+")
     topic_id: uuid = field(versions="6+", default=ZERO_UUID, ignorable=True)
@@ -26,7 +31,15 @@ class DeletableTopicResult:
 
 @request(api_key=20, versions="0-6", flexible="4+", removed="0")
 class DeleteTopicsRequest:
-    """DeleteTopics request."""
+    """Delete topics; must reach the controller (any broker passes it on since KIP-590).
+
+    Version 6 takes topic ids beside names (KIP-516) and moves them into `topics`.
+
+    Attributes:
+        topics: by name or id, from version 6
+        topic_names: up to version 5
+        timeout_ms: how long to wait for the deletion, in milliseconds
+    """
 
     topics: list[DeleteTopicState] = field(versions="6+", default_factory=list)
     topic_names: list[string] = field(versions="0-5", default_factory=list, ignorable=True)
@@ -35,7 +48,7 @@ class DeleteTopicsRequest:
 
 @response(api_key=20, versions="0-6", flexible="4+", removed="0")
 class DeleteTopicsResponse:
-    """DeleteTopics response."""
+    """What became of each topic."""
 
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
     responses: list[DeletableTopicResult]

@@ -1,4 +1,4 @@
-"""Fetch."""
+"""Fetch (1): read record batches from partitions, waiting for more when there are few."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkaraw.protocol.types import ZERO_UUID, int8, int16, int32, int64, record
 
 @struct
 class ReplicaState:
-    """Part of Fetch."""
+    """Who follows, and in which incarnation; -1 for consumers."""
 
     replica_id: int32 = field(versions="15+", default=-1)
     replica_epoch: int64 = field(versions="15+", default=-1)
@@ -16,7 +16,16 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """Part of Fetch."""
+    """Where to read in one partition.
+
+    Attributes:
+        current_leader_epoch: the epoch that the client believes in; -1 does not check
+        fetch_offset: first offset wanted
+        last_fetched_epoch: epoch of the last record that the follower has; -1 for none
+        log_start_offset: first offset of the follower; -1 for consumers
+        partition_max_bytes: limit for this partition in bytes; the first batch of the answer may be larger
+        high_watermark: the follower's high watermark
+    """
 
     partition: int32
     current_leader_epoch: int32 = field(versions="9+", default=-1, ignorable=True)
@@ -30,7 +39,7 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """Part of Fetch."""
+    """The partitions to read of one topic, named up to version 12 and by id from 13."""
 
     topic: string = field(versions="0-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -39,7 +48,7 @@ class FetchTopic:
 
 @struct
 class ForgottenTopic:
-    """Part of Fetch."""
+    """Partitions that leave the session."""
 
     topic: string = field(versions="7-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -48,7 +57,7 @@ class ForgottenTopic:
 
 @struct
 class EpochEndOffset:
-    """Part of Fetch."""
+    """The end of the last epoch that both logs share."""
 
     epoch: int32 = field(versions="12+", default=-1)
     end_offset: int64 = field(versions="12+", default=-1)
@@ -56,7 +65,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """Part of Fetch."""
+    """A leader; -1 when the broker does not know it."""
 
     leader_id: int32 = field(versions="12+", default=-1)
     leader_epoch: int32 = field(versions="12+", default=-1)
@@ -64,7 +73,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class SnapshotId:
-    """Part of Fetch."""
+    """Name of a snapshot of the metadata log."""
 
     end_offset: int64 = -1
     epoch: int32 = -1
@@ -72,7 +81,11 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """Part of Fetch."""
+    """An aborted transaction.
+
+    Attributes:
+        first_offset: where its first record lies; its records are to be skipped from here to its abort marker
+    """
 
     producer_id: int64 = field(versions="4+", default=0)
     first_offset: int64 = field(versions="4+", default=0)
@@ -80,7 +93,18 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """Part of Fetch."""
+    """What one partition holds.
+
+    Attributes:
+        high_watermark: offset after the last record that all in-sync replicas have
+        last_stable_offset: offset after the last record whose transaction has ended; -1 before version 4
+        log_start_offset: first offset that is still readable
+        diverging_epoch: where the follower's log parts from the leader's; -1 when it does not
+        snapshot_id: a snapshot to fetch first; -1 when there is none
+        aborted_transactions: transactions in this range that were aborted; null when reading uncommitted
+        preferred_read_replica: broker to read from instead; -1 for this one
+        records: record batches; skip what lies below the offset asked for
+    """
 
     partition_index: int32
     error_code: int16
@@ -97,7 +121,7 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """Part of Fetch."""
+    """The partitions of one topic."""
 
     topic: string = field(versions="0-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -106,7 +130,7 @@ class FetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    """Part of Fetch."""
+    """Address of a broker."""
 
     node_id: int32 = field(versions="16+", default=0)
     host: string = field(versions="16+", default="")
@@ -116,7 +140,25 @@ class NodeEndpoint:
 
 @request(api_key=1, versions="0-18", flexible="12+", removed="0-3")
 class FetchRequest:
-    """Fetch request."""
+    """Read batches; goes to the leader of each partition, or to a follower near by (KIP-392).
+
+    Versions: 4 brings isolation levels (KIP-98), 7 sessions that send changes only (KIP-227), 9 leader epochs
+    (KIP-320), 11 racks (KIP-392), 12 truncation detection (KIP-595), 13 topic ids (KIP-516), 15 the replica state
+    (KIP-903), 16 the new leader in the answer (KIP-951), 17 directory ids (KIP-853), 18 the follower's high
+    watermark (KIP-1166).
+
+    Attributes:
+        cluster_id: expected cluster, for followers of the metadata quorum; null does not check
+        replica_id: -1 for a consumer, else the id of the following broker
+        max_wait_ms: how long the broker may hold the request until `min_bytes` are there, in milliseconds
+        min_bytes: answer as soon as so many bytes are there
+        max_bytes: aim of the whole answer in bytes; the first batch is sent whole even if it is larger (KIP-74)
+        isolation_level: 0 reads uncommitted records too, 1 stops at the last stable offset
+        session_id: 0 for none, or to ask for a new one
+        session_epoch: -1 for no session, 0 for a new one, else a count
+        forgotten_topics_data: partitions to take out of the session
+        rack_id: rack of the consumer; empty for none
+    """
 
     cluster_id: string | None = field(versions="12+", default=None, tag=0, ignorable=True)
     replica_id: int32 = field(versions="0-14", default=-1)
@@ -134,7 +176,12 @@ class FetchRequest:
 
 @response(api_key=1, versions="0-18", flexible="12+", removed="0-3")
 class FetchResponse:
-    """Fetch response."""
+    """Batches, a whole number of them but for a last one that may be cut short.
+
+    Attributes:
+        session_id: 0 when the broker keeps no session
+        node_endpoints: addresses of the new leaders named in `current_leader`
+    """
 
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
     error_code: int16 = field(versions="7+", default=0, ignorable=True)

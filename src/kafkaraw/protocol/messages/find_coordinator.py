@@ -1,4 +1,4 @@
-"""FindCoordinator."""
+"""FindCoordinator (10): which broker looks after a group, a transactional id or a share partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkaraw.protocol.types import int8, int16, int32, string
 
 @struct
 class Coordinator:
-    """Part of FindCoordinator."""
+    """One coordinator, or why there is none."""
 
     key: string = field(versions="4+", default="")
     node_id: int32 = field(versions="4+", default=0)
@@ -20,7 +20,15 @@ class Coordinator:
 
 @request(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest:
-    """FindCoordinator request."""
+    """Ask for coordinators; any broker answers.
+
+    Versions: 1 knows transactional ids (KIP-98), 4 asks for many at once (KIP-699), 6 share partitions (KIP-932).
+
+    Attributes:
+        key: group or transactional id, up to version 3
+        key_type: 0 group, 1 transactional id, 2 share partition as group:topicId:partition
+        coordinator_keys: what `key` is, from version 4
+    """
 
     key: string = field(versions="0-3", default="")
     key_type: int8 = field(versions="1+", default=0)
@@ -29,7 +37,11 @@ class FindCoordinatorRequest:
 
 @response(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    """FindCoordinator response."""
+    """Where the coordinators are; the single fields up to version 3, the list from 4.
+
+    Attributes:
+        node_id: -1 when there is none
+    """
 
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
     error_code: int16 = field(versions="0-3", default=0)

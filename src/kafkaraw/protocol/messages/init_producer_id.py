@@ -1,4 +1,4 @@
-"""InitProducerId."""
+"""InitProducerId (22): a producer id and epoch, for idempotence and transactions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 @request(api_key=22, versions="0-6", flexible="2+", unstable="6")
 class InitProducerIdRequest:
-    """InitProducerId request."""
+    """Ask for a producer id; any broker answers, with a transactional id only its coordinator.
+
+    Versions: 3 bumps the epoch of an id the producer has (KIP-360), 4 answers PRODUCER_FENCED (KIP-588), 5
+    TRANSACTION_ABORTABLE (KIP-890), 6 prepares two-phase commit (KIP-939) and is not stable yet.
+
+    Attributes:
+        transactional_id: null for an idempotent producer
+        transaction_timeout_ms: after which the coordinator aborts a transaction, in milliseconds
+        producer_id: the id the producer has; -1 for none
+        producer_epoch: the epoch the producer has; -1 for none
+        enable2_pc: take part in a two-phase commit
+        keep_prepared_txn: keep a prepared transaction instead of aborting it
+    """
 
     transactional_id: string | None
     transaction_timeout_ms: int32
@@ -20,9 +32,16 @@ class InitProducerIdRequest:
 
 @response(api_key=22, versions="0-6", flexible="2+", unstable="6")
 class InitProducerIdResponse:
-    """InitProducerId response."""
+    """The identity of the producer.
 
-    throttle_time_ms: int32 = field(ignorable=True)
+    Attributes:
+        producer_id: -1 after an error
+        producer_epoch: -1 after an error
+        ongoing_txn_producer_id: of the transaction that was kept; -1 for none
+        ongoing_txn_producer_epoch: of the transaction that was kept; -1 for none
+    """
+
+    throttle_time_ms: int32 = field(default=0, ignorable=True)
     error_code: int16
     producer_id: int64 = -1
     producer_epoch: int16

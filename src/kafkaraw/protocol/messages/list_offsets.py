@@ -1,4 +1,4 @@
-"""ListOffsets."""
+"""ListOffsets (2): find offsets by time, and both ends of a partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from kafkaraw.protocol.types import int8, int16, int32, int64, string
 
 @struct
 class ListOffsetsPartition:
-    """Part of ListOffsets."""
+    """What to look for in one partition.
+
+    Attributes:
+        current_leader_epoch: the epoch that the client believes in; -1 does not check
+        timestamp: milliseconds since 1970 for the first record at or after that time; or -1 latest, -2 earliest, -3
+            largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload
+        max_num_offsets: how many offsets to give
+    """
 
     partition_index: int32
     current_leader_epoch: int32 = field(versions="4+", default=-1, ignorable=True)
@@ -18,7 +25,7 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    """Part of ListOffsets."""
+    """Partitions of one topic."""
 
     name: string
     partitions: list[ListOffsetsPartition]
@@ -26,7 +33,14 @@ class ListOffsetsTopic:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """Part of ListOffsets."""
+    """The answer for one partition.
+
+    Attributes:
+        old_style_offsets: offsets of version 0
+        timestamp: timestamp of the record found; -1 when there is none or the question was not about time
+        offset: offset found; -1 when no record is that late
+        leader_epoch: epoch of that record; -1 when unknown
+    """
 
     partition_index: int32
     error_code: int16
@@ -38,7 +52,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """Part of ListOffsets."""
+    """The answers for one topic."""
 
     name: string
     partitions: list[ListOffsetsPartitionResponse]
@@ -46,7 +60,17 @@ class ListOffsetsTopicResponse:
 
 @request(api_key=2, versions="0-11", flexible="6+", removed="0")
 class ListOffsetsRequest:
-    """ListOffsets request."""
+    """Ask for offsets; must reach the leader of each partition.
+
+    Versions: 1 gives one offset with its time instead of several (KIP-79), 2 isolation levels, 4 leader epochs
+    (KIP-320), 7 the record with the largest timestamp (KIP-734), 8 local log start (KIP-405), 9 tiered storage
+    (KIP-1005), 10 a time limit for remote storage (KIP-1075), 11 pending uploads (KIP-1023).
+
+    Attributes:
+        replica_id: -1 for a consumer
+        isolation_level: 1 makes `latest` the last stable offset
+        timeout_ms: time limit for remote look-ups, in milliseconds
+    """
 
     replica_id: int32
     isolation_level: int8 = field(versions="2+", default=0)
@@ -56,7 +80,7 @@ class ListOffsetsRequest:
 
 @response(api_key=2, versions="0-11", flexible="6+", removed="0")
 class ListOffsetsResponse:
-    """ListOffsets response."""
+    """The offsets that were found."""
 
     throttle_time_ms: int32 = field(versions="2+", default=0, ignorable=True)
     topics: list[ListOffsetsTopicResponse]

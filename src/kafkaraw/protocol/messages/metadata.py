@@ -1,4 +1,4 @@
-"""Metadata."""
+"""Metadata (3): the brokers of a cluster, its topics, and who leads their partitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from kafkaraw.protocol.types import ZERO_UUID, boolean, int16, int32, string, uu
 
 @struct
 class MetadataRequestTopic:
-    """Part of Metadata."""
+    """A topic by name or, from version 12, by id.
+
+    Attributes:
+        topic_id: zero when the name is given
+        name: null when the id is given
+    """
 
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
     name: string | None = field(nullable="10+")
@@ -16,7 +21,11 @@ class MetadataRequestTopic:
 
 @struct
 class MetadataResponseBroker:
-    """Part of Metadata."""
+    """A broker, at the address of the listener that was asked.
+
+    Attributes:
+        rack: where it stands; null when not said
+    """
 
     node_id: int32
     host: string
@@ -26,7 +35,15 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """Part of Metadata."""
+    """A partition.
+
+    Attributes:
+        leader_id: broker that leads it; -1 when there is none
+        leader_epoch: grows with every election; -1 when unknown; unreliable before version 9 (KAFKA-9212)
+        replica_nodes: brokers that hold it, the preferred leader first
+        isr_nodes: those that are in sync
+        offline_replicas: those that cannot be used
+    """
 
     error_code: int16
     partition_index: int32
@@ -39,7 +56,13 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """Part of Metadata."""
+    """A topic.
+
+    Attributes:
+        name: null only for an unknown id
+        is_internal: true for topics of Kafka's own, as __consumer_offsets
+        topic_authorized_operations: bits of allowed operations; -2147483648 when not asked for
+    """
 
     error_code: int16
     name: string | None = field(nullable="12+")
@@ -51,7 +74,16 @@ class MetadataResponseTopic:
 
 @request(api_key=3, versions="0-13", flexible="9+")
 class MetadataRequest:
-    """Metadata request."""
+    """Ask for topics and brokers; any broker answers.
+
+    Versions: 1 tells racks and the controller, 4 may forbid the creation of topics (KIP-204), 5 offline replicas, 7
+    leader epochs, 8 allowed operations (KIP-430), 10 topic ids (KIP-516), 12 asking by topic id, 13 asks the client
+    to start anew (KIP-1102).
+
+    Attributes:
+        topics: topics wanted; null for all, empty for none (in version 0 empty means all)
+        allow_auto_topic_creation: whether asking may create a missing topic, if the broker is set up so
+    """
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: boolean = field(versions="4+", default=True)
@@ -61,7 +93,14 @@ class MetadataRequest:
 
 @response(api_key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
-    """Metadata response."""
+    """The cluster as this broker knows it.
+
+    Attributes:
+        cluster_id: id of the cluster, or null
+        controller_id: broker to send administration to; -1 for unknown
+        cluster_authorized_operations: bits of allowed operations; -2147483648 when not asked for
+        error_code: REBOOTSTRAP_REQUIRED asks the client to start anew
+    """
 
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker]

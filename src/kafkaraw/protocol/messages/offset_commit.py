@@ -1,4 +1,4 @@
-"""OffsetCommit."""
+"""OffsetCommit (8): store the positions of a consumer group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from kafkaraw.protocol.types import ZERO_UUID, int16, int32, int64, string, uuid
 
 @struct
 class OffsetCommitRequestPartition:
-    """Part of OffsetCommit."""
+    """A position.
+
+    Attributes:
+        committed_offset: offset of the next record to read
+        committed_leader_epoch: epoch of the record before it; -1 when unknown
+        commit_timestamp: time of the commit in milliseconds since 1970; -1 for now
+        committed_metadata: a text of the consumer's own
+    """
 
     partition_index: int32
     committed_offset: int64
@@ -19,7 +26,7 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    """Part of OffsetCommit."""
+    """Partitions of one topic."""
 
     name: string = field(versions="0-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -28,7 +35,7 @@ class OffsetCommitRequestTopic:
 
 @struct
 class OffsetCommitResponsePartition:
-    """Part of OffsetCommit."""
+    """The answer for one partition."""
 
     partition_index: int32
     error_code: int16
@@ -36,7 +43,7 @@ class OffsetCommitResponsePartition:
 
 @struct
 class OffsetCommitResponseTopic:
-    """Part of OffsetCommit."""
+    """The answers for one topic."""
 
     name: string = field(versions="0-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -45,7 +52,18 @@ class OffsetCommitResponseTopic:
 
 @request(api_key=8, versions="0-10", flexible="8+", removed="0-1")
 class OffsetCommitRequest:
-    """OffsetCommit request."""
+    """Store offsets; must reach the group's coordinator.
+
+    Versions: 1 has a generation, 2-4 a retention time, 6 leader epochs (KIP-320), 7 static members (KIP-345), 9 the
+    member epoch of the new protocol (KIP-848), 10 topic ids (KIP-516).
+
+    Attributes:
+        generation_id_or_member_epoch: generation of the group or epoch of the member; -1 from a consumer that is
+            not a member
+        member_id: empty from a consumer that is not a member
+        group_instance_id: name of a static member, or null
+        retention_time_ms: how long to keep the offsets, in milliseconds; -1 for the broker's own time
+    """
 
     group_id: string
     generation_id_or_member_epoch: int32 = field(versions="1+", default=-1, ignorable=True)
@@ -57,7 +75,7 @@ class OffsetCommitRequest:
 
 @response(api_key=8, versions="0-10", flexible="8+", removed="0-1")
 class OffsetCommitResponse:
-    """OffsetCommit response."""
+    """What became of each position."""
 
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic]

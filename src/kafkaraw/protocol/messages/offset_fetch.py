@@ -1,4 +1,4 @@
-"""OffsetFetch."""
+"""OffsetFetch (9): read the stored positions of consumer groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkaraw.protocol.types import ZERO_UUID, boolean, int16, int32, int64, str
 
 @struct
 class OffsetFetchRequestTopic:
-    """Part of OffsetFetch."""
+    """Partitions of one topic."""
 
     name: string = field(versions="0-7", default="")
     partition_indexes: list[int32] = field(versions="0-7", default_factory=list)
@@ -16,7 +16,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """Part of OffsetFetch."""
+    """Partitions of one topic of one group."""
 
     name: string = field(versions="8-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -25,7 +25,13 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """Part of OffsetFetch."""
+    """One group.
+
+    Attributes:
+        member_id: null from one that is not a member
+        member_epoch: -1 from one that is not a member
+        topics: topics wanted; null for all
+    """
 
     group_id: string = field(versions="8+", default="")
     member_id: string | None = field(versions="9+", default=None, ignorable=True)
@@ -35,7 +41,13 @@ class OffsetFetchRequestGroup:
 
 @struct
 class OffsetFetchResponsePartition:
-    """Part of OffsetFetch."""
+    """A position.
+
+    Attributes:
+        committed_offset: offset of the next record to read; -1 when none is stored
+        committed_leader_epoch: epoch of the record before it; -1 when unknown
+        metadata: the text that was stored with it
+    """
 
     partition_index: int32 = field(versions="0-7", default=0)
     committed_offset: int64 = field(versions="0-7", default=0)
@@ -46,7 +58,7 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    """Part of OffsetFetch."""
+    """The answers for one topic."""
 
     name: string = field(versions="0-7", default="")
     partitions: list[OffsetFetchResponsePartition] = field(versions="0-7", default_factory=list)
@@ -54,7 +66,13 @@ class OffsetFetchResponseTopic:
 
 @struct
 class OffsetFetchResponsePartitions:
-    """Part of OffsetFetch."""
+    """A position.
+
+    Attributes:
+        committed_offset: offset of the next record to read; -1 when none is stored
+        committed_leader_epoch: epoch of the record before it; -1 when unknown
+        metadata: the text that was stored with it
+    """
 
     partition_index: int32 = field(versions="8+", default=0)
     committed_offset: int64 = field(versions="8+", default=0)
@@ -65,7 +83,7 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    """Part of OffsetFetch."""
+    """The answers for one topic of one group."""
 
     name: string = field(versions="8-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -74,7 +92,7 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    """Part of OffsetFetch."""
+    """The answers for one group."""
 
     group_id: string = field(versions="8+", default="")
     topics: list[OffsetFetchResponseTopics] = field(versions="8+", default_factory=list)
@@ -83,7 +101,16 @@ class OffsetFetchResponseGroup:
 
 @request(api_key=9, versions="0-10", flexible="6+", removed="0")
 class OffsetFetchRequest:
-    """OffsetFetch request."""
+    """Ask for offsets; must reach the coordinator.
+
+    Versions: 2 may ask for all topics, 7 waits for open transactions (KIP-447), 8 asks for many groups at once
+    (KIP-709) and moves everything into `groups`, 9 carries the member epoch (KIP-848), 10 topic ids (KIP-516).
+
+    Attributes:
+        group_id: the group, up to version 7
+        topics: topics wanted, up to version 7; null for all
+        require_stable: answer UNSTABLE_OFFSET_COMMIT while a transaction may still change an offset
+    """
 
     group_id: string = field(versions="0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field(versions="0-7", default_factory=list, nullable="2-7")
@@ -93,7 +120,13 @@ class OffsetFetchRequest:
 
 @response(api_key=9, versions="0-10", flexible="6+", removed="0")
 class OffsetFetchResponse:
-    """OffsetFetch response."""
+    """The stored positions.
+
+    Attributes:
+        topics: answers up to version 7
+        error_code: of the whole request, up to version 7
+        groups: answers from version 8
+    """
 
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field(versions="0-7", default_factory=list)
