@@ -6,6 +6,8 @@
     |   +-- KafkaTimeoutError   a deadline passed (also a built-in TimeoutError)
     |   +-- BufferFull          `send_nowait` found no room
     |   +-- StaleMetadataError  a topic or a leader is not known (yet)
+    +-- DeliveryError           records were not acknowledged; says which, and whether they may be written
+    |   +-- DeliveryTimeout     ... in time (also a KafkaTimeoutError)
     +-- AuthenticationError     re-authenticate: the credentials were refused
     +-- UsageError              fix the call: wrong argument, state or setting
     |   +-- ConfigError         a setting or option is unknown, missing or out of range
@@ -26,7 +28,12 @@ happened, at which stage, with which broker and values, and what to try.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaraw.core.producer.report import Unacknowledged
 
 
 class Stage(StrEnum):
@@ -71,6 +78,30 @@ def _network_error(kind: type[NetworkError], message: str, stage: Stage) -> Netw
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
     """A deadline passed before the work was done."""
+
+
+class DeliveryError(KafkaError):
+    """Records were not acknowledged by any broker.
+
+    Args:
+        message: how many records of which partitions, why, and what to try.
+        unacknowledged: the same as values, one entry per partition.
+    """
+
+    def __init__(self, message: str, *, unacknowledged: Sequence[Unacknowledged] = ()) -> None:
+        super().__init__(message)
+        self.unacknowledged = tuple(unacknowledged)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_delivery_error, (type(self), str(self), self.unacknowledged))
+
+
+def _delivery_error(kind: type[DeliveryError], message: str, entries: Sequence[Unacknowledged]) -> DeliveryError:
+    return kind(message, unacknowledged=entries)
+
+
+class DeliveryTimeout(DeliveryError, KafkaTimeoutError):
+    """Records were not acknowledged within the time that the call or the settings allow."""
 
 
 class BufferFull(RetriableError):
