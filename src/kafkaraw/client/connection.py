@@ -1,0 +1,275 @@
+"""One connection to one broker: `core.connection`'s decisions carried out on a link.
+
+Opens the link, asks which versions the broker speaks, and then exchanges requests and responses. It does not retry and
+does not know the cluster. Start at `Connection.open` and `Connection.request`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkaraw.core.connection import (
+    Abandon,
+    Action,
+    BecomeReady,
+    CloseAsked,
+    ConnectionLimits,
+    ConnectionMachine,
+    ConnectionState,
+    End,
+    Event,
+    Fail,
+    FrameReceived,
+    LinkLost,
+    LinkMade,
+    Send,
+    Submit,
+    Succeed,
+)
+from kafkaraw.core.negotiation import ApiVersionTable
+from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.net import Link, Network
+
+FRAME_SIZE_MAX = 1 << 28
+"""Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
+CLOSE_TIMEOUT_S = 1.0
+
+
+class Connection:
+    """An open connection; made by `open`, never directly. It is also the link's handler.
+
+    Args:
+        limits: of the connection machine.
+        peer: the broker as "host:port".
+        open_deadline: when the versions must be known, on the loop's clock, in seconds.
+    """
+
+    def __init__(self, peer: str, limits: ConnectionLimits, open_deadline: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._machine = ConnectionMachine(peer, limits)
+        self._open_deadline = open_deadline
+        self._link: Link | None = None
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._ready.add_done_callback(_retrieve)
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: KafkaError | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        network: Network,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None,
+        connect_timeout: float,
+        request_timeout: float = 30.0,
+        max_in_flight: int = 5,
+        frame_size_max: int = FRAME_SIZE_MAX,
+    ) -> Connection:
+        """Connect to a broker and learn which versions it speaks.
+
+        Args:
+            network: how to reach it.
+            host: name or address.
+            port: TCP port.
+            client_id: sent with every request.
+            connect_timeout: for resolving, connecting and ApiVersions together, in seconds.
+            request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
+            max_in_flight: how many requests may be unanswered at once; more wait their turn.
+            frame_size_max: largest response to accept, in bytes.
+
+        Raises:
+            NetworkError: nobody there, or no answer; `stage` says how far it went.
+            ProtocolError: something else than a Kafka broker answers there.
+            BrokerError: the broker refuses ApiVersions.
+        """
+        loop = asyncio.get_running_loop()
+        limits = ConnectionLimits(client_id, request_timeout * 1000, max_in_flight)
+        peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        connection = cls(peer, limits, loop.time() + connect_timeout)
+        try:
+            await network.dial(host, port, connection, timeout=connect_timeout, frame_size_max=frame_size_max)
+            await connection._ready
+        except BaseException:
+            connection._ready.cancel()
+            connection.abort()
+            raise
+        return connection
+
+    # -- for the client --------------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """The broker as "host:port"."""
+        return self._machine.peer
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over, for whatever reason."""
+        return self._machine.state is ConnectionState.CLOSED
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why it is over; None while it is open."""
+        return self._error
+
+    @property
+    def api_versions(self) -> ApiVersionTable:
+        """What the broker offers."""
+        if self._machine.api_versions is None:
+            raise UsageError(f"the versions of {self.peer} are not known yet")
+        return self._machine.api_versions
+
+    def version_for(self, api_key: int) -> int:
+        """Return the highest version of an API that both ends know.
+
+        Raises:
+            UnsupportedVersionError: there is none; names both ranges.
+        """
+        return self._machine.version_for(api_key)
+
+    async def request(self, message: object, *, version: int | None = None, timeout: float) -> object:
+        """Send a request and return its response.
+
+        Being cancelled abandons the request, not the connection.
+
+        Args:
+            message: the request.
+            version: to send it in; None for the highest that both ends know.
+            timeout: for waiting its turn, sending and answering together, in seconds.
+
+        Raises:
+            KafkaTimeoutError: no answer in time.
+            NetworkError: the connection was lost; the broker may or may not have acted on the request.
+            UnsupportedVersionError: no common version, or `version` is not offered.
+            ProtocolError: the message does not fit the version, or the answer makes no sense.
+            ClosedError: the connection was closed meanwhile.
+        """
+        answer: asyncio.Future[object] = self._loop.create_future()
+        self._handle(Submit(answer, message, version, timeout * 1000))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._handle(Abandon(answer))
+            raise
+
+    def send_oneway(self, message: object, *, version: int | None = None) -> None:
+        """Send a request that the broker does not answer (Produce with acks=0).
+
+        Raises:
+            NetworkError: the connection is closed.
+            UnsupportedVersionError: no common version, or `version` is not offered.
+            ProtocolError: the message does not fit the version.
+        """
+        outcome: asyncio.Future[object] = self._loop.create_future()
+        self._handle(Submit(outcome, message, version, float("inf"), oneway=True))
+        if outcome.done():
+            outcome.result()
+        outcome.cancel()
+
+    def pause_reading(self) -> None:
+        """Take no more responses from the broker for now; deadlines keep running."""
+        if self._link is not None:
+            self._link.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take responses again."""
+        if self._link is not None:
+            self._link.resume_reading()
+
+    async def close(self) -> None:
+        """Fail what is unanswered, send what is unsent, close. Takes a second at most."""
+        self._handle(CloseAsked())
+        if self._link is None:
+            return
+        self._link.close()
+        await asyncio.wait([self._lost], timeout=CLOSE_TIMEOUT_S)
+        self._link.abort()
+
+    def abort(self) -> None:
+        """Fail what is unanswered and close at once."""
+        self._handle(CloseAsked())
+        if self._link is not None:
+            self._link.abort()
+
+    # -- for the link (`net.LinkHandler`) --------------------------------------------------------------------------
+
+    def link_made(self, link: Link) -> None:
+        """See `LinkHandler.link_made`."""
+        self._link = link
+        self._handle(LinkMade(self._open_deadline * 1000))
+
+    def frame_received(self, frame: memoryview) -> None:
+        """See `LinkHandler.frame_received`."""
+        self._handle(FrameReceived(frame))
+
+    def link_lost(self, error: KafkaError | None) -> None:
+        """See `LinkHandler.link_lost`."""
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._handle(LinkLost(error))
+
+    def writing_paused(self, paused: bool) -> None:
+        """See `LinkHandler.writing_paused`; the in-flight limit bounds what can pile up."""
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        self._machine.receive(event, self._loop.time() * 1000)
+        self._act()
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._machine.tick(self._loop.time() * 1000)
+        self._act()
+
+    def _act(self) -> None:
+        for action in self._machine.actions():
+            self._do(action)
+        self._arm_timer()
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Send(segments):
+                if self._link is not None:
+                    self._link.send(segments)
+            case Succeed(key, response):
+                _settle(key, response)
+            case Fail(key, error):
+                _settle(key, error)
+            case BecomeReady():
+                _settle(self._ready, None)
+            case End(error):
+                self._error = error
+                _settle(self._ready, error)
+                if self._link is not None:
+                    self._link.abort()
+
+    def _arm_timer(self) -> None:
+        """Keep one timer, at or before the machine's deadline: one that is early costs less than setting it anew."""
+        deadline_ms = self._machine.deadline_ms()
+        if self._timer is not None:
+            if deadline_ms is not None and self._timer.when() * 1000 <= deadline_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None:
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._wake)
+
+
+def _settle(key: object, outcome: object) -> None:
+    assert isinstance(key, asyncio.Future)
+    if key.done():
+        return
+    if isinstance(outcome, KafkaError):
+        key.set_exception(outcome)
+    else:
+        key.set_result(outcome)
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Look at a future's exception, so that asyncio does not report one that is also raised elsewhere."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,99 @@
+"""Which versions of which APIs both ends of a connection know.
+
+The request that asks for them is the one whose answer may be unreadable: a broker that does not know the version of
+ApiVersions it is asked with answers UNSUPPORTED_VERSION in the format of version 0 (KIP-511), and librdkafka's mock
+cluster answers in no format at all. Start at `read_api_versions`; the order of attempts is `ConnectionMachine`'s.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.errors import ProtocolError, UnsupportedVersionError
+from kafkaraw.protocol import VersionRange, decode_response
+from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.protocol.messages.api_versions import ApiVersionsResponse
+
+API_VERSIONS_KEY: Final = 18
+_ERROR_AT: Final = 4  # after the correlation id: the header is v0 and the error code first, in every version
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """The broker refused the version of ApiVersions; `version` is the one to try next."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionTable:
+    """What one broker offers, and what follows for us.
+
+    Attributes:
+        peer: the broker as "host:port", for messages.
+        offered: the broker's range for each API key.
+    """
+
+    peer: str
+    offered: dict[int, VersionRange]
+
+    def version_for(self, api_key: int) -> int:
+        """Return the highest version of an API that both ends know.
+
+        Raises:
+            UnsupportedVersionError: there is none; names both ranges.
+        """
+        api = API_BY_KEY.get(api_key)
+        name = api.name if api is not None else f"API {api_key}"
+        if api is None:
+            raise UnsupportedVersionError(f"{name} is not known to this client")
+        theirs = self.offered.get(api_key)
+        if theirs is None:
+            raise UnsupportedVersionError(f"{self.peer} does not offer {name} (this client knows {api.versions})")
+        version = min(api.supported.max, theirs.max)
+        if version < max(api.versions.min, theirs.min):
+            raise UnsupportedVersionError(
+                f"{self.peer} offers {name} in versions {theirs}, this client knows {api.versions}: no common one"
+            )
+        return version
+
+
+def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionTable | AskAgain:
+    """Read the answer to an ApiVersions request.
+
+    Args:
+        frame: the response, header included.
+        version: the version that was asked with.
+        peer: the broker as "host:port".
+
+    Raises:
+        BrokerError: the broker answered with another error than UNSUPPORTED_VERSION.
+        ProtocolError: the bytes are no such answer.
+    """
+    if len(frame) < _ERROR_AT + 2:
+        raise ProtocolError(f"{peer} answered ApiVersions with {len(frame)} bytes; it does not speak Kafka")
+    (code,) = struct.unpack_from(">h", frame, _ERROR_AT)
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        return _next_attempt(frame, version, peer)
+    if code != ErrorCode.NONE:
+        raise error_for(code, f"{peer} refused ApiVersions v{version}")
+    _, response = decode_response(frame, API_VERSIONS_KEY, version)
+    assert isinstance(response, ApiVersionsResponse)
+    return ApiVersionTable(
+        peer, {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
+    )
+
+
+def _next_attempt(frame: memoryview, version: int, peer: str) -> AskAgain:
+    if version == 0:
+        raise UnsupportedVersionError(f"{peer} refuses every version of ApiVersions, even 0")
+    try:
+        _, response = decode_response(frame, API_VERSIONS_KEY, 0)
+    except ProtocolError:
+        return AskAgain(0)
+    assert isinstance(response, ApiVersionsResponse)
+    highest = (entry.max_version for entry in response.api_keys if entry.api_key == API_VERSIONS_KEY)
+    return AskAgain(next((v for v in highest if 0 <= v < version), 0))

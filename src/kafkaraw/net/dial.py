@@ -1,0 +1,173 @@
+"""Opens connections: resolves a host, tries every address in order, within one deadline.
+
+It must not retry: whether and when to dial again is decided above. Start at `dial`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkaraw.errors import NetworkError, Stage
+from kafkaraw.net.link import LinkHandler
+from kafkaraw.net.os_errors import advice_for, cannot_resolve, host_port, reason_of
+from kafkaraw.net.transport import StreamLink
+
+
+class Address(NamedTuple):
+    """One address of a host."""
+
+    family: int
+    sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+
+    def __str__(self) -> str:
+        return host_port(str(self.sockaddr[0]), int(self.sockaddr[1]))
+
+
+async def dial(
+    host: str,
+    port: int,
+    handler: LinkHandler,
+    *,
+    timeout: float,
+    frame_size_max: int,
+    tls: ssl.SSLContext | None = None,
+) -> StreamLink:
+    """Connect to a host, trying all of its addresses in the order in which they resolve.
+
+    Args:
+        host: name or address.
+        port: TCP port.
+        handler: told of everything that happens on the link, beginning with `link_made`.
+        timeout: for everything together, in seconds; each address gets a fair share of what is left.
+        frame_size_max: largest frame to accept, in bytes.
+        tls: how to speak TLS; None for plain TCP.
+
+    Raises:
+        NetworkError: stage RESOLVE, CONNECT or TLS; names the address and what to try.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    addresses = await _resolve(host, port, timeout)
+    sock = await _connect_any(addresses, host, port, deadline)
+    link = StreamLink(loop, handler, frame_size_max=frame_size_max, peer=host_port(host, port))
+    try:
+        if tls is None:
+            await loop.create_connection(lambda: link, sock=sock)
+        else:
+            async with asyncio.timeout_at(deadline):
+                await loop.create_connection(lambda: link, sock=sock, ssl=tls, server_hostname=host)
+    except (OSError, TimeoutError) as error:
+        sock.close()
+        raise _tls_failed(error, host, port) from error
+    except BaseException:
+        sock.close()
+        raise
+    return link
+
+
+async def _resolve(host: str, port: int, timeout: float) -> Sequence[Address]:
+    if numeric := _numeric_addresses(host, port):
+        return numeric
+    try:
+        async with asyncio.timeout(timeout):
+            return await _resolve_in_thread(host, port)
+    except TimeoutError:
+        raise NetworkError(
+            f"cannot resolve {host!r} (of {host_port(host, port)}) within {timeout:g} s; check this machine's DNS",
+            stage=Stage.RESOLVE,
+        ) from None
+    except OSError as error:
+        raise cannot_resolve(error, host, port) from error
+
+
+def _numeric_addresses(host: str, port: int) -> list[Address]:
+    """Return the addresses if `host` already is one, which needs no look-up and cannot block."""
+    try:
+        return _addresses(host, port, socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
+
+
+def _addresses(host: str, port: int, flags: int) -> list[Address]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return list(dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found))
+
+
+async def _resolve_in_thread(host: str, port: int) -> Sequence[Address]:
+    """Ask the operating system in a daemon thread.
+
+    The loop's executor is not used: a look-up cannot be interrupted, and Python waits for executor threads at exit,
+    so a dead name server would hold the process for half a minute.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Sequence[Address]] = loop.create_future()
+
+    def settle(result: Sequence[Address] | OSError) -> None:
+        if answer.done():
+            return
+        if isinstance(result, OSError):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)
+
+    def look_up() -> None:
+        result: Sequence[Address] | OSError
+        try:
+            result = _addresses(host, port, 0)
+        except OSError as error:
+            result = error
+        except UnicodeError as error:  # a label that is empty or too long
+            result = OSError(0, f"not a host name: {error}")
+        try:
+            loop.call_soon_threadsafe(settle, result)
+        except RuntimeError:  # the loop has closed: nobody waits any more
+            return
+
+    threading.Thread(target=look_up, name=f"kafkaraw-resolve-{host}", daemon=True).start()
+    return await answer
+
+
+async def _connect_any(addresses: Sequence[Address], host: str, port: int, deadline: float) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    failures: list[tuple[Address, OSError]] = []
+    for index, address in enumerate(addresses):
+        left = max(deadline - loop.time(), 0.0)
+        try:
+            return await _connect(address, left / (len(addresses) - index))
+        except OSError as error:
+            failures.append((address, error))
+    where = host_port(host, port)
+    if len(failures) == 1 and str(failures[0][0]) == where:
+        tried = reason_of(failures[0][1])
+    else:
+        tried = ", ".join(f"{address} {reason_of(error)}" for address, error in failures) or "no address"
+    advice = next((text for _, error in failures if (text := advice_for(error))), "")
+    raise NetworkError(
+        f"cannot connect to {where}: {tried}" + (f"; {advice}" if advice else ""), stage=Stage.CONNECT
+    ) from (failures[-1][1] if failures else None)
+
+
+async def _connect(address: Address, timeout: float) -> socket.socket:
+    """Connect to one address; TimeoutError is an OSError, so all that can fail comes as one."""
+    sock = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        async with asyncio.timeout(timeout):
+            await asyncio.get_running_loop().sock_connect(sock, address.sockaddr)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _tls_failed(error: BaseException, host: str, port: int) -> NetworkError:
+    return NetworkError(
+        f"cannot agree on TLS with {host_port(host, port)}: {reason_of(error)}; "
+        "check that this port speaks TLS, and the certificates",
+        stage=Stage.TLS,
+    )

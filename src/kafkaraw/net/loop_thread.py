@@ -1,0 +1,206 @@
+"""An asyncio loop on a thread of its own, for callers that block.
+
+The blocking client faces share one per process (`client_loop_thread`); an embedded broker has a private one. Nothing
+here knows what runs on it. Threads should be crossed once per batch or call, never per record. Start at
+`LoopThread.run`.
+
+After a fork the child has no such thread: it is made anew on first use, and the parent's loop is left alone, because
+touching its selector would disturb the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, TypeVar
+
+from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
+from kafkaraw.net.fork import release_in_child
+from kafkaraw.net.transport import abort_links_of
+
+T = TypeVar("T")
+
+STOP_TIMEOUT_S = 5.0
+"""How long tasks that are cancelled at the end may take to leave."""
+
+
+class LoopThread:
+    """A thread that runs an asyncio loop; it starts on first use.
+
+    Args:
+        name: of the thread, for debuggers and logs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._running: _RunningLoop | None = None
+        self._stopped = False
+        _loop_threads.add(self)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, started if it was not.
+
+        Raises:
+            ClosedError: it was stopped.
+        """
+        with self._lock:
+            return self._started().loop
+
+    def run(self, coroutine: Coroutine[object, None, T], timeout: float | None = None) -> T:
+        """Run a coroutine on the loop and wait for its result.
+
+        Ctrl-C interrupts the wait at once. Then, and when the time is up, the coroutine is cancelled; it is not
+        waited for, so a coroutine that is slow to leave cannot hold its caller.
+
+        Args:
+            coroutine: what to run.
+            timeout: how long to wait, in seconds; None for as long as it takes.
+
+        Raises:
+            KafkaTimeoutError: the time was up.
+            UsageError: called on the loop's own thread, where waiting would hang it for ever.
+            ClosedError: the thread was stopped.
+        """
+        future = self._submit(coroutine)
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            if future.done():
+                return future.result()  # the coroutine's own TimeoutError, or a result that came just in time
+            future.cancel()
+            raise KafkaTimeoutError(f"no result within {timeout:g} s") from None
+        except CancelledError:
+            if self._stopped:
+                raise self._closed_error() from None
+            raise
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Have the loop call `callback`; may be called on any thread, and returns at once."""
+        self.loop.call_soon_threadsafe(callback)
+
+    def stop(self, timeout: float = STOP_TIMEOUT_S * 2) -> None:
+        """Cancel what runs, drop open connections, and join the thread. It cannot be used again.
+
+        Args:
+            timeout: how long to wait for the thread, in seconds.
+        """
+        with self._lock:
+            self._stopped = True
+            running, self._running = self._running, None
+        if running is not None:
+            running.stop(timeout)
+
+    def _submit(self, coroutine: Coroutine[object, None, T]) -> Future[T]:
+        try:
+            # The lock keeps `stop` away: what is submitted before it still runs, and is cancelled, so it ends.
+            with self._lock:
+                return self._started().submit(coroutine)
+        except UsageError:
+            coroutine.close()
+            raise
+
+    def _started(self) -> _RunningLoop:
+        if self._stopped:
+            raise self._closed_error()
+        if self._running is None:
+            self._running = _RunningLoop(self.name)
+        return self._running
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"the loop thread {self.name!r} was stopped")
+
+    def _forget_after_fork(self) -> None:
+        self._lock = threading.Lock()
+        if self._running is not None:
+            _left_behind.append(self._running)
+            self._running = None
+
+
+class _RunningLoop:
+    """One started thread and its loop."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._waiting: set[Future[Any]] = set()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+        release_in_child(self)
+
+    def submit(self, coroutine: Coroutine[object, None, T]) -> Future[T]:
+        if self._thread is threading.current_thread():
+            raise UsageError(
+                "a blocking call was made on the loop thread itself, where it would wait for ever; "
+                "use the Async... classes inside callbacks and coroutines"
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
+
+    def stop(self, timeout: float) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def descriptors(self) -> list[int]:
+        """Return what the loop itself has open: its selector and its wake-up pipe."""
+        selector = getattr(self.loop, "_selector", None)
+        fileno = getattr(selector, "fileno", None)
+        pipe = (getattr(self.loop, "_ssock", None), getattr(self.loop, "_csock", None))
+        return ([fileno()] if fileno is not None else []) + [end.fileno() for end in pipe if end is not None]
+
+    def _main(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self._drain()
+            self.loop.close()
+            for future in list(self._waiting):  # of tasks that would not leave: nobody may wait for them for ever
+                future.cancel()
+
+    def _drain(self) -> None:
+        """Let every task and connection end in order, so that nothing is left for the garbage collector to report."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=STOP_TIMEOUT_S))
+        abort_links_of(self.loop)
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+
+def client_loop_thread() -> LoopThread:
+    """Return the loop thread that all blocking clients of this process share."""
+    return _client_loop_thread
+
+
+_loop_threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+# A parent's loop is kept for ever in a forked child: its destructor would complain that it is not closed, and closing
+# would unregister the parent's sockets from a selector that both share.
+_left_behind: list[_RunningLoop] = []
+_client_loop_thread = LoopThread("kafkaraw-client")
+
+
+def _renew_after_fork() -> None:
+    for loop_thread in list(_loop_threads):
+        loop_thread._forget_after_fork()  # noqa: SLF001 - same module
+
+
+def _stop_all() -> None:
+    for loop_thread in list(_loop_threads):
+        loop_thread.stop()
+
+
+os.register_at_fork(after_in_child=_renew_after_fork)
+atexit.register(_stop_all)

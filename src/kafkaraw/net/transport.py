@@ -1,0 +1,190 @@
+"""A link over an asyncio transport: plain TCP or TLS.
+
+`StreamLink` is both asyncio's protocol (called by the loop) and our `Link` (called by client or broker). Reading is
+`protocol.FrameReader`, writing is `net.writer`; this module joins them, and decides how a link ends. It must not
+look into frames. Start at `StreamLink.buffer_updated` and `connection_lost`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+
+from kafkaraw.errors import KafkaError, NetworkError, Stage
+from kafkaraw.net.fork import release_in_child
+from kafkaraw.net.link import LinkHandler, Segments
+from kafkaraw.net.os_errors import connection_broken, host_port
+from kafkaraw.net.writer import SegmentWriter
+from kafkaraw.protocol import FrameReader, segments_size
+
+
+class StreamLink(asyncio.BufferedProtocol):
+    """One connection; see `net.link.Link` for what its methods promise.
+
+    Args:
+        loop: the loop it lives on.
+        handler: who is told.
+        frame_size_max: larger frames end the link, in bytes.
+        peer: "host:port" as the user knows it; empty for an accepted connection, which takes the socket's.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, handler: LinkHandler, *, frame_size_max: int, peer: str = ""
+    ) -> None:
+        self.loop = loop
+        self.peer = peer
+        self.local = ""
+        self._handler = handler
+        self._reader = FrameReader(frame_size_max)
+        self._transport: asyncio.Transport | None = None
+        self._writer: SegmentWriter | None = None
+        self._reading = True
+        self._closed_here = False
+        self._error: KafkaError | None = None
+
+    # -- Link: called by client or broker --------------------------------------------------------------------------
+
+    @property
+    def write_paused(self) -> bool:
+        """See `Link.write_paused`."""
+        return self._writer is not None and self._writer.paused
+
+    def send(self, segments: Segments) -> None:
+        """See `Link.send`."""
+        if self._writer is not None:
+            self._writer.write((segments_size(segments).to_bytes(4, "big"), *segments))
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        self._closed_here = True
+        if self._writer is not None:
+            self._writer.close()
+
+    def abort(self) -> None:
+        """See `Link.abort`."""
+        self._closed_here = True
+        if self._writer is not None:
+            self._writer.abort()
+
+    def pause_reading(self) -> None:
+        """See `Link.pause_reading`."""
+        self._reading = False
+        self._apply_reading()
+
+    def resume_reading(self) -> None:
+        """See `Link.resume_reading`."""
+        self._reading = True
+        self._apply_reading()
+
+    # -- BufferedProtocol: called by asyncio -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport over and tell the handler."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = self.peer or _address_of(transport, "peername")
+        self.local = _address_of(transport, "sockname")
+        self._writer = SegmentWriter(
+            self.loop,
+            transport,
+            on_paused=self._handler.writing_paused,
+            on_failed=self._write_failed,
+            on_file_sent=self._apply_reading,
+        )
+        _live_links.add(self)
+        release_in_child(self)
+        self._handler.link_made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go.
+
+        It must be a memoryview: asyncio's TLS fills slices of what it gets, and a slice of a bytearray is a copy, so
+        the data would be lost silently (cpython issue 156275).
+        """
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take bytes that have come; hand a frame over when it is whole."""
+        if self._closed_here or self._error is not None:
+            return
+        try:
+            frame = self._reader.buffer_updated(nbytes)
+            if frame is not None:
+                self._handler.frame_received(frame)
+        except KafkaError as error:
+            self._fail(error)
+
+    def eof_received(self) -> None:
+        """Let asyncio close: Kafka has no half-open connections."""
+
+    def pause_writing(self) -> None:
+        """Pass asyncio's back-pressure on."""
+        if self._writer is not None:
+            self._writer.transport_paused(True)
+
+    def resume_writing(self) -> None:
+        """Pass asyncio's back-pressure on."""
+        if self._writer is not None:
+            self._writer.transport_paused(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the handler that, and why, the link is gone."""
+        _live_links.discard(self)
+        if self._writer is not None:
+            self._writer.transport_lost()
+            self._writer = None
+        self._transport = None
+        self._handler.link_lost(self._reason(exc))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _reason(self, exc: Exception | None) -> KafkaError | None:
+        if self._error is not None:
+            return self._error
+        if self._closed_here:
+            return None
+        if exc is not None:
+            error = connection_broken(exc, self.peer)
+            error.__cause__ = exc
+            return error
+        if not self._reader.is_between_frames:
+            return NetworkError(f"{self.peer} closed the connection after {self._reader.progress}", stage=Stage.REQUEST)
+        return None
+
+    def _fail(self, error: KafkaError) -> None:
+        self._error = self._error or error
+        if self._writer is not None:
+            self._writer.abort()
+
+    def _write_failed(self, error: OSError) -> None:
+        self._error = self._error or connection_broken(error, self.peer)
+
+    def _apply_reading(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def descriptors(self) -> list[int]:
+        """Return the socket's descriptor, for `net.fork`."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        return [] if sock is None else [sock.fileno()]
+
+
+def _address_of(transport: asyncio.BaseTransport, name: str) -> str:
+    address = transport.get_extra_info(name)
+    if isinstance(address, tuple) and len(address) >= 2:
+        return host_port(str(address[0]), int(address[1]))
+    return str(address or "unknown")
+
+
+_live_links: weakref.WeakSet[StreamLink] = weakref.WeakSet()
+
+
+def abort_links_of(loop: asyncio.AbstractEventLoop) -> None:
+    """Abort every link that lives on a loop; for a loop that is about to close."""
+    for link in list(_live_links):
+        if link.loop is loop:
+            link.abort()

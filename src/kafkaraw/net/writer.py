@@ -1,0 +1,243 @@
+"""Writes frames that come in segments to one asyncio transport, in order.
+
+Small neighbours are joined, large memoryviews are written as they are, file slices go by `loop.sendfile`. While a
+file is under way later segments queue up behind it. Decides nothing about frames; knows no sizes but bytes.
+Start at `SegmentWriter.write`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from io import FileIO
+from typing import TypeAlias
+
+from kafkaraw.net.link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, Segments
+from kafkaraw.protocol import FileSlice
+
+JOIN_BELOW_BYTES = 16 * 1024
+"""Segments shorter than this are copied into one write with their neighbours; a copy is cheaper than a system call."""
+READ_CHUNK_BYTES = 256 * 1024
+"""How much of a file is read at once where sendfile cannot be used (TLS)."""
+
+
+class _FilePart:
+    """A file slice with a descriptor of its own, so that its owner may close or delete the file at any time."""
+
+    __slots__ = ("file", "offset", "size")
+
+    def __init__(self, part: FileSlice) -> None:
+        self.file = FileIO(os.dup(part.fd), "rb", closefd=True)
+        self.offset = part.offset
+        self.size = part.size
+
+
+_Piece: TypeAlias = bytes | bytearray | memoryview | _FilePart
+
+
+def _read_whole(part: FileSlice) -> bytes:
+    """Read a short slice."""
+    data = os.pread(part.fd, part.size, part.offset)
+    if len(data) < part.size:
+        raise _ended_early(part.size - len(data))
+    return data
+
+
+def _ended_early(missing: int) -> OSError:
+    return OSError(f"a file that is being sent ended {missing} bytes early")
+
+
+def _join_neighbours(segments: Segments) -> Iterator[_Piece]:
+    """Yield what to write, in order: joined small segments, large ones as they are, large files."""
+    small: list[bytes | bytearray | memoryview] = []
+    small_bytes = 0
+    for segment in segments:
+        size = segment.size if isinstance(segment, FileSlice) else len(segment)
+        if size < JOIN_BELOW_BYTES:
+            small.append(_read_whole(segment) if isinstance(segment, FileSlice) else segment)
+            small_bytes += size
+            if small_bytes < JOIN_BELOW_BYTES:
+                continue
+        if small:
+            yield b"".join(small)
+            small.clear()
+            small_bytes = 0
+        if size >= JOIN_BELOW_BYTES:
+            yield _FilePart(segment) if isinstance(segment, FileSlice) else segment
+    if small:
+        yield b"".join(small)
+
+
+class SegmentWriter:
+    """The writing half of a link.
+
+    Args:
+        loop: the loop of the transport.
+        transport: where to write.
+        on_paused: told when `paused` changes.
+        on_failed: told once when a file cannot be sent to its end; the frame is torn, so the link must go.
+        on_file_sent: called after each file, because `loop.sendfile` switches reading off and on again.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        *,
+        on_paused: Callable[[bool], None],
+        on_failed: Callable[[OSError], None],
+        on_file_sent: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._on_paused = on_paused
+        self._on_failed = on_failed
+        self._on_file_sent = on_file_sent
+        self._queue: deque[_Piece] = deque()
+        self._queued_bytes = 0
+        self._pump: asyncio.Task[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._transport_paused = False
+        self._closing = False
+        self.paused = False
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+
+    def write(self, segments: Segments) -> None:
+        """Write the segments of one frame, size prefix included, after everything written before."""
+        if self._closing:
+            return
+        try:
+            for piece in _join_neighbours(segments):
+                if self._pump is None and not isinstance(piece, _FilePart):
+                    self._transport.write(piece)
+                else:
+                    self._enqueue(piece)
+        except OSError as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        """Close the transport after everything written before has been handed to it."""
+        self._closing = True
+        if self._pump is None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Drop everything and close the transport at once."""
+        self._closing = True
+        self._drop_queue()
+        if self._pump is None:
+            self._transport.abort()
+        else:
+            # The pump may wait inside loop.sendfile with the socket registered: it must leave before the socket goes.
+            self._pump.cancel()
+
+    def transport_paused(self, paused: bool) -> None:
+        """Take over asyncio's pause_writing and resume_writing."""
+        self._transport_paused = paused
+        if not paused and self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._report()
+
+    def transport_lost(self) -> None:
+        """Stop for good: the transport is gone."""
+        self._closing = True
+        self._drop_queue()
+        if self._pump is not None:
+            self._pump.cancel()
+
+    def _enqueue(self, piece: _Piece) -> None:
+        self._queue.append(piece)
+        self._queued_bytes += piece.size if isinstance(piece, _FilePart) else len(piece)
+        if self._pump is None:
+            self._pump = self._loop.create_task(self._run_pump(), name="kafkaraw-file-sender")
+        self._report()
+
+    async def _run_pump(self) -> None:
+        """Send the queue, then let `write` go directly to the transport again."""
+        failure: OSError | None = None
+        try:
+            while self._queue:
+                piece = self._queue.popleft()
+                if isinstance(piece, _FilePart):
+                    with piece.file:
+                        await self._send_file(piece)
+                    self._on_file_sent()
+                else:
+                    self._transport.write(piece)
+                    self._queued_bytes -= len(piece)
+                await self._wait_writable()
+                self._report()
+        except asyncio.CancelledError:
+            self._transport.abort()
+        except OSError as error:
+            failure = error
+        finally:
+            self._pump = None
+        if failure is not None:
+            self._fail(failure)
+        elif self._closing:
+            self._transport.close()
+
+    async def _send_file(self, part: _FilePart) -> None:
+        if self._transport.get_extra_info("sslcontext") is not None:
+            await self._copy_file(part)
+            return
+        await self._wait_drained()
+        if self._transport.is_closing():
+            raise ConnectionError("the connection closed while a file was being sent")
+        sent = await self._loop.sendfile(self._transport, part.file, part.offset, part.size, fallback=False)
+        self._queued_bytes -= part.size
+        if sent < part.size:
+            raise _ended_early(part.size - sent)
+
+    async def _copy_file(self, part: _FilePart) -> None:
+        """Send a file by reading and writing it: the way under TLS, which must see the bytes."""
+        at, end = part.offset, part.offset + part.size
+        while at < end:
+            data = os.pread(part.file.fileno(), min(READ_CHUNK_BYTES, end - at), at)
+            if not data:
+                raise _ended_early(end - at)
+            self._transport.write(data)
+            at += len(data)
+            self._queued_bytes -= len(data)
+            await self._wait_writable()
+
+    async def _wait_writable(self) -> None:
+        while self._transport_paused:
+            self._writable = self._loop.create_future()
+            await self._writable
+
+    async def _wait_drained(self) -> None:
+        """Wait until the transport's own buffer is empty.
+
+        `loop.sendfile` would wait for that too, but being cancelled there leaves asyncio's transport in a state in
+        which its `connection_lost` raises InvalidStateError.
+        """
+        if self._transport.get_write_buffer_size() == 0:
+            return
+        self._transport.set_write_buffer_limits(high=0, low=0)
+        try:
+            await self._wait_writable()
+        finally:
+            self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+
+    def _report(self) -> None:
+        limit = WRITE_LOW_BYTES if self.paused else WRITE_HIGH_BYTES
+        paused = self._transport_paused or self._queued_bytes > limit
+        if paused is not self.paused:
+            self.paused = paused
+            self._on_paused(paused)
+
+    def _fail(self, error: OSError) -> None:
+        if not self._closing:
+            self._on_failed(error)
+        self.abort()
+
+    def _drop_queue(self) -> None:
+        for piece in self._queue:
+            if isinstance(piece, _FilePart):
+                piece.file.close()
+        self._queue.clear()
+        self._queued_bytes = 0
