@@ -1,0 +1,68 @@
+"""One deadline per call, passed down through everything that waits on its behalf.
+
+A caller's `timeout` covers the whole call: connecting, refreshing metadata, retrying. So it becomes a `Deadline` at the
+top and every step asks what is left. Measured on the loop's clock, which is virtual in simulations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from kafkaraw.errors import ConfigError, KafkaTimeoutError
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """A point in time on the running loop's clock.
+
+    Attributes:
+        timeout: the seconds that were given, for messages.
+    """
+
+    __slots__ = ("_at", "_loop", "timeout")
+
+    def __init__(self, timeout: float) -> None:
+        if not timeout >= 0:
+            raise ConfigError(f"timeout={timeout!r}: must be zero or more seconds")
+        self._loop = asyncio.get_running_loop()
+        self.timeout = timeout
+        self._at = self._loop.time() + timeout
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left; never negative."""
+        return max(0.0, self._at - self._loop.time())
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time has passed."""
+        return self._loop.time() >= self._at
+
+    def at_most(self, seconds: float) -> float:
+        """What is left, but no more than `seconds`."""
+        return min(self.remaining, seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, but not beyond the deadline."""
+        await asyncio.sleep(self.at_most(seconds))
+
+    async def wait(self, work: Awaitable[T], what: str) -> T:
+        """Wait for `work`, cancelling it when the deadline passes; shield it when others wait for it, too.
+
+        Raises:
+            KafkaTimeoutError: the deadline passed; `what` begins the message.
+        """
+        try:
+            async with asyncio.timeout(self.remaining):
+                return await work
+        except TimeoutError as error:
+            if isinstance(error, KafkaTimeoutError):
+                raise
+            raise self.error(what) from None
+
+    def error(self, what: str) -> KafkaTimeoutError:
+        """The error to raise when the time is up."""
+        return KafkaTimeoutError(f"{what}: not done within {self.timeout:g} s")

@@ -1,0 +1,32 @@
+"""What a client takes from its surroundings: the network, the wall clock, and randomness.
+
+The one place in `client` where the real ones are chosen. Tests and simulations pass a `Runtime` of their own; nothing
+else in this package may import `random` or `time` or make a network.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from kafkaraw.net import AsyncioNetwork, Clock, Network, SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The surroundings of a client.
+
+    Attributes:
+        network: dials brokers.
+        clock: wall clock, for record timestamps.
+        rng: source of jitter and of the choice among equals.
+    """
+
+    network: Network
+    clock: Clock
+    rng: random.Random
+
+
+def system_runtime() -> Runtime:
+    """The real network and clock, and a random source seeded by the operating system."""
+    return Runtime(AsyncioNetwork(), SystemClock(), random.Random())

@@ -1,0 +1,227 @@
+"""What is known about the cluster: brokers, topics, leaders, leader epochs, topic ids. Pure.
+
+`ClusterView.update()` merges a Metadata response; the questions (`leader_of`, `partitions_of`, `topic_id_of`) are
+dictionary look-ups. It never asks a broker itself: `client/metadata.py` does, and decides when from
+`refresh_due_ms`.
+
+Three rules keep it from going backwards: a partition whose leader epoch is lower than the one known is not taken over
+(metadata may come from a broker that is behind; KIP-320); a topic that was deleted and made again has another id, and
+then everything about it is taken over (KIP-516); an answer about some topics says nothing about the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from kafkaraw.records import TopicPartition
+
+NO_LEADER = -1
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """One broker as the cluster advertises it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port, as they stand in messages."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition: who leads it, since which epoch, and where its replicas are."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: tuple[int, ...]
+    isr_nodes: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic: its id, and its partitions by number."""
+
+    name: str
+    topic_id: Uuid
+    is_internal: bool
+    partitions: Mapping[int, PartitionView]
+
+
+class ClusterView:
+    """The newest picture of the cluster, put together from Metadata responses.
+
+    Attributes:
+        brokers: by node id.
+        cluster_id: None until a broker told it.
+        controller_id: node to send controller requests to; -1 when unknown.
+        updated_ms: when the last answer came in, on the caller's clock; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerNode] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = NO_LEADER
+        self.updated_ms: int | None = None
+        self._topics: dict[str, TopicView] = {}
+        self._names: dict[Uuid, str] = {}
+        self._errors: dict[str, int] = {}
+
+    # -- questions
+
+    @property
+    def topics(self) -> Mapping[str, TopicView]:
+        """The topics that exist as far as is known, by name."""
+        return MappingProxyType(self._topics)
+
+    def leader_of(self, topic_partition: TopicPartition) -> int | None:
+        """Node id of the leader; None when it is unknown, missing, or not among the known brokers."""
+        partition = self.partition(topic_partition)
+        if partition is None or partition.leader_id not in self.brokers:
+            return None
+        return partition.leader_id
+
+    def leader_epoch_of(self, topic_partition: TopicPartition) -> int:
+        """Leader epoch to send along, so that a leader of another epoch refuses; -1 when unknown."""
+        partition = self.partition(topic_partition)
+        return NO_EPOCH if partition is None else partition.leader_epoch
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
+        """What is known about one partition."""
+        topic = self._topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition] | None:
+        """All partitions of a topic in order; None when the topic is not known."""
+        view = self._topics.get(topic)
+        return None if view is None else [TopicPartition(topic, number) for number in sorted(view.partitions)]
+
+    def topic_id_of(self, topic: str) -> Uuid:
+        """The topic's id; zero when it has none or is not known."""
+        view = self._topics.get(topic)
+        return ZERO_UUID if view is None else view.topic_id
+
+    def name_of(self, topic_id: Uuid) -> str | None:
+        """The name that belongs to a topic id."""
+        return self._names.get(topic_id)
+
+    def error_of(self, topic: str) -> int:
+        """The error code that the last answer gave for this topic; 0 for none."""
+        return self._errors.get(topic, 0)
+
+    def node_at(self, host: str, port: int) -> int | None:
+        """The node that is advertised at this address."""
+        return next((node.node_id for node in self.brokers.values() if (node.host, node.port) == (host, port)), None)
+
+    def refresh_due_ms(self, max_age_ms: int) -> int:
+        """When this view is too old to be trusted, on the clock that `update` was given; 0 before the first answer."""
+        return 0 if self.updated_ms is None else self.updated_ms + max_age_ms
+
+    # -- news
+
+    def update(self, response: MetadataResponse, now_ms: int, *, all_topics: bool = False) -> None:
+        """Merge a Metadata response.
+
+        Args:
+            response: the answer.
+            now_ms: the time, on the caller's clock.
+            all_topics: the request asked for every topic, so those not in the answer are gone.
+        """
+        # A broker that is just starting may name no broker at all: keep what is known.
+        if response.brokers:
+            self.brokers = {b.node_id: BrokerNode(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self.cluster_id = response.cluster_id or self.cluster_id
+        self.controller_id = response.controller_id
+        self.updated_ms = now_ms
+        if all_topics:
+            answered = {topic.name for topic in response.topics}
+            for name in self._topics.keys() - answered:
+                self._forget(name)
+            self._errors.clear()
+        for topic in response.topics:
+            if topic.name is not None:
+                self._update_topic(topic.name, topic)
+
+    def update_leader(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
+        """Take over the leader that an error answer named (KIP-951).
+
+        Returns:
+            Whether this was news: the epoch is newer than the one known.
+        """
+        topic = self._topics.get(topic_partition.topic)
+        known = self.partition(topic_partition)
+        if topic is None or known is None or leader_id == NO_LEADER or leader_epoch <= known.leader_epoch:
+            return False
+        moved = replace(known, leader_id=leader_id, leader_epoch=leader_epoch)
+        self._topics[topic.name] = replace(topic, partitions={**topic.partitions, topic_partition.partition: moved})
+        return True
+
+    def add_brokers(self, brokers: Iterable[BrokerNode]) -> None:
+        """Take over addresses that an answer other than Metadata named (KIP-951)."""
+        self.brokers.update((broker.node_id, broker) for broker in brokers)
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop a topic, as after deleting it."""
+        self._forget(topic)
+
+    # -- inside
+
+    def _forget(self, name: str) -> None:
+        view = self._topics.pop(name, None)
+        if view is not None:
+            self._names.pop(view.topic_id, None)
+        self._errors.pop(name, None)
+
+    def _update_topic(self, name: str, topic: MetadataResponseTopic) -> None:
+        known = self._topics.get(name)
+        if topic.error_code:
+            self._topic_failed(name, topic.error_code)
+            return
+        self._errors.pop(name, None)
+        if known is not None and known.topic_id != topic.topic_id:
+            self._names.pop(known.topic_id, None)
+            known = None
+        partitions = {
+            partition.partition_index: _newer(known, _partition_view(partition)) for partition in topic.partitions
+        }
+        self._topics[name] = TopicView(name, topic.topic_id, topic.is_internal, partitions)
+        if topic.topic_id != ZERO_UUID:
+            self._names[topic.topic_id] = name
+
+    def _topic_failed(self, name: str, error_code: int) -> None:
+        """A topic that is gone is dropped; any other error leaves what was known in place."""
+        if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._forget(name)
+        self._errors[name] = error_code
+
+
+def _partition_view(partition: MetadataResponsePartition) -> PartitionView:
+    return PartitionView(
+        partition=partition.partition_index,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=tuple(partition.replica_nodes),
+        isr_nodes=tuple(partition.isr_nodes),
+        offline_replicas=tuple(partition.offline_replicas),
+        error_code=partition.error_code,
+    )
+
+
+def _newer(known: TopicView | None, news: PartitionView) -> PartitionView:
+    """The partition to believe: epochs only grow while the topic is the same one."""
+    old = None if known is None else known.partitions.get(news.partition)
+    return old if old is not None and news.leader_epoch != NO_EPOCH and news.leader_epoch < old.leader_epoch else news

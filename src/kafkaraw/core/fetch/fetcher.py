@@ -1,0 +1,392 @@
+"""Which partitions to ask which broker for, and what becomes of the answers. Pure; times are passed in.
+
+At most one Fetch is on its way to a broker, and only while nothing of that broker's last answer is waiting: memory is
+bounded by one answer per broker. When the user takes what waits, positions move on and the next Fetch can go out at
+once, before the user has looked at the first record.
+
+Partitions are asked for in an order that rotates: one that just gave records goes to the end. It matters, because a
+broker fills its answer in that order, and delivers a batch that exceeds every limit only for the first partition.
+
+Start at `plan`, then `receive` and `take`. Looking up positions (`searches`, `found`) shares the same backoff and the
+same table of reactions (`reactions.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kafkaraw.core.cluster import BrokerNode, ClusterView
+from kafkaraw.core.fetch.cutting import Cut, cut
+from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
+from kafkaraw.core.fetch.positions import PartitionPosition, Standing
+from kafkaraw.core.fetch.reactions import Reaction, reaction_to
+from kafkaraw.core.retry import Backoff, RandomSource
+from kafkaraw.errors import BrokerError, CorruptBatch, KafkaError, RecordTooLarge, StaleMetadataError, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkaraw.records import TopicPartition, iter_headers
+
+log = logging.getLogger(__name__)
+
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_LENGTH_PREFIX_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """What one answer brought for one partition and is not handed over yet; whole batches only."""
+
+    node_id: int
+    generation: int
+    data: memoryview
+    next_offset: int
+
+
+class Fetcher:
+    """The partitions that a consumer reads, and what is known and wanted of each.
+
+    Args:
+        reset_timestamp: where to start without a position: EARLIEST_TIMESTAMP, LATEST_TIMESTAMP; None: nowhere.
+        backoff: pauses after failures.
+        rng: jitter.
+    """
+
+    def __init__(self, reset_timestamp: int | None, backoff: Backoff, rng: RandomSource) -> None:
+        self._reset_timestamp = reset_timestamp
+        self._backoff = backoff
+        self._rng = rng
+        self._positions: dict[TopicPartition, PartitionPosition] = {}
+        self._fetched: dict[TopicPartition, _Fetched] = {}
+        self._problems: dict[TopicPartition, KafkaError] = {}
+
+    # -- what the user decides
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return sorted(self._positions)
+
+    def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; those that were read before keep their positions."""
+        old = self._positions
+        self._positions = {}
+        for topic_partition in topic_partitions:
+            position = old.get(topic_partition) or PartitionPosition(topic_partition)
+            self._positions[topic_partition] = position
+            if position.standing is Standing.LOST and self._reset_timestamp is not None:
+                position.seek_to(self._reset_timestamp)
+        for gone in old.keys() - self._positions.keys():
+            self._drop(gone)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+        self._jumping(topic_partition).seek(offset)
+
+    def seek_to(self, topic_partition: TopicPartition, timestamp: int) -> None:
+        """Go on where a timestamp is."""
+        self._jumping(topic_partition).seek_to(timestamp)
+
+    def position(self, topic_partition: TopicPartition) -> PartitionPosition:
+        """Where one partition stands.
+
+        Raises:
+            UsageError: it is not assigned.
+        """
+        position = self._positions.get(topic_partition)
+        if position is None:
+            name = f"{topic_partition.topic}-{topic_partition.partition}"
+            raise UsageError(f"partition {name} is not assigned to this consumer; call assign() with it first")
+        return position
+
+    # -- looking up positions
+
+    def searches(self, now_ms: int) -> dict[TopicPartition, tuple[int, int]]:
+        """Positions to look up now: timestamp and generation by partition."""
+        return {
+            topic_partition: (position.search_timestamp, position.generation)
+            for topic_partition, position in self._positions.items()
+            if position.standing is Standing.SEARCHING and position.retry_at_ms <= now_ms
+        }
+
+    def found(self, topic_partition: TopicPartition, generation: int, offset: int) -> None:
+        """A look-up gave an offset."""
+        position = self._positions.get(topic_partition)
+        if position is not None and position.generation == generation:
+            position.found(offset)
+
+    def search_failed(self, topic_partition: TopicPartition, generation: int, error: KafkaError, now_ms: int) -> None:
+        """A look-up went wrong."""
+        position = self._positions.get(topic_partition)
+        if position is not None and position.generation == generation:
+            self._failed(position, error, now_ms)
+
+    def without_leader(self, cluster: ClusterView, now_ms: int) -> set[str]:
+        """Topics whose metadata lack a leader that is needed now."""
+        return {
+            topic_partition.topic
+            for topic_partition, position in self._positions.items()
+            if position.retry_at_ms <= now_ms and cluster.leader_of(topic_partition) is None
+        }
+
+    def still_without_leader(self, topics: Collection[str], cluster: ClusterView, now_ms: int) -> None:
+        """A refresh did not bring the leaders that were missing."""
+        for topic_partition, position in self._positions.items():
+            if topic_partition.topic in topics and cluster.leader_of(topic_partition) is None:
+                self._failed(position, _why_no_leader(topic_partition, cluster), now_ms)
+
+    # -- fetching
+
+    def plan(self, cluster: ClusterView, now_ms: int, busy: Collection[int]) -> list[FetchPlan]:
+        """What to ask now, one request per broker.
+
+        Args:
+            cluster: says who leads.
+            now_ms: the time.
+            busy: brokers that still owe an answer.
+        """
+        full = {fetched.node_id for fetched in self._fetched.values()} | set(busy)
+        targets: dict[int, list[FetchTarget]] = {}
+        for topic_partition, position in self._positions.items():
+            if position.standing is not Standing.READY or position.retry_at_ms > now_ms:
+                continue
+            node_id = cluster.leader_of(topic_partition)
+            if node_id is None or node_id in full or topic_partition in self._fetched:
+                continue
+            targets.setdefault(node_id, []).append(
+                FetchTarget(
+                    topic_partition=topic_partition,
+                    topic_id=cluster.topic_id_of(topic_partition.topic),
+                    offset=position.offset,
+                    generation=position.generation,
+                    leader_epoch=cluster.leader_epoch_of(topic_partition),
+                    size_wanted_bytes=position.size_wanted_bytes,
+                )
+            )
+        return [FetchPlan(node_id, tuple(chosen)) for node_id, chosen in targets.items()]
+
+    def receive(self, plan: FetchPlan, response: FetchResponse, cluster: ClusterView, now_ms: int) -> set[str]:
+        """Take in an answer.
+
+        Returns:
+            topics whose metadata must be refreshed before trying again.
+        """
+        if response.error_code:
+            self.fetch_failed(plan, error_for(response.error_code, f"fetch from broker {plan.node_id}"), now_ms)
+            return set()
+        cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
+        asked = {target.topic_partition: target for target in plan.targets}
+        refresh: set[str] = set()
+        for topic in response.responses:
+            name = topic.topic or plan.name_of(topic.topic_id)
+            for data in topic.partitions:
+                target = asked.pop(TopicPartition(name, data.partition_index), None)
+                if target is not None and self._take_in(plan.node_id, target, data, cluster, now_ms):
+                    refresh.add(name)
+        for target in asked.values():
+            position = self._current(target)
+            if position is not None:
+                self._failed(position, _left_out(target, plan.node_id), now_ms)
+        return refresh
+
+    def fetch_failed(self, plan: FetchPlan, error: KafkaError, now_ms: int) -> None:
+        """A request got no answer, or one that is about all of it."""
+        for target in plan.targets:
+            position = self._current(target)
+            if position is not None:
+                self._failed(position, error, now_ms)
+
+    def take(self, max_records: int | None, *, one_partition: bool = False) -> list[Cut]:
+        """Hand over what waits, and move the positions behind it.
+
+        Args:
+            max_records: most records; None is all that waits.
+            one_partition: only what waits for the first partition.
+        """
+        cuts: list[Cut] = []
+        left = max_records
+        for topic_partition in list(self._fetched):
+            if (left is not None and left <= 0) or (one_partition and cuts):
+                break
+            piece = self._cut(topic_partition, left)
+            if piece.records_count:
+                cuts.append(piece)
+                left = None if left is None else left - piece.records_count
+        return cuts
+
+    # -- what the user must hear
+
+    def problem(self, now_ms: int, *, patience_ms: int, unknown_patience_ms: int) -> KafkaError | None:
+        """The error to raise now, if any.
+
+        Args:
+            now_ms: the time.
+            patience_ms: how long a partition may fail in ways that may pass.
+            unknown_patience_ms: how long a topic or partition may be unknown: it may be that new.
+        """
+        for topic_partition in list(self._problems):
+            return self._problems.pop(topic_partition)
+        for topic_partition, position in self._positions.items():
+            if position.standing is Standing.LOST:
+                return _no_position(topic_partition)
+            if position.error is None:
+                continue
+            patience = unknown_patience_ms if _is_unknown(position.error) else patience_ms
+            if now_ms - position.failing_since_ms >= patience:
+                position.failing_since_ms = now_ms
+                return position.error
+        return None
+
+    def retry_at_ms(self, now_ms: int) -> int | None:
+        """When the next partition in backoff may be tried again; None when none is waiting."""
+        waiting = [p.retry_at_ms for p in self._positions.values() if p.retry_at_ms > now_ms]
+        return min(waiting, default=None)
+
+    # -- inside
+
+    def _jumping(self, topic_partition: TopicPartition) -> PartitionPosition:
+        position = self.position(topic_partition)
+        self._drop(topic_partition)
+        return position
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        self._fetched.pop(topic_partition, None)
+        self._problems.pop(topic_partition, None)
+
+    def _current(self, target: FetchTarget) -> PartitionPosition | None:
+        """The position that a target was about, unless it has moved since."""
+        position = self._positions.get(target.topic_partition)
+        if position is None or (position.generation, position.offset) != (target.generation, target.offset):
+            return None
+        return None if target.topic_partition in self._fetched else position
+
+    def _take_in(
+        self, node_id: int, target: FetchTarget, data: PartitionData, cluster: ClusterView, now_ms: int
+    ) -> bool:
+        """Take in one partition's part of an answer; says whether the metadata must be refreshed."""
+        position = self._current(target)
+        if position is None:
+            return False
+        if data.error_code:
+            return self._react(position, data, cluster, now_ms)
+        position.worked()
+        position.high_watermark = data.high_watermark
+        position.log_start_offset = data.log_start_offset
+        records = data.records
+        if isinstance(records, memoryview) and len(records):
+            try:
+                self._keep(node_id, position, target, records)
+            except (CorruptBatch, RecordTooLarge) as error:
+                self._problem(position, error, now_ms)
+        return False
+
+    def _keep(self, node_id: int, position: PartitionPosition, target: FetchTarget, records: memoryview) -> None:
+        size, next_offset = 0, position.offset
+        try:
+            for header, batch in iter_headers(records):
+                size += len(batch)
+                next_offset = header.next_offset
+        except CorruptBatch as error:
+            raise CorruptBatch(f"{_where(target)}: {error}; seek() behind it to go on") from error
+        if not size:
+            position.size_wanted_bytes = _size_of_first(target, records)
+            return
+        if next_offset <= position.offset:
+            raise CorruptBatch(f"{_where(target)}: the broker sent batches that end at offset {next_offset}")
+        position.size_wanted_bytes = 0
+        self._fetched[target.topic_partition] = _Fetched(node_id, position.generation, records[:size], next_offset)
+
+    def _cut(self, topic_partition: TopicPartition, limit: int | None) -> Cut:
+        fetched = self._fetched[topic_partition]
+        position = self._positions[topic_partition]
+        piece = cut(topic_partition, fetched.data, position.offset, limit)
+        position.advance(piece.next_offset)
+        if piece.next_offset >= fetched.next_offset:
+            del self._fetched[topic_partition]
+            self._positions[topic_partition] = self._positions.pop(topic_partition)  # to the end of the order
+        return piece
+
+    def _react(self, position: PartitionPosition, data: PartitionData, cluster: ClusterView, now_ms: int) -> bool:
+        topic_partition = position.topic_partition
+        reaction = reaction_to(data.error_code)
+        if reaction is Reaction.RESET:
+            self._out_of_range(position, data)
+            return False
+        hint = data.current_leader
+        if cluster.update_leader(topic_partition, hint.leader_id, hint.leader_epoch):
+            return False  # the answer named the new leader: go there at once (KIP-951)
+        name = f"{topic_partition.topic}-{topic_partition.partition}"
+        self._failed(position, error_for(data.error_code, f"fetch of {name} at offset {position.offset}"), now_ms)
+        return reaction is Reaction.REFRESH
+
+    def _out_of_range(self, position: PartitionPosition, data: PartitionData) -> None:
+        topic_partition, offset = position.topic_partition, position.offset
+        name = f"{topic_partition.topic}-{topic_partition.partition}"
+        has = f"; the broker has {data.log_start_offset} to {data.high_watermark}" if data.log_start_offset >= 0 else ""
+        if self._reset_timestamp is None:
+            position.lose()
+            text = f"offset {offset} of {name} is not there{has}; seek(), or set auto_offset_reset"
+            self._problems[topic_partition] = error_for(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            return
+        log.warning("offset %d of %s is not there%s: going on as auto_offset_reset says", offset, name, has)
+        position.seek_to(self._reset_timestamp)
+
+    def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
+        delay_ms = round(self._backoff.delay_ms(position.failures_count, self._rng))
+        position.failed(error, now_ms, delay_ms)
+        if isinstance(error, BrokerError) and reaction_to(error.code) is Reaction.RAISE:
+            self._problems[position.topic_partition] = error
+
+    def _problem(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
+        self._failed(position, error, now_ms)
+        self._problems[position.topic_partition] = error
+
+
+def _where(target: FetchTarget) -> str:
+    return f"{target.topic_partition.topic}-{target.topic_partition.partition} at offset {target.offset}"
+
+
+def _size_of_first(target: FetchTarget, records: memoryview) -> int:
+    """How large the first batch is, of which only a part came: brokers before KIP-74 cut it at the limit."""
+    if len(records) < _LENGTH_PREFIX_BYTES:
+        return 2 * max(_LENGTH_PREFIX_BYTES, target.size_wanted_bytes)
+    size = int.from_bytes(records[8:_LENGTH_PREFIX_BYTES], "big", signed=True) + _LENGTH_PREFIX_BYTES
+    if size <= target.size_wanted_bytes:
+        raise RecordTooLarge(
+            f"{_where(target)}: the broker sends {len(records)} of the {size} bytes of a batch, however many are asked "
+            f"for; raise its limit for fetches (fetch.max.bytes), or seek() behind the batch"
+        )
+    return size
+
+
+def _left_out(target: FetchTarget, node_id: int) -> KafkaError:
+    return KafkaError(f"{_where(target)}: broker {node_id} left the partition out of its answer")
+
+
+def _is_unknown(error: KafkaError) -> bool:
+    return isinstance(error, StaleMetadataError) or (isinstance(error, BrokerError) and error.code in _UNKNOWN)
+
+
+def _no_position(topic_partition: TopicPartition) -> UsageError:
+    name = f"{topic_partition.topic}-{topic_partition.partition}"
+    return UsageError(
+        f"{name} has no position and auto_offset_reset is 'none': seek() to one, or choose 'earliest' or 'latest'"
+    )
+
+
+def _why_no_leader(topic_partition: TopicPartition, cluster: ClusterView) -> KafkaError:
+    topic, number = topic_partition
+    code = cluster.error_of(topic)
+    if code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return error_for(code, f"topic {topic!r}")
+    view = cluster.topics.get(topic)
+    if view is None:
+        return StaleMetadataError(
+            f"topic {topic!r} does not exist (UNKNOWN_TOPIC_OR_PARTITION); check the spelling, create it with "
+            f"Admin.create_topics, or allow the broker to create topics (auto.create.topics.enable)"
+        )
+    if number not in view.partitions:
+        count = len(view.partitions)
+        return StaleMetadataError(f"topic {topic!r} has {count} partitions, there is no partition {number}")
+    return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{number}: are its brokers up?")
