@@ -1,0 +1,20 @@
+r"""Spark: format "kafkaraw" for batch and streaming reads and writes, without a JAR.
+
+    import kafkaraw.spark
+
+    spark = kafkaraw.spark.session("my-app")
+    df = spark.readStream.format("kafkaraw").option("kafka.bootstrap.servers", "localhost:9092") \
+        .option("subscribe", "flights").load()
+
+Options have the names of Spark's own Kafka connector. Where to start: `source.py` and `sink.py` are what Spark calls;
+`options.py`, `offsets.py`, `planning.py` and `stream_plan.py` decide, without a broker; `lookup.py` asks the brokers on
+the driver; `reading.py` and `writing.py` run in Spark's workers. Importing this package imports neither pyspark nor
+pyarrow.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.spark.foreach_batch import batch_writer
+from kafkaraw.spark.session_builder import configure, prepare_environment, recommended_conf, session
+
+__all__ = ["batch_writer", "configure", "prepare_environment", "recommended_conf", "session"]

@@ -1,0 +1,182 @@
+"""The decisions of a streaming query's driver: where to start, how far the next batch goes. Pure.
+
+Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a query and asks, per batch, for
+`latest(start)`; the answer goes into the checkpoint before any task runs. Three properties of Spark shape this module:
+
+1. The start of batch 0 is not in the checkpoint. When the driver dies between writing the offsets of batch 0 and
+   committing it, the restarted query asks for `initial()` anew and then reads from there to the *logged* end. If the
+   start was "latest", everything that arrived in between would be lost. So where a start is "latest", batch 0 is made
+   empty: its end is the start, and from then on the start is in the checkpoint.
+   With Trigger.Once there is no second batch, so an empty one would read nothing at all. There only the partitions
+   that start at "latest" are held at their start; the others are read.
+2. `initial()` is called twice for batch 0. It must answer the same both times, so it is kept.
+3. Offsets are compared as text: when nothing is new, `latest` answers with the very start it was given.
+
+It must not wait, retry or talk to a broker: `OffsetLookup` does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.errors import DataLossError
+from kafkaraw.spark.offsets import LATEST, OffsetJson, PartitionOffsets, Position, from_json, to_json
+from kafkaraw.spark.planning import OffsetRange, prorate, ranges_between
+
+_log = logging.getLogger(__name__)
+
+_SPARK = "the offsets that Spark passed"
+
+
+class OffsetLookup(Protocol):
+    """What the plan needs to know of the cluster."""
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that the query subscribes to, as of now."""
+        ...
+
+    def earliest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
+        """The first offset of each."""
+        ...
+
+    def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
+        """The offset after the last readable record of each."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Initial:
+    offsets: PartitionOffsets
+    at_latest: frozenset[TopicPartition]
+
+
+class StreamPlan:
+    """See the module's theory of operation.
+
+    Args:
+        lookup: what the cluster says.
+        starting: the option `startingOffsets`.
+        fail_on_data_loss: raise instead of warn when records are found missing.
+    """
+
+    def __init__(self, lookup: OffsetLookup, starting: Position, *, fail_on_data_loss: bool) -> None:
+        self._lookup = lookup
+        self._starting = starting
+        self._fail_on_data_loss = fail_on_data_loss
+        self._initial: _Initial | None = None
+        self._opening = False
+        self._target: PartitionOffsets | None = None
+        self._known_latest: PartitionOffsets | None = None
+
+    @property
+    def known_latest(self) -> OffsetJson | None:
+        """The ends of the partitions when they were last looked up, for progress events."""
+        return None if self._known_latest is None else to_json(self._known_latest)
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the query ends at offsets fixed at its start (Trigger.AvailableNow)."""
+        return self._target is not None
+
+    def fix_target(self) -> None:
+        """Read up to what is available now and no further (Trigger.AvailableNow).
+
+        A start of "latest" means this very moment, too: taken later, it could lie beyond the target.
+        """
+        self._target = self._look_up_latest()
+
+    def initial(self) -> OffsetJson:
+        """Where a query without a checkpoint starts; the same answer for the life of this plan."""
+        if self._initial is None:
+            target = self._target
+            partitions = self._lookup.partitions() if target is None else sorted(target)
+            latest = self._lookup.latest if target is None else (lambda asked: {tp: target[tp] for tp in asked})
+            offsets = self._starting.resolve(partitions, self._lookup.earliest, latest)
+            self._initial = _Initial(offsets, self._starting.partitions_at(LATEST, partitions))
+            self._opening = True
+        return to_json(self._initial.offsets)
+
+    def latest(
+        self,
+        start: OffsetJson,
+        rows_max: int | None,
+        wait: Callable[[PartitionOffsets], PartitionOffsets] | None = None,
+    ) -> OffsetJson:
+        """How far the next batch goes.
+
+        Args:
+            start: where it starts.
+            rows_max: about how many offsets it may take; None (Trigger.Once) for all.
+            wait: called with the start when nothing is new, to wait a little for something to come; gives the ends.
+
+        Returns:
+            the end; `start` itself when there is nothing new.
+
+        Raises:
+            DataLossError: the partitions end before the start, or some are gone, and `failOnDataLoss` is true.
+        """
+        begin = from_json(start, what=_SPARK)
+        held = self._held_at_start(begin)
+        if held and rows_max is not None:
+            return start
+        available = self._available()
+        if available == begin and wait is not None and not self.has_target and not held:
+            available = self._known_latest = wait(begin)
+        self._check_loss(begin, available)
+        begin = begin | self._starts_of_new(begin, available)
+        end = available if rows_max is None else prorate(begin, available, rows_max)
+        end = {tp: begin[tp] if tp in held else offset for tp, offset in end.items()}
+        return start if to_json(end) == start else to_json(end)
+
+    def ranges(self, start: OffsetJson, end: OffsetJson) -> list[OffsetRange]:
+        """The work between two offsets of this query; partitions that are new in `end` are read from their first."""
+        # Asked for before the first latest(): Spark repeats a logged batch 0, so its end is in the checkpoint already.
+        self._opening = False
+        begin, until = from_json(start, what=_SPARK), from_json(end, what=_SPARK)
+        return ranges_between(begin | self._starts_of_new(begin, until), until)
+
+    def _held_at_start(self, begin: PartitionOffsets) -> frozenset[TopicPartition]:
+        """The partitions that batch 0 must leave where they are; none once batch 0 is planned."""
+        initial, opening, self._opening = self._initial, self._opening, False
+        if initial is None or not opening or initial.offsets != begin:
+            return frozenset()
+        return initial.at_latest
+
+    def _available(self) -> PartitionOffsets:
+        return self._look_up_latest() if self._target is None else self._target
+
+    def _look_up_latest(self) -> PartitionOffsets:
+        self._known_latest = self._lookup.latest(self._lookup.partitions())
+        return self._known_latest
+
+    def _starts_of_new(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
+        new = sorted(set(end) - set(begin))
+        if not new:
+            return {}
+        starts = self._lookup.earliest(new)
+        for tp in new:
+            if starts[tp] > 0 and begin:
+                self._report_loss(
+                    f"the new partition {tp.topic}-{tp.partition} starts at offset {starts[tp]} instead of 0: "
+                    "records written before it was found are gone"
+                )
+        return starts
+
+    def _check_loss(self, begin: PartitionOffsets, available: PartitionOffsets) -> None:
+        for tp in sorted(begin):
+            if tp not in available:
+                self._report_loss(f"{tp.topic}-{tp.partition} is gone; the query had read it up to offset {begin[tp]}")
+            elif available[tp] < begin[tp]:
+                self._report_loss(
+                    f"{tp.topic}-{tp.partition} ends at offset {available[tp]}, before {begin[tp]} where the query "
+                    "wants to go on: the topic was deleted and made again, or records were cut off"
+                )
+
+    def _report_loss(self, what: str) -> None:
+        if self._fail_on_data_loss:
+            raise DataLossError.explained(what)
+        _log.warning("records may be missing: %s", what)

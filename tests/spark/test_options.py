@@ -1,0 +1,171 @@
+"""Options are checked when the DataFrame is made, with messages that say what to write instead."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.offsets import EARLIEST, LATEST
+from kafkaraw.spark.options import check_batch_read, check_read, check_stream_read, parse_options
+
+BASE = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def parse(**options: str):
+    return parse_options(BASE | {name.replace("__", "."): value for name, value in options.items()})
+
+
+def refusal(options: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as error:
+        parse_options(BASE | options)
+    return str(error.value)
+
+
+def test_names_are_read_in_any_case():
+    options = parse_options(
+        {
+            "KAFKA.bootstrap.SERVERS": "h:1",
+            "SUBSCRIBE": "a, b,a",
+            "startingoffsets": "earliest",
+            "MaxOffsetsPerTrigger": "10",
+            "minpartitions": "4",
+            "includeHEADERS": "True",
+            "failondataloss": "false",
+            "kafkaconsumer.polltimeoutms": "1000",
+        }
+    )
+    assert options.subscribe == ("a", "b")
+    assert options.topics == ["a", "b"]
+    assert options.starting is not None
+    assert options.starting.everywhere == EARLIEST
+    assert (options.rows_per_trigger_max, options.partitions_min, options.poll_timeout_ms) == (10, 4, 1000)
+    assert options.include_headers
+    assert not options.fail_on_data_loss
+    assert options.client == {"bootstrap_servers": "h:1"}
+
+
+def test_partitions_can_be_assigned():
+    options = parse(assign='{"b":[1,0],"a":[2]}')
+    assert options.assign == (TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1))
+    assert options.topics == ["a", "b"]
+
+
+def test_checked_options_travel_to_the_workers():
+    options = parse(subscribe="t", startingOffsets='{"t":{"0":5}}', kafka__linger__ms="7")
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_client_settings_are_named_as_in_java():
+    options = parse(kafka__linger__ms="7", kafka__compression__type="zstd", kafka__fetch__max__bytes="1000000")
+    assert (
+        options.client.items() >= {"linger_ms": "7", "compression_type": "zstd", "fetch_max_bytes": "1000000"}.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribee": "t"}, "unknown option 'subscribee' of format kafkaraw; did you mean subscribe?"),
+        ({"startingOffset": "t"}, "did you mean startingOffsets?"),
+        ({"topics": "t"}, "did you mean topic?"),
+        ({"bootstrap.servers": "t"}, "did you mean kafka.bootstrap.servers?"),
+        ({"linger_ms": "5"}, "did you mean kafka.linger.ms?"),
+        ({"kafka.linger_ms": "5"}, "did you mean kafka.linger.ms?"),
+        ({"kafka.lingers.ms": "5"}, "the client has no setting of this name; did you mean kafka.linger.ms?"),
+        ({"zzzzzz": "5"}, "unknown option 'zzzzzz' of format kafkaraw"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_name(options, message):
+    assert message in refusal(options)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("subscribePattern", "list the topics with subscribe"),
+        ("startingTimestamp", "use startingOffsets"),
+        ("kafka.group.id", "joins no consumer group"),
+        ("kafka.auto.offset.reset", "use startingOffsets"),
+        ("kafka.key.deserializer", "convert them in Spark"),
+        ("kafka.enable.auto.commit", "Spark's checkpoint keeps the offsets"),
+        ("path", "a topic is not a path"),
+    ],
+)
+def test_what_spark_has_and_we_do_not_is_refused_with_what_to_use_instead(name, message):
+    assert message in refusal({name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": " , "}, "subscribe=' , ' names no topic"),
+        ({"assign": "t"}, "assign='t' is not JSON"),
+        ({"assign": '{"t":0}'}, "must be JSON such as"),
+        ({"assign": '{"t":["x"]}'}, "assign: 'x' is not a partition number"),
+        ({"assign": "{}"}, "names no partition"),
+        ({"includeHeaders": "yes"}, 'includeHeaders=\'yes\': must be "true" or "false"'),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0': must be a whole number from 1"),
+        ({"minPartitions": "many"}, "minPartitions='many'"),
+        ({"topic": ""}, "topic is empty"),
+        ({"kafka.linger.ms": "soon"}, "the option kafka.linger.ms is wrong"),
+        ({"kafka.bootstrap.servers": "localhost"}, "the option kafka.bootstrap.servers is wrong"),
+        ({"kafka.acks": "2"}, "the option kafka.acks is wrong"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign exclude each other"),
+        ({"kafka.security.protocol": "SSL"}, "PLAINTEXT only"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_naming_the_option(options, message):
+    assert message in refusal(options)
+
+
+def test_the_brokers_must_be_named():
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers is missing"):
+        parse_options({"subscribe": "t"})
+
+
+def test_options_that_spark_adds_to_streaming_writes_are_let_through():
+    options = parse(topic="t", checkpointLocation="x", queryName="q", kafka__security__protocol="PLAINTEXT")
+    assert options.topic == "t"
+
+
+def test_a_read_needs_topics_and_the_writers_option_does_not_count():
+    with pytest.raises(ConfigError, match='topic is for writing, to read use subscribe="t"'):
+        check_read(parse(topic="t"))
+
+
+def test_a_batch_read_covers_the_whole_topic_by_default():
+    starting, ending = check_batch_read(parse(subscribe="t"))
+    assert (starting.everywhere, ending.everywhere) == (EARLIEST, LATEST)
+
+
+def test_a_stream_starts_at_latest_by_default():
+    assert check_stream_read(parse(subscribe="t")).everywhere == LATEST
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets of a batch read cannot be latest"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets of a batch read cannot be latest"),
+        ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets cannot be earliest"),
+    ],
+)
+def test_a_batch_read_that_would_read_nothing_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        check_batch_read(parse(subscribe="t", **options))
+
+
+def test_a_stream_has_no_ending_offsets():
+    with pytest.raises(ConfigError, match="endingOffsets is for batch reads"):
+        check_stream_read(parse(subscribe="t", endingOffsets="latest"))
+
+
+def test_a_batch_read_ignores_the_limit_per_trigger_with_a_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        check_batch_read(parse(subscribe="t", maxOffsetsPerTrigger="5"))
+    assert "maxOffsetsPerTrigger is ignored by a batch read" in caplog.text
