@@ -1,0 +1,79 @@
+"""Bytes <-> records: the batches that topics are made of. Pure: no socket, no thread, no clock.
+
+Reading: `Batch` for what a Fetch brought, `fill` for columns, `iter_headers` for who looks only at headers. Writing:
+`OpenBatches` for producers, `encode_batch` for one batch at a go. The parts that run once per record exist twice,
+compiled and in plain Python (`IMPLEMENTATION` says which runs). Nothing here decides when something is sent or fetched.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenBatches, Ticket, fill
+from kafkaraw.records.batch import ARROW_COLUMNS, Batch, encode_batch
+from kafkaraw.records.columns import Columns
+from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
+from kafkaraw.records.control import ControlType, control_type, encode_control_batch
+from kafkaraw.records.header import (
+    HEADER_SIZE,
+    BatchHeader,
+    iter_headers,
+    parse_header,
+    patch_header,
+    verify_crc,
+)
+from kafkaraw.records.interface import AppendStatus, Lock, TimestampUnit
+from kafkaraw.records.partitioning import murmur2, partition_for_key
+from kafkaraw.records.promise import BatchPromise, PromiseState, Waiter
+from kafkaraw.records.record import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NONE,
+    Header,
+    Headers,
+    Record,
+    RecordMetadata,
+    TopicPartition,
+)
+from kafkaraw.records.sealed import SealedBatch
+
+__all__ = [
+    "ARROW_COLUMNS",
+    "CODECS",
+    "DECOMPRESSED_SIZE_MAX_BYTES",
+    "HEADER_SIZE",
+    "IMPLEMENTATION",
+    "TIMESTAMP_CREATE_TIME",
+    "TIMESTAMP_LOG_APPEND_TIME",
+    "TIMESTAMP_NONE",
+    "AppendStatus",
+    "Batch",
+    "BatchBuilder",
+    "BatchHeader",
+    "BatchPromise",
+    "Codec",
+    "Columns",
+    "ControlType",
+    "Header",
+    "Headers",
+    "Lock",
+    "OpenBatches",
+    "PromiseState",
+    "Record",
+    "RecordMetadata",
+    "SealedBatch",
+    "Ticket",
+    "TimestampUnit",
+    "TopicPartition",
+    "Waiter",
+    "codec_by_id",
+    "codec_by_name",
+    "control_type",
+    "encode_batch",
+    "encode_control_batch",
+    "fill",
+    "iter_headers",
+    "murmur2",
+    "parse_header",
+    "partition_for_key",
+    "patch_header",
+    "verify_crc",
+]

@@ -1,0 +1,269 @@
+"""Reading in plain Python: `read_records`, `read_values`, `fill`. Start at `_scan`, the one loop they share.
+
+The interface and its documentation are in `records/interface.py`; this is its twin for machines without a C compiler.
+Varints of one and two bytes are decoded in place: a call per field would cost more than everything else.
+
+A record on the wire: length varint; attributes int8; timestamp delta varint; offset delta varint; key length varint,
+key; value length varint, value; headers count varint; for each header name length varint, name, value length varint,
+value. All varints zigzag; a negative length is null.
+
+Source: KIP-98; Kafka's DefaultRecord.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Final, NamedTuple
+
+from kafkaraw.errors import CorruptBatch
+from kafkaraw.records.columns import Columns
+from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_id
+from kafkaraw.records.header import HEADER_SIZE, BatchHeader, parse_header
+from kafkaraw.records.interface import TimestampUnit
+from kafkaraw.records.record import TIMESTAMP_LOG_APPEND_TIME, Header, Record
+from kafkaraw.records.varint import read_raw_varint
+
+_RECORD_SIZE_MIN: Final = 7
+_new_record: Final = partial(tuple.__new__, Record)
+
+
+class _Scanned(NamedTuple):
+    """The fields of the records of one batch, a list each; constant ones are not repeated."""
+
+    offsets: Sequence[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[list[Header]]
+
+    def slice(self, start: int, end: int) -> _Scanned:
+        """Keep the records from index `start` to before `end`."""
+        return _Scanned(*(field[start:end] for field in self))  # type: ignore[arg-type]  # each keeps its type
+
+
+def read_records(
+    batch: memoryview,
+    header: BatchHeader,
+    topic: str,
+    partition: int,
+    start_offset: int = 0,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> Iterator[Record]:
+    """Give the records of one wire batch with `offset >= start_offset`. See `interface.ReadRecords`."""
+    scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, None)
+    fields = zip(
+        repeat(topic),
+        repeat(partition),
+        scanned.offsets,
+        scanned.timestamps,
+        repeat(header.timestamp_type),
+        scanned.keys,
+        scanned.values,
+        scanned.headers,
+    )
+    return map(_new_record, fields)
+
+
+def read_values(
+    batch: memoryview,
+    header: BatchHeader,
+    start_offset: int = 0,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> list[bytes | None]:
+    """Give the values of the records with `offset >= start_offset`. See `interface.ReadValues`."""
+    return _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, None).values
+
+
+def fill(
+    batch: memoryview,
+    columns: Columns,
+    at: int,
+    unit: TimestampUnit,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> int:
+    """Append the records of one wire batch to columns; control batches add nothing. See `interface.Fill`.
+
+    Raises:
+        CorruptBatch: the columns keep their first `at` rows.
+        BatchTooLarge: as above.
+    """
+    header = parse_header(batch)
+    columns.start_at(at, unit)
+    if header.is_control or not header.records_count:
+        return at
+    scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset)
+    rows = len(scanned.values)
+    try:
+        if columns.offset is not None:
+            columns.offset.extend(scanned.offsets)
+        if columns.timestamp is not None:
+            times = scanned.timestamps if unit == "ms" else [time * 1000 for time in scanned.timestamps]
+            columns.timestamp.fromlist(times)
+    except OverflowError:
+        columns.truncate(at)
+        raise _corrupt(header, f"a timestamp does not fit 64 bits in {unit}") from None
+    if columns.timestamp_type is not None:
+        columns.timestamp_type.extend(array("b", (header.timestamp_type,)) * rows)
+    if columns.key is not None:
+        columns.key.extend(scanned.keys, scanned.keys.count(None))
+    if columns.value is not None:
+        columns.value.extend(scanned.values, scanned.values.count(None))
+    if columns.headers is not None:
+        columns.headers.extend(scanned.headers)
+    columns.rows = at + rows
+    return columns.rows
+
+
+def _from_offset(scanned: _Scanned, header: BatchHeader, start_offset: int, end_offset: int | None) -> _Scanned:
+    """Keep the records in a range of offsets; mostly that is all of them."""
+    if start_offset <= header.base_offset and (end_offset is None or end_offset > header.last_offset):
+        return scanned
+    start = bisect_left(scanned.offsets, start_offset)
+    end = len(scanned.offsets) if end_offset is None else bisect_left(scanned.offsets, end_offset)
+    return scanned.slice(start, max(start, end))
+
+
+def _scan(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> _Scanned:
+    """Decompress and decode all records of one batch, or raise CorruptBatch or BatchTooLarge."""
+    body = codec_by_id(header.codec_id).decompress(batch[HEADER_SIZE:], size_max_bytes)
+    count = header.records_count
+    if count * _RECORD_SIZE_MIN > len(body):
+        raise _corrupt(header, f"{len(body)} bytes cannot hold {count} records")
+    deltas: list[int] = []
+    scanned = _Scanned((), [], [], [], [])
+    try:
+        at = _scan_records(body, header, scanned, deltas)
+    except IndexError:
+        raise _bad_record(header, scanned) from None
+    if at != len(body):
+        raise _corrupt(header, f"{len(body) - at} bytes are left behind its {count} records")
+    base_offset = header.base_offset
+    if header.last_offset_delta == count - 1:  # increasing and within the batch: there can be no gap
+        scanned = scanned._replace(offsets=range(base_offset, base_offset + count))
+    else:
+        scanned = scanned._replace(offsets=[base_offset + delta for delta in deltas])
+    if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME:
+        return scanned._replace(timestamps=[header.max_timestamp] * count)
+    return scanned
+
+
+def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: list[int]) -> int:  # noqa: C901  # calls cost more
+    """Append the fields of every record to the lists in `scanned`; gives where the last one ends.
+
+    Offset deltas go to `deltas` when there are gaps. Too short a body raises IndexError, or shows in a record that does
+    not end where its length says.
+    """
+    _, timestamps, keys, values, headers = scanned
+    base_timestamp = header.base_timestamp
+    last_delta = header.last_offset_delta
+    sparse = last_delta != header.records_count - 1
+    size = len(body)
+    previous = -1
+    at = 0
+    for _ in range(header.records_count):
+        number = body[at]
+        at += 1
+        if number > 127:
+            byte = body[at]
+            at += 1
+            if byte < 128:
+                number += (byte << 7) - 128
+            else:
+                number, at = read_raw_varint(body, at - 2)
+        length = number
+        end = at + (length >> 1)
+        number = body[at + 1]  # behind the attributes, which mean nothing yet
+        at += 2
+        if number > 127:
+            number, at = read_raw_varint(body, at - 1)
+        timestamps.append(base_timestamp + (-(number >> 1) - 1 if number & 1 else number >> 1))
+        number = body[at]
+        at += 1
+        if number > 127:
+            byte = body[at]
+            at += 1
+            if byte < 128:
+                number += (byte << 7) - 128
+            else:
+                number, at = read_raw_varint(body, at - 2)
+        delta = number >> 1
+        if (number | length) & 1 or not previous < delta <= last_delta or end > size:
+            raise _bad_record(header, scanned)
+        previous = delta
+        if sparse:
+            deltas.append(delta)
+        number = body[at]
+        at += 1
+        if number > 127:
+            number, at = read_raw_varint(body, at - 1)
+        if number & 1:
+            keys.append(None)
+        else:
+            start = at
+            at += number >> 1
+            keys.append(body[start:at])
+        number = body[at]
+        at += 1
+        if number > 127:
+            byte = body[at]
+            at += 1
+            if byte < 128:
+                number += (byte << 7) - 128
+            else:
+                number, at = read_raw_varint(body, at - 2)
+        if number & 1:
+            values.append(None)
+        else:
+            start = at
+            at += number >> 1
+            values.append(body[start:at])
+        if body[at]:
+            found, at = _read_headers(body, at, header)
+            headers.append(found)
+        else:
+            headers.append([])
+            at += 1
+        if at != end:
+            raise _bad_record(header, scanned)
+    return at
+
+
+def _read_headers(body: bytes, at: int, header: BatchHeader) -> tuple[list[Header], int]:
+    """Read the headers of one record; each takes two bytes at least, so a hostile count ends with the data."""
+    number, at = read_raw_varint(body, at)
+    if number & 1:
+        raise _corrupt(header, "a record has a negative number of headers")
+    headers: list[Header] = []
+    for _ in range(number >> 1):
+        number, at = read_raw_varint(body, at)
+        if number & 1:
+            raise _corrupt(header, "a record has a header without a name")
+        name_at = at
+        at += number >> 1
+        # Java replaces what is not UTF-8 as well: a reader must not be stuck because of a header's name.
+        name = body[name_at:at].decode("utf-8", "replace")
+        number, at = read_raw_varint(body, at)
+        if number & 1:
+            headers.append((name, None))
+        else:
+            value_at = at
+            at += number >> 1
+            headers.append((name, body[value_at:at]))
+    return headers, at
+
+
+def _corrupt(header: BatchHeader, reason: str) -> CorruptBatch:
+    return CorruptBatch(f"batch at offset {header.base_offset}: {reason}")
+
+
+def _bad_record(header: BatchHeader, scanned: _Scanned) -> CorruptBatch:
+    return _corrupt(
+        header, f"record {len(scanned.headers)} of {header.records_count} has lengths or offsets that do not fit"
+    )

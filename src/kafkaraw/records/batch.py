@@ -1,0 +1,261 @@
+"""Record batches, magic 2, for everybody who does not run per record: encode one at a go, read what a Fetch brought.
+
+`encode_batch` is the simple encoder (transaction markers, tests, tools); producers use `OpenBatches`. `Batch` is what
+a consumer gets for one partition. Start there. Sockets, positions and transactions are decided elsewhere.
+
+Source: KIP-98; Kafka's DefaultRecordBatch and CompletedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kafkaraw.errors import UsageError
+from kafkaraw.records._implementation import BatchBuilder, fill, read_records, read_values
+from kafkaraw.records.columns import COLUMN_NAMES, Columns
+from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name
+from kafkaraw.records.header import (
+    CONTROL_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    iter_headers,
+    patch_header,
+    set_attribute,
+    stamp_producer,
+    verify_crc,
+)
+from kafkaraw.records.interface import TimestampUnit
+from kafkaraw.records.record import Headers, Record, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    ArrowBatch: TypeAlias = "pyarrow.RecordBatch"
+
+ARROW_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+"""Columns of `Batch.to_arrow`, in order."""
+
+PlainRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers | None]
+"""Timestamp in milliseconds, key, value, headers."""
+
+_NO_LIMIT: Final = 2**31 - 1
+
+
+def encode_batch(  # noqa: PLR0913  # the fields of a header
+    records: Iterable[PlainRecord],
+    *,
+    codec: str = "none",
+    level: int | None = None,
+    base_offset: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """Encode records as one batch.
+
+    Args:
+        records: (timestamp_ms, key, value, headers); None is null, headers may be None or empty.
+        codec: name of the compression.
+        level: its level; None for the codec's default.
+        base_offset: offset of the first record; the others follow without gaps.
+        producer_id: of an idempotent producer; -1 for none.
+        producer_epoch: its epoch.
+        base_sequence: sequence number of the first record.
+        transactional: part of a transaction.
+        control: a transaction marker.
+        partition_leader_epoch: epoch of the leader that appended it; -1 before that.
+
+    Raises:
+        UsageError: a field of the wrong type.
+        ConfigError: the codec is unknown.
+    """
+    builder = BatchBuilder(_NO_LIMIT)
+    for timestamp_ms, key, value, headers in records:
+        if builder.append(timestamp_ms, key, value, headers) < 0:
+            raise UsageError("a batch cannot have 2 GiB or more")
+    batch = builder.finish(codec_by_name(codec), level)
+    patch_header(batch, base_offset=base_offset, partition_leader_epoch=partition_leader_epoch)
+    if control:
+        set_attribute(batch, CONTROL_BIT)
+    stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
+    return bytes(batch)
+
+
+class Batch:
+    """The records of one partition, as one Fetch brought them. Decoding waits until somebody looks.
+
+    Iterating, `values` and `to_arrow` decode anew each time and may be used in any number and order. Control batches
+    are skipped, records before `start_offset` too. A damaged batch raises when it is reached, not before.
+
+    Args:
+        topic: where the records come from.
+        partition: where the records come from.
+        data: wire batches one after the other; one cut short at the end is ignored.
+        start_offset: the position that was asked for; brokers send the whole batch that contains it.
+        size_max_bytes: limit on the decompressed size of one wire batch.
+        check_crcs: whether to verify checksums before decoding.
+
+    Raises:
+        CorruptBatch: a header makes no sense.
+
+    Attributes:
+        topic: as given.
+        partition: as given.
+        start_offset: as given.
+        next_offset: the position to go on from, behind the last wire batch; `start_offset` when there is none.
+        records_count: how many records there are at most, from the headers.
+        size_bytes: size of the whole wire batches.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_check_crcs",
+        "_size_max_bytes",
+        "next_offset",
+        "partition",
+        "records_count",
+        "size_bytes",
+        "start_offset",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        data: memoryview,
+        *,
+        start_offset: int,
+        size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+        check_crcs: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start_offset = start_offset
+        self._size_max_bytes = size_max_bytes
+        self._check_crcs = check_crcs
+        self._batches: list[tuple[BatchHeader, memoryview]] = []
+        self.next_offset = start_offset
+        self.records_count = 0
+        self.size_bytes = 0
+        for header, wire in iter_headers(data):
+            self._batches.append((header, wire))
+            self.size_bytes += header.size
+            self.next_offset = max(header.next_offset, start_offset)
+            if not header.is_control:
+                self.records_count += header.records_count
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition as one value."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def headers(self) -> list[BatchHeader]:
+        """The headers of the wire batches, control batches included."""
+        return [header for header, _ in self._batches]
+
+    def _readable(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Give the wire batches that hold records for the user, checked."""
+        for header, wire in self._batches:
+            if header.is_control or not header.records_count or header.next_offset <= self.start_offset:
+                continue
+            if self._check_crcs:
+                verify_crc(wire)
+            yield header, wire
+
+    def __iter__(self) -> Iterator[Record]:
+        """Give the records, decoded one wire batch at a time.
+
+        Raises:
+            CorruptBatch: damaged data.
+            BatchTooLarge: more than `size_max_bytes` when decompressed.
+        """
+        for header, wire in self._readable():
+            yield from read_records(wire, header, self.topic, self.partition, self.start_offset, self._size_max_bytes)
+
+    def values(self) -> list[bytes | None]:
+        """Give the values alone; cheaper than records.
+
+        Raises:
+            CorruptBatch: damaged data.
+            BatchTooLarge: more than `size_max_bytes` when decompressed.
+        """
+        values: list[bytes | None] = []
+        for header, wire in self._readable():
+            values += read_values(wire, header, self.start_offset, self._size_max_bytes)
+        return values
+
+    def fill(self, columns: Columns, at: int = 0, unit: TimestampUnit = "ms", *, end_offset: int | None = None) -> int:
+        """Append the records to columns, from row `at` on.
+
+        Args:
+            columns: what to append to.
+            at: how many rows it has.
+            unit: unit of the timestamps.
+            end_offset: records from here on are left out.
+
+        Returns:
+            the new number of rows.
+
+        Raises:
+            CorruptBatch: damaged data.
+            BatchTooLarge: more than `size_max_bytes` when decompressed.
+        """
+        for header, wire in self._readable():
+            if end_offset is not None and header.base_offset >= end_offset:
+                break
+            at = fill(
+                wire,
+                columns,
+                at,
+                unit,
+                start_offset=self.start_offset,
+                end_offset=end_offset,
+                size_max_bytes=self._size_max_bytes,
+            )
+        return at
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> ArrowBatch:
+        """Give the records as a `pyarrow.RecordBatch`.
+
+        Args:
+            columns: which of `ARROW_COLUMNS`, in the order wanted; all when None.
+
+        Returns:
+            topic dictionary<int32, string>, partition int32, offset int64, timestamp timestamp[ms, UTC],
+            timestamp_type int8, key and value binary, headers list<struct<key: string, value: binary>> (null when a
+            record has none).
+
+        Raises:
+            UsageError: an unknown column.
+            CorruptBatch: damaged data.
+            BatchTooLarge: more than `size_max_bytes` when decompressed.
+        """
+        import pyarrow as pa
+
+        names = ARROW_COLUMNS if columns is None else tuple(columns)
+        unknown = [name for name in names if name not in ARROW_COLUMNS]
+        if unknown:
+            raise UsageError(f"unknown columns {unknown}; known are {list(ARROW_COLUMNS)}")
+        filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
+        rows = self.fill(filled)
+        arrays = filled.to_arrow_arrays()
+        if "topic" in names:
+            indices = pa.repeat(pa.scalar(0, pa.int32()), rows)
+            arrays["topic"] = pa.DictionaryArray.from_arrays(indices, pa.array([self.topic], pa.string()))
+        if "partition" in names:
+            arrays["partition"] = pa.repeat(pa.scalar(self.partition, pa.int32()), rows)
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+
+    def __repr__(self) -> str:
+        return (
+            f"Batch({self.topic}-{self.partition}, offsets {self.start_offset} to {self.next_offset - 1}, "
+            f"{self.size_bytes} bytes)"
+        )

@@ -1,0 +1,247 @@
+"""Columns that record batches are decoded into, laid out as Arrow lays them out.
+
+`fill` writes, `to_arrow_arrays` hands the buffers over to pyarrow without copying. Both implementations of `fill` write
+the same buffers, so nothing behind this line knows which one ran. Start at `Columns`. No wire format here; pyarrow is
+imported only when arrays are asked for.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kafkaraw.errors import BatchTooLarge, UsageError
+from kafkaraw.records.record import Header
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    ArrowArray: TypeAlias = "pyarrow.Array"
+
+COLUMN_NAMES: Final = frozenset(("key", "value", "offset", "timestamp", "timestamp_type", "headers"))
+
+PRESENT: Final = 0x31
+"""Mark of a row with a value: the digit 1, so that the marks read as one binary number."""
+NULL: Final = 0x30
+"""Mark of a null row: the digit 0."""
+_PRESENT_MARK: Final = bytes((PRESENT,))
+_NULL_MARK: Final = bytes((NULL,))
+_DATA_SIZE_MAX: Final = 2**31 - 1
+
+
+class BinaryColumn:
+    """Byte strings or nulls: the bytes in one buffer, and where each row ends in it.
+
+    Attributes:
+        data: the bytes of all rows.
+        ends: 0, then the end of each row in `data` (int32, Arrow's offsets).
+        marks: `PRESENT` or `NULL` for each row.
+    """
+
+    __slots__ = ("data", "ends", "marks")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.ends = array("i", (0,))
+        self.marks = bytearray()
+
+    def extend(self, rows: Sequence[bytes | None], nulls_count: int) -> None:
+        """Append rows, `nulls_count` of which are None."""
+        if nulls_count == len(rows):
+            self.ends.extend(repeat(self.ends[-1], nulls_count))
+            self.marks += _NULL_MARK * nulls_count
+            return
+        if nulls_count:
+            self.marks += bytes([NULL if row is None else PRESENT for row in rows])
+            present = [row or b"" for row in rows]
+        else:
+            self.marks += _PRESENT_MARK * len(rows)
+            present = rows  # type: ignore[assignment]  # no None is left
+        data = b"".join(present)
+        start = self.ends.pop()
+        if start + len(data) > _DATA_SIZE_MAX:
+            self.ends.append(start)
+            raise BatchTooLarge(
+                "a column has more than the 2 GiB that Arrow's binary type can address; fill fewer rows"
+            )
+        self.ends.extend(accumulate(map(len, present), initial=start))
+        self.data += data
+
+    def truncate(self, rows: int) -> None:
+        """Drop all rows from `rows` on."""
+        del self.ends[rows + 1 :]
+        del self.marks[rows:]
+        del self.data[self.ends[-1] :]
+
+    def to_arrow(self, rows: int, kind: pyarrow.DataType) -> ArrowArray:
+        """Hand the buffers over as an array of `binary` or `string`; the column must not be used afterwards."""
+        import pyarrow as pa
+
+        validity, nulls_count = _bitmap(self.marks)
+        buffers = [validity, pa.py_buffer(self.ends), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls_count)
+
+
+class HeadersColumn:
+    """A list of headers for each row, null when the record has none.
+
+    Attributes:
+        ends: 0, then for each row the number of headers up to and including it.
+        marks: `PRESENT` or `NULL` for each row.
+        keys: names of all headers, UTF-8.
+        values: values of all headers.
+    """
+
+    __slots__ = ("ends", "keys", "marks", "values")
+
+    def __init__(self) -> None:
+        self.ends = array("i", (0,))
+        self.marks = bytearray()
+        self.keys = BinaryColumn()
+        self.values = BinaryColumn()
+
+    def extend(self, rows: Sequence[Sequence[Header]]) -> None:
+        """Append one list of headers per row; an empty one becomes null."""
+        flat = [header for row in rows for header in row]
+        if not flat:
+            self.ends.extend(repeat(self.ends[-1], len(rows)))
+            self.marks += _NULL_MARK * len(rows)
+            return
+        values = [value for _, value in flat]
+        self.keys.extend([name.encode() for name, _ in flat], 0)
+        self.values.extend(values, values.count(None))
+        start = self.ends.pop()
+        self.ends.extend(accumulate(map(len, rows), initial=start))
+        self.marks += bytes([PRESENT if row else NULL for row in rows])
+
+    def truncate(self, rows: int) -> None:
+        """Drop all rows from `rows` on."""
+        del self.ends[rows + 1 :]
+        del self.marks[rows:]
+        self.keys.truncate(self.ends[-1])
+        self.values.truncate(self.ends[-1])
+
+    def to_arrow(self, rows: int) -> ArrowArray:
+        """Hand the buffers over as `list<element: struct<key: string, value: binary>>`."""
+        import pyarrow as pa
+
+        flat_count = self.ends[-1]
+        keys = self.keys.to_arrow(flat_count, pa.string())
+        values = self.values.to_arrow(flat_count, pa.binary())
+        fields = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
+        flat = pa.StructArray.from_arrays([keys, values], fields=fields)
+        validity, nulls_count = _bitmap(self.marks)
+        kind = pa.list_(pa.field("element", pa.struct(fields)))
+        buffers = [validity, pa.py_buffer(self.ends)]
+        return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls_count, children=[flat])
+
+
+class Columns:
+    """Growable columns for the records of any number of batches.
+
+    Args:
+        wanted: which of `COLUMN_NAMES` to keep; the others cost nothing.
+        capacity: how many rows to expect; a hint.
+
+    Attributes:
+        rows: rows filled so far.
+        unit: unit of the timestamps, "ms" or "us"; set by the first `fill`.
+        offset, timestamp, timestamp_type, key, value, headers: the buffers, None when not wanted.
+    """
+
+    __slots__ = ("headers", "key", "offset", "rows", "timestamp", "timestamp_type", "unit", "value", "wanted")
+
+    def __init__(self, wanted: frozenset[str] = COLUMN_NAMES, capacity: int = 0) -> None:
+        unknown = wanted - COLUMN_NAMES
+        if unknown:
+            raise UsageError(f"unknown columns {sorted(unknown)}; known are {sorted(COLUMN_NAMES)}")
+        self.wanted = wanted
+        self._reset()
+
+    def _reset(self) -> None:
+        wanted = self.wanted
+        self.rows = 0
+        self.unit = ""
+        self.offset = array("q") if "offset" in wanted else None
+        self.timestamp = array("q") if "timestamp" in wanted else None
+        self.timestamp_type = array("b") if "timestamp_type" in wanted else None
+        self.key = BinaryColumn() if "key" in wanted else None
+        self.value = BinaryColumn() if "value" in wanted else None
+        self.headers = HeadersColumn() if "headers" in wanted else None
+
+    @property
+    def data_size_bytes(self) -> int:
+        """Bytes of keys and values so far; a column can hold 2 GiB."""
+        return sum(len(column.data) for column in (self.key, self.value) if column is not None)
+
+    def start_at(self, at: int, unit: str) -> None:
+        """Prepare for writing from row `at` on: rows behind it, of a fill that failed midway, are dropped.
+
+        Raises:
+            UsageError: `at` leaves a gap, or the unit changes.
+        """
+        if at > self.rows or at < 0:
+            raise UsageError(f"cannot fill from row {at}: there are {self.rows} rows")
+        if self.rows and unit != self.unit:
+            raise UsageError(f"the timestamps are in {self.unit}, cannot go on in {unit}")
+        self.unit = unit
+        self.truncate(at)
+
+    def truncate(self, rows: int) -> None:
+        """Drop all rows from `rows` on."""
+        for numbers in (self.offset, self.timestamp, self.timestamp_type):
+            if numbers is not None:
+                del numbers[rows:]
+        for column in (self.key, self.value, self.headers):
+            if column is not None:
+                column.truncate(rows)
+        self.rows = rows
+
+    def to_arrow_arrays(self, rows: int | None = None) -> dict[str, ArrowArray]:
+        """Hand the buffers over as Arrow arrays, without copying, and start again empty.
+
+        Args:
+            rows: how many rows to take; all when None. Rows behind them are dropped.
+
+        Returns:
+            an array for each wanted column: offset int64, timestamp[unit, UTC], timestamp_type int8, key and value
+            binary, headers list<element: struct<key: string, value: binary>>.
+        """
+        import pyarrow as pa
+
+        rows = self.rows if rows is None else rows
+        if rows != self.rows:
+            self.truncate(rows)
+        kinds = {
+            "offset": (self.offset, pa.int64()),
+            "timestamp": (self.timestamp, pa.timestamp(self.unit or "ms", "UTC")),
+            "timestamp_type": (self.timestamp_type, pa.int8()),
+        }
+        arrays: dict[str, ArrowArray] = {}
+        for name, (numbers, kind) in kinds.items():
+            if numbers is not None:
+                arrays[name] = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)], null_count=0)
+        if self.key is not None:
+            arrays["key"] = self.key.to_arrow(rows, pa.binary())
+        if self.value is not None:
+            arrays["value"] = self.value.to_arrow(rows, pa.binary())
+        if self.headers is not None:
+            arrays["headers"] = self.headers.to_arrow(rows)
+        self._reset()  # the arrays own the buffers now
+        return arrays
+
+
+def _bitmap(marks: bytearray) -> tuple[pyarrow.Buffer | None, int]:
+    """Turn marks into Arrow's validity bitmap (lowest bit first), None when every row is present.
+
+    Reading the marks as one binary number does it in C, without numpy.
+    """
+    import pyarrow as pa
+
+    nulls_count = marks.count(NULL)
+    if not nulls_count:
+        return None, 0
+    number = int(bytes(reversed(marks)), 2)
+    return pa.py_buffer(number.to_bytes((len(marks) + 7) // 8, "little")), nulls_count

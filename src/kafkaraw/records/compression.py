@@ -1,0 +1,277 @@
+"""The codecs of record batches: one table, one compress and one decompress function each.
+
+Every decompressor takes a limit and stops as soon as the output passes it, whatever the input claims about itself, so
+that a few hostile bytes cannot fill the memory. Start at `CODECS`. Record layout is no business of this module.
+
+Source: KIP-57 (lz4 framing), KIP-110 (zstd), snappy-java's SnappyOutputStream (xerial framing).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from kafkaraw.errors import BatchTooLarge, ConfigError, CorruptBatch
+from kafkaraw.records.header import Buffer
+
+DECOMPRESSED_SIZE_MAX_BYTES: Final = 128 * 1024 * 1024
+"""Default limit on the decompressed size of one batch."""
+
+_CHUNK_MIN: Final = 64 * 1024
+_CHUNK_MAX: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One way to compress the records of a batch.
+
+    Attributes:
+        id: number in the attributes of a batch.
+        name: what `compression_type` calls it.
+        compress: (data, level or None for the codec's default) -> compressed.
+        decompress: (data, limit in bytes) -> decompressed; raises CorruptBatch or BatchTooLarge.
+    """
+
+    id: int
+    name: str
+    compress: Callable[[Buffer, int | None], bytes]
+    decompress: Callable[[Buffer, int], bytes]
+
+
+def _too_large(size_max_bytes: int) -> BatchTooLarge:
+    return BatchTooLarge(f"a batch has more than the {size_max_bytes} bytes allowed when decompressed")
+
+
+def _corrupt(codec: str, reason: object) -> CorruptBatch:
+    return CorruptBatch(f"{codec} data cannot be decompressed: {reason}")
+
+
+def _next_chunk(size: int, size_max_bytes: int, room: int) -> int:
+    """How much output to ask for: geometric growth, and never more than one byte beyond the limit."""
+    return min(max(size, _CHUNK_MIN), _CHUNK_MAX, max(room, _CHUNK_MIN), size_max_bytes + 1)
+
+
+# -- none
+
+
+def _compress_none(data: Buffer, level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _decompress_none(data: Buffer, size_max_bytes: int) -> bytes:
+    if len(data) > size_max_bytes:
+        raise _too_large(size_max_bytes)
+    return bytes(data)
+
+
+# -- gzip
+
+_GZIP_WINDOW: Final = 31
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+    return deflate.compress(data) + deflate.flush()
+
+
+def _decompress_gzip(data: Buffer, size_max_bytes: int) -> bytes:
+    """Members follow one another; what follows the last one is ignored, as Java's GZIPInputStream does."""
+    parts: list[bytes] = []
+    size = 0
+    rest = bytes(data)
+    while not parts or rest.startswith(_GZIP_MAGIC):
+        inflate = zlib.decompressobj(_GZIP_WINDOW)
+        while not inflate.eof:
+            try:
+                part = inflate.decompress(rest, size_max_bytes - size + 1)
+            except zlib.error as error:
+                raise _corrupt("gzip", error) from None
+            if not part and not inflate.eof:
+                raise _corrupt("gzip", "it ends too early")
+            parts.append(part)
+            size += len(part)
+            if size > size_max_bytes:
+                raise _too_large(size_max_bytes)
+            rest = inflate.unconsumed_tail
+        rest = inflate.unused_data
+    return b"".join(parts)
+
+
+# -- snappy
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_SIZE: Final = 32 * 1024
+_SNAPPY_RATIO_MAX: Final = 32
+"""A three-byte copy makes at most 64 bytes: a claim of more than this many times the input is a lie."""
+
+
+def _compress_snappy(data: Buffer, level: int | None) -> bytes:
+    """Write what snappy-java's SnappyOutputStream writes; Kafka's Java clients read the plain form from 4.0 on only."""
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for at in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_SIZE]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, size_max_bytes: int) -> bytes:
+    data = bytes(data)
+    if not data.startswith(_XERIAL_MAGIC):
+        return _decompress_snappy_block(data, size_max_bytes, 0)
+    parts: list[bytes] = []
+    size = 0
+    at = len(_XERIAL_HEADER)
+    while at < len(data):
+        if data.startswith(_XERIAL_MAGIC, at):  # streams that were concatenated
+            at += len(_XERIAL_HEADER)
+            continue
+        block_at = at + 4
+        at = block_at + int.from_bytes(data[at:block_at], "big")
+        if at > len(data) or block_at > len(data):
+            raise _corrupt("snappy", "a block is longer than the data")
+        part = _decompress_snappy_block(data[block_at:at], size_max_bytes, size)
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: bytes, size_max_bytes: int, size_before: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > len(block) * _SNAPPY_RATIO_MAX:
+            raise _corrupt("snappy", f"{len(block)} bytes cannot hold {size}")
+        if size_before + size > size_max_bytes:
+            raise _too_large(size_max_bytes)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _corrupt("snappy", error) from None
+
+
+# -- lz4
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_VERSION_MASK: Final = 0xC0
+_LZ4_VERSION: Final = 0x40
+_LZ4_INDEPENDENT_BLOCKS: Final = 0x20
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    compressed: bytes = lz4.frame.compress(
+        data,
+        compression_level=level or 0,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,  # Java refuses blocks that depend on the one before
+        store_size=False,
+    )
+    return compressed
+
+
+def _decompress_lz4(data: Buffer, size_max_bytes: int) -> bytes:
+    """Read one frame; what follows it is ignored, as Kafka's Lz4BlockInputStream does."""
+    _check_lz4_header(bytes(data[:5]))
+    frame = lz4.frame.LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    size = 0
+    source: Buffer = data
+    while not frame.eof:
+        chunk = _next_chunk(max(4 * len(data), size), size_max_bytes, size_max_bytes - size + 1)
+        try:
+            part: bytes = frame.decompress(source, max_length=chunk)
+        except (RuntimeError, EOFError) as error:
+            raise _corrupt("lz4", error) from None
+        if not part and not frame.eof:
+            raise _corrupt("lz4", "it ends too early")
+        source = b""
+        parts.append(part)
+        size += len(part)
+        if size > size_max_bytes:
+            raise _too_large(size_max_bytes)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_lz4_header(header: bytes) -> None:
+    if not header.startswith(_LZ4_MAGIC) or len(header) < 5:
+        raise _corrupt("lz4", "it does not start with a frame")
+    flags = header[4]
+    if flags & _LZ4_VERSION_MASK != _LZ4_VERSION:
+        raise _corrupt("lz4", f"frame version {flags >> 6} is unknown")
+    if not flags & _LZ4_INDEPENDENT_BLOCKS:
+        raise _corrupt("lz4", "its blocks depend on each other, which Kafka does not allow")
+
+
+# -- zstd
+
+_ZSTD_WINDOW_MAX_BYTES: Final = 1 << 27
+_ZSTD_LEVEL: Final = 3
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level).compress(data)
+
+
+def _decompress_zstd(data: Buffer, size_max_bytes: int) -> bytes:
+    """Read all frames, chunk by chunk: a frame may lack its size, and a stated size may be a lie.
+
+    Missing data at the end is found by the records count of the batch: a zstd stream does not tell it from an end.
+    """
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX_BYTES)
+    parts: list[bytes] = []
+    size = 0
+    with decompressor.stream_reader(BytesIO(data), read_across_frames=True) as reader:
+        while True:
+            chunk = _next_chunk(max(8 * len(data), size), size_max_bytes, size_max_bytes - size + 1)
+            try:
+                part = reader.read(chunk)
+            except zstandard.ZstdError as error:
+                raise _corrupt("zstd", error) from None
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+            size += len(part)
+            if size > size_max_bytes:
+                raise _too_large(size_max_bytes)
+
+
+CODECS: Final = (
+    Codec(0, "none", _compress_none, _decompress_none),
+    Codec(1, "gzip", _compress_gzip, _decompress_gzip),
+    Codec(2, "snappy", _compress_snappy, _decompress_snappy),
+    Codec(3, "lz4", _compress_lz4, _decompress_lz4),
+    Codec(4, "zstd", _compress_zstd, _decompress_zstd),
+)
+"""Every codec, at the index of its id."""
+
+_BY_NAME: Final = {codec.name: codec for codec in CODECS}
+
+
+def codec_by_name(name: str) -> Codec:
+    """Find a codec by its `compression_type` name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    codec = _BY_NAME.get(name)
+    if codec is None:
+        raise ConfigError(f"compression type {name!r} is unknown; known are {', '.join(_BY_NAME)}")
+    return codec
+
+
+def codec_by_id(codec_id: int) -> Codec:
+    """Find a codec by the number in a batch's attributes.
+
+    Raises:
+        CorruptBatch: there is none of that number.
+    """
+    if not 0 <= codec_id < len(CODECS):
+        raise CorruptBatch(f"codec {codec_id} is unknown")
+    return CODECS[codec_id]

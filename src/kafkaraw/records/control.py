@@ -1,0 +1,70 @@
+"""Control batches: the markers that end a transaction. They take up offsets and are never shown to users.
+
+A control batch holds one record: key = int16 version, int16 type; value = int16 version, int32 coordinator epoch.
+Start at `control_type`. What a marker means for a reader is decided in `core.fetch`.
+
+Source: KIP-98; Kafka's ControlRecordType and EndTransactionMarker.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+from kafkaraw.records.batch import encode_batch
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_VERSION: Final = 0
+
+
+class ControlType(IntEnum):
+    """The kinds of marker that this package understands; others exist and are skipped."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+
+
+def control_type(record_key: bytes | None) -> ControlType:
+    """Tell what the record of a control batch says; UNKNOWN is not an error, newer brokers have more kinds."""
+    if record_key is None or len(record_key) < _KEY.size:
+        return ControlType.UNKNOWN
+    version, kind = _KEY.unpack_from(record_key)
+    if version < 0 or kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return ControlType.UNKNOWN
+    return ControlType(kind)
+
+
+def encode_control_batch(
+    kind: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """Write the batch that ends a transaction in one partition.
+
+    Args:
+        kind: ABORT or COMMIT.
+        producer_id: the producer whose transaction ends.
+        producer_epoch: its epoch.
+        coordinator_epoch: epoch of the transaction coordinator that decided.
+        timestamp_ms: when it decided.
+        base_offset: the marker's offset.
+        partition_leader_epoch: epoch of the partition's leader; -1 when it is filled in later.
+    """
+    record = (timestamp_ms, _KEY.pack(_VERSION, kind), _VALUE.pack(_VERSION, coordinator_epoch), ())
+    return encode_batch(
+        [record],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )

@@ -1,0 +1,166 @@
+"""What the two implementations of the hot path have in common: plain Python (`_fallback`) and compiled.
+
+Callers are written against these protocols, tests run on both. Only types and status codes live here, no behaviour.
+Start at `OpenBatches` for writing and `ReadRecords` and `Fill` for reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from enum import IntEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from kafkaraw.records.compression import Codec
+from kafkaraw.records.header import BatchHeader
+from kafkaraw.records.record import Headers, Record, RecordMetadata
+
+if TYPE_CHECKING:
+    from kafkaraw.records.columns import Columns
+    from kafkaraw.records.sealed import SealedBatch
+
+TimestampUnit: TypeAlias = Literal["ms", "us"]
+
+
+class AppendStatus(IntEnum):
+    """What `OpenBatches.append` did. Everything but OK is a slow path of the client."""
+
+    OK = 0
+    """Appended to an open batch: nothing to do."""
+    SEALED = 1
+    """Appended, and a batch was sealed or opened: wake the loop, which sends it or sets its linger timer."""
+    FULL = 2
+    """Not appended: `buffer_memory` is in use. All open batches were sealed; wait for a release, then try again."""
+    UNKNOWN_TOPIC = 3
+    """Not appended: the topic, or the partition asked for, is not known (yet)."""
+
+
+class Lock(Protocol):
+    """A mutual exclusion lock used as a context manager; the client passes `threading.Lock()`."""
+
+    def __enter__(self) -> object:
+        """Take the lock."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> object:
+        """Give it back."""
+
+
+class BatchBuilder(Protocol):
+    """Records of one batch, encoded as they come."""
+
+    @property
+    def records_count(self) -> int:
+        """Number of records so far."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Uncompressed size so far, header included."""
+
+    def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
+        """Add one record; gives its index in the batch, or -1 when it does not fit (the first always does)."""
+
+    def finish(self, codec: Codec, level: int | None) -> memoryview:
+        """Close the batch; gives it whole, header filled but for the producer's fields and the checksum. Once only."""
+
+
+class Ticket(Protocol):
+    """A claim on the outcome of one record."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait for the outcome, in seconds."""
+
+    def exception(self) -> BaseException | None:
+        """The error of a record that failed; None when it is acknowledged or still under way."""
+
+    def add_done_callback(self, callback: Callable[[Ticket], None]) -> None:
+        """Call `callback(ticket)` when the outcome is known."""
+
+    def __await__(self) -> Generator[object, object, RecordMetadata]:
+        """Wait for the outcome on the running loop."""
+
+
+class OpenBatches(Protocol):
+    """The batches that still take records, one per partition at most."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Memory in use by open, sealed and unreleased batches."""
+
+    def set_partitions(self, topic: str, count: int) -> None:
+        """Say how many partitions a topic has."""
+
+    def forget_topic(self, topic: str) -> None:
+        """Refuse the topic from now on; its open batches are sealed."""
+
+    def append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> tuple[AppendStatus, Ticket | None]:
+        """Choose a partition and add the record to its batch."""
+
+    def take_sealed(self) -> list[SealedBatch]:
+        """Hand over the batches sealed so far."""
+
+    def seal_due(self, now_ms: int, linger_ms: int) -> list[SealedBatch]:
+        """Seal batches that have waited long enough, and hand over all sealed ones."""
+
+    def seal_all(self) -> list[SealedBatch]:
+        """Seal every batch, and hand over all sealed ones."""
+
+    def next_due_ms(self, linger_ms: int) -> int | None:
+        """When `seal_due` has something to do; None without open batches."""
+
+    def release(self, sealed: SealedBatch) -> None:
+        """Give back the memory of a batch that is done."""
+
+
+class ReadRecords(Protocol):
+    """Reads the records of one wire batch, lazily."""
+
+    def __call__(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        topic: str,
+        partition: int,
+        start_offset: int = 0,
+        size_max_bytes: int = ...,
+    ) -> Iterator[Record]:
+        """Give the records with `offset >= start_offset`."""
+
+
+class ReadValues(Protocol):
+    """Reads the values of one wire batch."""
+
+    def __call__(
+        self, batch: memoryview, header: BatchHeader, start_offset: int = 0, size_max_bytes: int = ...
+    ) -> list[bytes | None]:
+        """Give the values of the records with `offset >= start_offset`."""
+
+
+class Fill(Protocol):
+    """Appends the records of one wire batch to columns."""
+
+    def __call__(
+        self,
+        batch: memoryview,
+        columns: Columns,
+        at: int,
+        unit: TimestampUnit,
+        *,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        size_max_bytes: int = ...,
+    ) -> int:
+        """Append the records with `start_offset <= offset < end_offset` from row `at` on; gives the new row count."""

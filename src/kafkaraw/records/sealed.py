@@ -1,0 +1,86 @@
+"""A batch that takes no more records and is on its way to a broker.
+
+It owns its bytes until the client releases it. Start at `SealedBatch.encode`. When to send it, and with which sequence,
+is decided above; how records get into it, in `OpenBatches`.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.records.compression import Codec
+from kafkaraw.records.header import stamp_producer
+from kafkaraw.records.interface import BatchBuilder
+from kafkaraw.records.promise import BatchPromise
+
+
+class SealedBatch:
+    """One batch to produce, closed for appending.
+
+    Attributes:
+        topic: where it goes.
+        partition: where it goes.
+        records_count: number of records, at least 1.
+        created_ms: when its first record came, by the clock given to `OpenBatches`.
+        size_bytes: uncompressed size, header included: what it counts against `buffer_memory`.
+        promise: settled when the broker has answered.
+    """
+
+    __slots__ = (
+        "_builder",
+        "_codec",
+        "_encoded",
+        "_level",
+        "_stamp",
+        "created_ms",
+        "partition",
+        "promise",
+        "records_count",
+        "released",
+        "size_bytes",
+        "topic",
+    )
+
+    def __init__(
+        self, builder: BatchBuilder, promise: BatchPromise, *, codec: Codec, level: int | None, created_ms: int
+    ) -> None:
+        self.topic = promise.topic
+        self.partition = promise.partition
+        self.promise = promise
+        self.records_count = builder.records_count
+        self.size_bytes = builder.size_bytes
+        self.created_ms = created_ms
+        self.released = False
+        self._builder: BatchBuilder | None = builder
+        self._codec = codec
+        self._level = level
+        self._encoded = memoryview(b"")
+        self._stamp: tuple[int, int, int, bool] | None = None
+
+    def encode(
+        self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False
+    ) -> memoryview:
+        """Give the batch as it goes on the wire; compresses on the first call, later ones are cheap.
+
+        A retry with the same arguments gives the same bytes. Another sequence gives new ones and leaves those handed
+        out before as they were: they may still wait in a socket's buffer.
+
+        Args:
+            producer_id: from InitProducerId; -1 without idempotence.
+            producer_epoch: comes with it.
+            base_sequence: sequence number of the first record.
+            transactional: whether the batch belongs to a transaction.
+        """
+        stamp = (producer_id, producer_epoch, base_sequence, transactional)
+        if stamp == self._stamp:
+            return self._encoded
+        if self._builder is not None:
+            batch = self._builder.finish(self._codec, self._level)
+            self._builder = None
+        else:
+            batch = memoryview(bytearray(self._encoded))
+        stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
+        self._encoded = batch
+        self._stamp = stamp
+        return batch
+
+    def __repr__(self) -> str:
+        return f"SealedBatch({self.topic}-{self.partition}, {self.records_count} records, {self.size_bytes} bytes)"

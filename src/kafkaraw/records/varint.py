@@ -1,0 +1,56 @@
+"""Zigzag varints, the integers inside records: small numbers of either sign take few bytes.
+
+The loops that matter have the short cases inlined and come here for the rest. Start at `encode_varint`. The unsigned
+varints of flexible message versions are another family and live in `protocol`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.errors import CorruptBatch
+
+_ONE_BYTE: Final = 64
+_TABLE_SIZE: Final = 8192
+_VARINT_SIZE_MAX: Final = 10
+_INT64_MASK: Final = 2**64 - 1
+
+VARINTS: Final[list[bytes]] = [bytes((number << 1,)) for number in range(_ONE_BYTE)] + [
+    bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(_ONE_BYTE, _TABLE_SIZE)
+]
+"""The varint of every number that fits two bytes and is not negative, at its index."""
+
+
+def encode_varint(number: int) -> bytes:
+    """Encode any 64-bit signed number."""
+    if 0 <= number < _TABLE_SIZE:
+        return VARINTS[number]
+    rest = (number << 1 ^ number >> 63) & _INT64_MASK
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def read_raw_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a varint without undoing the zigzag: bit 0 is the sign, the rest the magnitude.
+
+    Returns:
+        the unsigned number, and where the next byte is.
+
+    Raises:
+        CorruptBatch: more than 64 bits.
+        IndexError: the data ends inside; callers turn that into CorruptBatch once per batch.
+    """
+    number = 0
+    for shift in range(0, 7 * _VARINT_SIZE_MAX, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number > _INT64_MASK:
+                break
+            return number, at
+    raise CorruptBatch("a varint has more than 64 bits")
