@@ -1,0 +1,4 @@
+"""The producer's decisions, pure: which sealed batch goes where and when, and what became of it.
+
+Start at `machine.py`; the order of one partition's batches is kept in `partition.py`.
+"""

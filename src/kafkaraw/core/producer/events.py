@@ -1,0 +1,164 @@
+"""The words that the producer machine and its driver exchange: events go in, actions come out.
+
+Plain values only, so that a test can write a conversation down and a log can print it. Start at `machine.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from kafkaraw.core.producer.report import Unacknowledged
+from kafkaraw.errors import KafkaError
+from kafkaraw.records import SealedBatch, TopicPartition
+
+
+class ProducerIdentity(NamedTuple):
+    """Who writes: the producer id that a broker gave, and its epoch.  Source: KIP-98, KIP-360."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY = ProducerIdentity(-1, -1)
+"""Of batches that are sent without idempotence."""
+
+
+class Leaders(Protocol):
+    """Where a partition's leader is; `core.cluster.ClusterView` is one."""
+
+    def leader_of(self, topic_partition: TopicPartition, /) -> int | None:
+        """The node id of the leader, or None while it is not known."""
+
+
+# ---- events: what happened
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesSealed:
+    """Batches are ready to go; `ages_ms` says how long each had been open (their delivery time counts from there)."""
+
+    batches: Sequence[SealedBatch]
+    ages_ms: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdGiven:
+    """InitProducerId succeeded."""
+
+    identity: ProducerIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdRefused:
+    """InitProducerId failed; unless it may be tried again, everything that waits for it fails."""
+
+    error: KafkaError
+    retriable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRefreshed:
+    """The refresh that was asked for has ended, with or without success."""
+
+
+class PartitionOutcome(NamedTuple):
+    """What a produce response says about one partition."""
+
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The response to one `SendProduce`."""
+
+    request_id: int
+    outcomes: Mapping[TopicPartition, PartitionOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLost:
+    """One `SendProduce` will not be answered.
+
+    `maybe_written` unless it certainly never left this process; unless `retriable`, another try would fail as well.
+    """
+
+    request_id: int
+    error: KafkaError
+    maybe_written: bool
+    retriable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """Give everything up. `make_error` is told, batch by batch, which records it holds, and builds the error."""
+
+    make_error: Callable[[Unacknowledged], KafkaError]
+
+
+Event = BatchesSealed | ProducerIdGiven | ProducerIdRefused | MetadataRefreshed | Answered | RequestLost | Abandoned
+
+
+# ---- actions: what to do
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedBatch:
+    """One batch with the numbers to write into its header; a repeated send gets the very same ones."""
+
+    batch: SealedBatch
+    identity: ProducerIdentity
+    base_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendProduce:
+    """Send one produce request. Requests to one node must reach the wire in the order of these actions."""
+
+    request_id: int
+    node_id: int
+    batches: Sequence[NumberedBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class AskProducerId:
+    """Call InitProducerId, then report `ProducerIdGiven` or `ProducerIdRefused`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshMetadata:
+    """Refresh these topics, then report `MetadataRefreshed`."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The records are written; offset -1 when the broker did not say where (acks=0, duplicates it had forgotten)."""
+
+    batch: SealedBatch
+    base_offset: int
+    log_append_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The records are given up; `report` says which they are."""
+
+    batch: SealedBatch
+    error: KafkaError
+    report: Unacknowledged
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Nothing reads the batch's memory any more; comes once per batch, possibly long after its `Fail`."""
+
+    batch: SealedBatch
+
+
+Action = SendProduce | AskProducerId | RefreshMetadata | Acknowledge | Fail | Release

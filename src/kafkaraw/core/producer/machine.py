@@ -1,0 +1,368 @@
+"""The producer's decisions about sealed batches: what to send where and when, what is written, what is given up.
+
+Pure: it is told what happened (`receive`), says what to do (`actions`), when it wants to be woken (`deadline_ms`) and
+is woken (`tick`). It never sees a record, a socket or a clock; times are milliseconds of one monotonic clock. The
+order of a partition's batches is kept by `partition.py`; start there for the why. The asyncio driver is
+`kafkaraw.client.delivery`.
+
+What is promised. With idempotence: every record is written at most once, in the order of sending, as long as its
+delivery time lasts. Without: a batch that is sent again may be written twice, and with more than one request in
+flight a batch that failed is written after later ones that did not (as with Java's producer).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.core.producer.events import (
+    NO_IDENTITY,
+    Abandoned,
+    Acknowledge,
+    Action,
+    Answered,
+    AskProducerId,
+    BatchesSealed,
+    Event,
+    Fail,
+    Leaders,
+    MetadataRefreshed,
+    NumberedBatch,
+    PartitionOutcome,
+    ProducerIdentity,
+    ProducerIdGiven,
+    ProducerIdRefused,
+    RefreshMetadata,
+    Release,
+    RequestLost,
+    SendProduce,
+)
+from kafkaraw.core.producer.outcomes import HINTS, MAYBE_WRITTEN, Verdict, verdict_on
+from kafkaraw.core.producer.partition import PartitionQueue, PartitionState, Shipment
+from kafkaraw.core.producer.report import Unacknowledged, summarise
+from kafkaraw.errors import DeliveryTimeout, KafkaError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.records import SealedBatch, TopicPartition
+
+NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response says nothing about them")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerLimits:
+    """The settings that bear on sealed batches; names and units as in `ProducerConfig`."""
+
+    idempotent: bool = True
+    in_flight_max: int = 5
+    request_size_max: int = 1_048_576
+    delivery_timeout_ms: int = 120_000
+    retries: int = 2_147_483_647
+
+
+@dataclass(slots=True)
+class _Asking:
+    """Something that is asked for until it succeeds, with a back-off between the attempts."""
+
+    under_way: bool = False
+    attempts: int = 0
+    next_ms: int = 0
+
+
+class ProducerMachine:
+    """Decides about the sealed batches of one producer, over all partitions."""
+
+    def __init__(self, limits: ProducerLimits, leaders: Leaders, backoff_ms: Callable[[int], int]) -> None:
+        """Start with no batches and, with idempotence, no producer id.
+
+        Args:
+            limits: the settings.
+            leaders: looked up at each sending.
+            backoff_ms: how long to wait after the n-th failure in a row (from 0).
+        """
+        self._limits = limits
+        self._leaders = leaders
+        self._backoff_ms = backoff_ms
+        self._identity = None if limits.idempotent else NO_IDENTITY
+        self._partitions: dict[TopicPartition, PartitionQueue] = {}
+        self._sendable: dict[TopicPartition, PartitionQueue] = {}
+        self._backing_off: dict[TopicPartition, PartitionQueue] = {}
+        self._by_age: deque[Shipment] = deque()
+        self._requests: dict[int, tuple[int, list[Shipment]]] = {}
+        self._requests_of_node: dict[int, int] = {}
+        self._next_request_id = 0
+        self._asking_id = _Asking()
+        self._refreshing = _Asking()
+        self._stale_topics: set[str] = set()
+        self._refreshed_topics: frozenset[str] = frozenset()
+        self._last_error: KafkaError | None = None
+        self._actions: list[Action] = []
+
+    # ---- the four verbs
+
+    def receive(self, event: Event, now_ms: int) -> None:
+        """Take note of something that happened."""
+        match event:
+            case Answered():
+                self._on_answer(event, now_ms)
+            case BatchesSealed():
+                self._on_sealed(event, now_ms)
+            case RequestLost():
+                self._on_lost(event, now_ms)
+            case ProducerIdGiven():
+                self._on_identity(event)
+            case ProducerIdRefused():
+                self._on_identity_refused(event, now_ms)
+            case MetadataRefreshed():
+                self._on_refreshed(now_ms)
+            case Abandoned():
+                self._on_abandoned(event)
+        self._dispatch(now_ms)
+
+    def actions(self) -> list[Action]:
+        """What to do now, in this order; each action is given once."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` should be called at the latest; None while only an event can bring news."""
+        self._forget_settled()
+        times = [queue.resume_ms for queue in self._backing_off.values()]
+        if self._by_age:
+            times.append(self._by_age[0].expires_ms)
+        if self._wants_identity() and not self._asking_id.under_way:
+            times.append(self._asking_id.next_ms)
+        if self._stale_topics and not self._refreshing.under_way:
+            times.append(self._refreshing.next_ms)
+        return min(times, default=None)
+
+    def tick(self, now_ms: int) -> None:
+        """Let time pass: give up what is too old, go on with what has backed off."""
+        self._expire(now_ms)
+        for topic_partition, queue in list(self._backing_off.items()):
+            if queue.resume_ms <= now_ms:
+                del self._backing_off[topic_partition]
+                queue.resume()
+                if queue.waiting:
+                    self._sendable[topic_partition] = queue
+        self._dispatch(now_ms)
+
+    # ---- questions
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is queued or in flight."""
+        self._forget_settled()
+        return not self._by_age and not self._requests
+
+    def unsettled(self) -> list[SealedBatch]:
+        """The batches whose senders have not been told anything yet, oldest first."""
+        return [shipment.batch for shipment in self._by_age if not shipment.settled]
+
+    def unacknowledged(self) -> list[Unacknowledged]:
+        """Which records are neither acknowledged nor failed, one entry per partition."""
+        return summarise([shipment.report() for shipment in self._by_age if not shipment.settled])
+
+    # ---- events
+
+    def _on_sealed(self, event: BatchesSealed, now_ms: int) -> None:
+        for batch, age_ms in zip(event.batches, event.ages_ms, strict=True):
+            topic_partition = TopicPartition(batch.topic, batch.partition)
+            queue = self._partitions.get(topic_partition)
+            if queue is None:
+                queue = self._partitions[topic_partition] = PartitionQueue(topic_partition)
+            shipment = queue.append(batch, now_ms - age_ms + self._limits.delivery_timeout_ms)
+            self._by_age.append(shipment)
+            if queue.state is PartitionState.READY:
+                self._sendable[topic_partition] = queue
+
+    def _on_identity(self, event: ProducerIdGiven) -> None:
+        self._identity = event.identity
+        self._asking_id = _Asking()
+
+    def _on_identity_refused(self, event: ProducerIdRefused, now_ms: int) -> None:
+        self._last_error = event.error
+        self._asking_id.under_way = False
+        self._asking_id.next_ms = now_ms + self._backoff_ms(self._asking_id.attempts)
+        self._asking_id.attempts += 1
+        if not event.retriable:
+            for shipment in self._by_age:
+                if not shipment.settled and not shipment.in_flight:
+                    self._fail(shipment, event.error)
+
+    def _on_refreshed(self, now_ms: int) -> None:
+        self._stale_topics -= self._refreshed_topics
+        self._refreshed_topics = frozenset()
+        self._refreshing.under_way = False
+        self._refreshing.next_ms = now_ms + self._backoff_ms(self._refreshing.attempts)
+        self._refreshing.attempts += 1
+
+    def _on_answer(self, event: Answered, now_ms: int) -> None:
+        for queue, shipment in self._land(event.request_id):
+            self._conclude(queue, shipment, event.outcomes.get(shipment.topic_partition, NO_ANSWER))
+            self._go_on(queue, now_ms)
+
+    def _on_lost(self, event: RequestLost, now_ms: int) -> None:
+        self._last_error = event.error
+        for queue, shipment in self._land(event.request_id):
+            shipment.maybe_written |= event.maybe_written
+            self._stale_topics.add(shipment.topic_partition.topic)
+            self._again(queue, shipment, event.error, retriable=event.retriable)
+            self._go_on(queue, now_ms)
+
+    def _on_abandoned(self, event: Abandoned) -> None:
+        for shipment in self._by_age:
+            if not shipment.settled:
+                self._fail(shipment, event.make_error(shipment.report()))
+
+    # ---- what becomes of a batch that was in flight
+
+    def _land(self, request_id: int) -> list[tuple[PartitionQueue, Shipment]]:
+        node_id, shipments = self._requests.pop(request_id)
+        self._requests_of_node[node_id] -= 1
+        landed = [(self._partitions[shipment.topic_partition], shipment) for shipment in shipments]
+        for queue, shipment in landed:
+            queue.land(shipment)
+        return landed
+
+    def _conclude(self, queue: PartitionQueue, shipment: Shipment, outcome: PartitionOutcome) -> None:
+        verdict = verdict_on(outcome.error_code)
+        if verdict is Verdict.WRITTEN:
+            queue.note_written()
+            self._refreshing.attempts = 0
+            if not shipment.settled:
+                shipment.settled = True
+                self._actions.append(Acknowledge(shipment.batch, outcome.base_offset, outcome.log_append_time_ms))
+            self._actions.append(Release(shipment.batch))
+            return
+        shipment.maybe_written |= outcome.error_code in MAYBE_WRITTEN
+        error = _error_of(shipment, outcome)
+        if verdict is Verdict.REFUSED or (verdict is Verdict.OUT_OF_SEQUENCE and not self._limits.idempotent):
+            self._fail(shipment, error)
+            return
+        if verdict is Verdict.AGAIN_ELSEWHERE:
+            self._stale_topics.add(shipment.topic_partition.topic)
+        lost_count = verdict is Verdict.OUT_OF_SEQUENCE and queue.is_first(shipment)
+        self._again(queue, shipment, error, starts_over=lost_count)
+
+    def _again(
+        self,
+        queue: PartitionQueue,
+        shipment: Shipment,
+        error: KafkaError,
+        *,
+        starts_over: bool = False,
+        retriable: bool = True,
+    ) -> None:
+        shipment.last_error = error
+        if shipment.settled or not retriable or shipment.attempts > self._limits.retries:
+            self._fail(shipment, error)
+        queue.send_back(shipment, starts_over=starts_over)
+        self._sendable.pop(queue.topic_partition, None)
+
+    def _go_on(self, queue: PartitionQueue, now_ms: int) -> None:
+        """After a landing: if that was the last one to wait for, back off, then send again."""
+        if not queue.try_settle_drain(now_ms + self._backoff_ms(queue.failures)):
+            return
+        self._backing_off[queue.topic_partition] = queue
+        if queue.identity is None:  # its epochs are used up
+            self._identity = None
+
+    # ---- giving up
+
+    def _fail(self, shipment: Shipment, error: KafkaError) -> None:
+        """Give a batch up, if that has not been done before; what is in flight keeps its memory until it lands."""
+        if not shipment.settled:
+            shipment.settled = True
+            self._actions.append(Fail(shipment.batch, error, shipment.report()))
+        if not shipment.in_flight:
+            self._actions.append(Release(shipment.batch))
+
+    def _forget_settled(self) -> None:
+        while self._by_age and self._by_age[0].settled:
+            self._by_age.popleft()
+
+    def _expire(self, now_ms: int) -> None:
+        self._forget_settled()
+        while self._by_age and self._by_age[0].expires_ms <= now_ms:
+            shipment = self._by_age.popleft()
+            if not shipment.settled:
+                self._fail(shipment, self._too_late(shipment))
+
+    def _too_late(self, shipment: Shipment) -> KafkaError:
+        cause = shipment.last_error or self._last_error
+        why = f"; last seen: {cause}" if cause else ""
+        entry = shipment.report()
+        text = f"{entry}: not acknowledged within delivery_timeout_ms={self._limits.delivery_timeout_ms}{why}"
+        return DeliveryTimeout(text, unacknowledged=(entry,))
+
+    # ---- sending
+
+    def _wants_identity(self) -> bool:
+        return self._identity is None and bool(self._sendable)
+
+    def _dispatch(self, now_ms: int) -> None:
+        self._drop_settled_heads()
+        self._ask_identity(now_ms)
+        if self._identity is not None:
+            while requests := self._next_requests(self._identity):
+                for node_id, shipments in requests.items():
+                    self._send(node_id, shipments)
+        if self._stale_topics and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
+            self._refreshing.under_way = True
+            self._refreshed_topics = frozenset(self._stale_topics)
+            self._actions.append(RefreshMetadata(self._refreshed_topics))
+
+    def _drop_settled_heads(self) -> None:
+        for topic_partition, queue in list(self._sendable.items()):
+            if queue.head() is None:
+                del self._sendable[topic_partition]
+
+    def _ask_identity(self, now_ms: int) -> None:
+        if self._wants_identity() and not self._asking_id.under_way and self._asking_id.next_ms <= now_ms:
+            self._asking_id.under_way = True
+            self._actions.append(AskProducerId())
+
+    def _next_requests(self, identity: ProducerIdentity) -> dict[int, list[Shipment]]:
+        """One more request for each node that may get one; a batch per partition, those that waited longest first."""
+        requests: dict[int, list[Shipment]] = {}
+        sizes: dict[int, int] = {}
+        for queue in list(self._sendable.values()):
+            head, node_id = queue.head(), self._leader_of(queue.topic_partition)
+            if head is None or node_id is None or not queue.may_send_to(node_id):
+                continue
+            if self._requests_of_node.get(node_id, 0) >= self._limits.in_flight_max:
+                continue
+            size = sizes.get(node_id, 0) + head.batch.size_bytes
+            if node_id in requests and size > self._limits.request_size_max:
+                continue
+            sizes[node_id] = size
+            requests.setdefault(node_id, []).append(queue.take(identity, node_id))
+            del self._sendable[queue.topic_partition]
+            if queue.head() is not None:
+                self._sendable[queue.topic_partition] = queue  # at the end: the others come first
+        return requests
+
+    def _leader_of(self, topic_partition: TopicPartition) -> int | None:
+        if topic_partition.topic in self._stale_topics:
+            return None
+        node_id = self._leaders.leader_of(topic_partition)
+        if node_id is None:
+            self._stale_topics.add(topic_partition.topic)
+        return node_id
+
+    def _send(self, node_id: int, shipments: list[Shipment]) -> None:
+        request_id = self._next_request_id
+        self._next_request_id += 1
+        self._requests[request_id] = (node_id, shipments)
+        self._requests_of_node[node_id] = self._requests_of_node.get(node_id, 0) + 1
+        numbered = [NumberedBatch(s.batch, s.identity or NO_IDENTITY, s.sequence) for s in shipments]
+        self._actions.append(SendProduce(request_id, node_id, numbered))
+
+
+def _error_of(shipment: Shipment, outcome: PartitionOutcome) -> KafkaError:
+    what = str(shipment.report())
+    if outcome.error_code == ErrorCode.MESSAGE_TOO_LARGE:
+        what = f"{what}, {shipment.batch.size_bytes} bytes in one batch"
+    parts = (what, outcome.message, HINTS.get(outcome.error_code))
+    return error_for(outcome.error_code, "; ".join(part for part in parts if part))

@@ -1,0 +1,206 @@
+"""One partition's batches, from sealed to settled: their order, their sequence numbers, and when they may be sent.
+
+Theory of operation. Batches leave in the order in which they were sealed, up to five in flight (Kafka's brokers
+remember five). When one has to be sent again, the partition is drained: nothing more is sent until everything in
+flight has been answered. Then whatever came back is put in front of the queue in its old order, with its old numbers,
+and after a back-off the partition goes on. So an earlier batch can never be overtaken by a later one, however the
+answers arrive; a batch that had been written all the same is recognised by its numbers and dropped by the broker.
+
+A batch that is given up leaves a hole in the numbers if the broker never wrote it. The broker then answers the next
+one with OUT_OF_ORDER_SEQUENCE_NUMBER, and since it refuses everything behind a hole, nothing behind it is written:
+the partition may safely start again at sequence 0 under its next epoch. (An epoch belongs to one partition of one
+producer id, because a broker checks both per partition; Java's producer bumps it locally as well, KIP-360.)
+
+A broker that knows nothing of a producer takes any sequence number from it, so the check against holes only works from
+the first acknowledged batch on. Until then, and after anything went wrong (the leader may be a new one), one batch is
+in flight at a time; and never are batches in flight to two leaders at once.
+
+This module must not know about nodes, requests or time limits; `machine.py` does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+from kafkaraw.core.producer.events import NO_IDENTITY, ProducerIdentity
+from kafkaraw.core.producer.report import Unacknowledged
+from kafkaraw.errors import KafkaError
+from kafkaraw.records import SealedBatch, TopicPartition
+
+SEQUENCE_MASK = 0x7FFFFFFF
+"""Sequences count records and wrap from 2147483647 to 0."""
+EPOCH_MAX = 0x7FFF
+IN_FLIGHT_MAX = 5
+"""Of one partition: as many batches as a broker remembers of a producer (Kafka's ProducerStateEntry)."""
+
+
+class PartitionState(Enum):
+    """What a partition is waiting for."""
+
+    READY = "nothing: it may send"
+    DRAINING = "answers to everything in flight"
+    BACKING_OFF = "the time to send again"
+
+
+class Change(Enum):
+    """What can happen to a partition's state."""
+
+    SENT_BACK = "a batch has to be sent again"
+    DRAINED = "nothing is in flight any more"
+    RESUMED = "the back-off is over"
+
+
+TRANSITIONS = {
+    (PartitionState.READY, Change.SENT_BACK): PartitionState.DRAINING,
+    (PartitionState.DRAINING, Change.SENT_BACK): PartitionState.DRAINING,
+    (PartitionState.DRAINING, Change.DRAINED): PartitionState.BACKING_OFF,
+    (PartitionState.BACKING_OFF, Change.RESUMED): PartitionState.READY,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Shipment:
+    """One batch on its way.
+
+    `first_index` counts the records that this producer sent to the partition before. `settled` is set when the caller
+    has been told; the batch may still be in flight then (its delivery time was over), so its memory is still read.
+    """
+
+    batch: SealedBatch
+    topic_partition: TopicPartition
+    first_index: int
+    expires_ms: int
+    identity: ProducerIdentity | None = None
+    sequence: int = -1
+    attempts: int = 0
+    in_flight: bool = False
+    maybe_written: bool = False
+    settled: bool = False
+    last_error: KafkaError | None = None
+
+    def report(self) -> Unacknowledged:
+        """This batch as an entry of the report of what is not acknowledged."""
+        last_index = self.first_index + self.batch.records_count - 1
+        maybe_written = self.maybe_written or self.in_flight
+        return Unacknowledged(
+            *self.topic_partition, self.batch.records_count, self.first_index, last_index, maybe_written
+        )
+
+
+class PartitionQueue:
+    """The batches of one partition in order, and the numbers that the next ones get."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.state = PartitionState.READY
+        self.waiting: deque[Shipment] = deque()
+        self.in_flight: list[Shipment] = []
+        self.returned: list[Shipment] = []
+        self.identity: ProducerIdentity | None = None
+        self.next_sequence = 0
+        self.records_count = 0
+        self.failures = 0
+        self.resume_ms = 0
+        self._node_id = -1
+        self._proven = False
+        self._starts_over = False
+
+    def append(self, batch: SealedBatch, expires_ms: int) -> Shipment:
+        """Queue a new batch behind all others."""
+        shipment = Shipment(batch, self.topic_partition, self.records_count, expires_ms)
+        self.records_count += batch.records_count
+        self.waiting.append(shipment)
+        return shipment
+
+    def head(self) -> Shipment | None:
+        """The batch to send next; batches that were given up meanwhile are skipped."""
+        while self.waiting and self.waiting[0].settled:
+            self.waiting.popleft()
+        return self.waiting[0] if self.waiting else None
+
+    def may_send_to(self, node_id: int) -> bool:
+        """Whether one more batch may be in flight, to this node."""
+        if not self.in_flight:
+            return True
+        return self._proven and node_id == self._node_id and len(self.in_flight) < IN_FLIGHT_MAX
+
+    def take(self, identity: ProducerIdentity, node_id: int) -> Shipment:
+        """Take the head out to be sent to a node, numbered; a batch that was sent before keeps its numbers.
+
+        Args:
+            identity: the producer's; the partition adopts it when it has none, and keeps it from then on.
+            node_id: the leader.
+        """
+        self._node_id = node_id
+        shipment = self.waiting.popleft()
+        if self.identity is None:
+            self.identity, self.next_sequence = identity, 0
+        if shipment.identity is None:
+            shipment.identity = self.identity
+            if self.identity != NO_IDENTITY:
+                shipment.sequence = self.next_sequence
+                self.next_sequence = (self.next_sequence + shipment.batch.records_count) & SEQUENCE_MASK
+        shipment.attempts += 1
+        shipment.in_flight = True
+        self.in_flight.append(shipment)
+        return shipment
+
+    def land(self, shipment: Shipment) -> None:
+        """Note that a batch is no longer in flight."""
+        shipment.in_flight = False
+        self.in_flight.remove(shipment)
+
+    def note_written(self) -> None:
+        """A batch was acknowledged: the leader knows this producer now."""
+        self.failures = 0
+        self._proven = True
+
+    def is_first(self, shipment: Shipment) -> bool:
+        """Whether no earlier batch is still unsettled with the broker, in flight or sent back."""
+        earlier = shipment.first_index
+        return all(other.first_index >= earlier for other in (*self.in_flight, *self.returned))
+
+    def send_back(self, shipment: Shipment, *, starts_over: bool = False) -> None:
+        """Keep a batch that has landed to be sent again, and start draining.
+
+        Args:
+            shipment: the batch.
+            starts_over: the broker has lost count: use the next epoch, from sequence 0, once drained.
+        """
+        self.returned.append(shipment)
+        self._starts_over |= starts_over
+        self._change(Change.SENT_BACK)
+
+    def try_settle_drain(self, resume_ms: int) -> bool:
+        """If it was draining and nothing is in flight any more, line up what came back; back off until `resume_ms`."""
+        if self.state is not PartitionState.DRAINING or self.in_flight:
+            return False
+        self.returned.sort(key=lambda shipment: shipment.first_index)
+        self.waiting.extendleft(shipment for shipment in reversed(self.returned) if not shipment.settled)
+        self.returned.clear()
+        if self._starts_over:
+            self._start_over()
+        self._proven = False
+        self.failures += 1
+        self.resume_ms = resume_ms
+        self._change(Change.DRAINED)
+        return True
+
+    def resume(self) -> None:
+        """The back-off is over."""
+        self._change(Change.RESUMED)
+
+    def _start_over(self) -> None:
+        self._starts_over = False
+        self.next_sequence = 0
+        for shipment in self.waiting:
+            shipment.identity, shipment.sequence = None, -1
+        if self.identity is None or self.identity.epoch >= EPOCH_MAX:
+            self.identity = None  # the machine has to get a new producer id first
+        else:
+            self.identity = ProducerIdentity(self.identity.producer_id, self.identity.epoch + 1)
+
+    def _change(self, change: Change) -> None:
+        self.state = TRANSITIONS[self.state, change]

@@ -1,0 +1,371 @@
+import pytest
+
+from kafkaraw.core.producer.events import (
+    Abandoned,
+    ProducerIdentity,
+    ProducerIdRefused,
+)
+from kafkaraw.errors import (
+    AuthorizationError,
+    BrokerError,
+    ClosedError,
+    DeliveryTimeout,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
+from tests.core.producer.machine_driver import Driver, FakeBatch
+
+
+def batches(count, **attributes):
+    return [FakeBatch(**attributes) for _ in range(count)]
+
+
+def started(count=1, **limits):
+    """A driver whose partition has had one batch acknowledged, with `count` more in its hands."""
+    driver = Driver(**limits)
+    driver.seal(FakeBatch()).answer()
+    more = batches(count)
+    driver.seal(*more)
+    return driver, more
+
+
+# ---- numbers
+
+
+def test_the_first_batch_waits_for_a_producer_id():
+    driver = Driver()
+    driver.on_ask_id = lambda: None
+    driver.seal(FakeBatch())
+    assert driver.id_requests == 1 and not driver.sent
+    driver.machine.receive(ProducerIdRefused(KafkaTimeoutError("slow"), retriable=True), 0)
+    del driver.on_ask_id
+    driver.sleep(99)
+    assert driver.id_requests == 1
+    driver.sleep(1)
+    assert driver.id_requests == 2 and len(driver.sent) == 1
+
+
+def test_a_refused_producer_id_fails_what_waits_for_it():
+    driver = Driver()
+    driver.on_ask_id = lambda: None
+    batch = FakeBatch()
+    driver.seal(batch)
+    error = UnsupportedVersionError("no InitProducerId")
+    driver.machine.receive(ProducerIdRefused(error, retriable=False), 0)
+    driver.work()
+    assert driver.failed == {batch: error} and driver.released == [batch]
+
+
+def test_sequences_count_records_per_partition():
+    driver = Driver()
+    first = [FakeBatch(partition=0, records_count=3), FakeBatch(partition=1, records_count=5)]
+    driver.seal(*first).answer()
+    driver.seal(FakeBatch(partition=0, records_count=4), FakeBatch(partition=1), FakeBatch(partition=0))
+    assert [(b.partition, s) for b, _, s in driver.in_flight] == [(0, 3), (1, 5), (0, 7)]
+    assert {identity for _, identity, _ in driver.in_flight} == {ProducerIdentity(77, 0)}
+
+
+def test_sequences_wrap_to_zero():
+    driver = Driver()
+    driver.seal(FakeBatch(records_count=2**31 - 5)).answer()
+    driver.seal(FakeBatch(records_count=10)).answer()
+    driver.seal(FakeBatch())
+    assert driver.sequences_in_flight == [5]
+
+
+def test_without_idempotence_there_are_no_numbers_and_no_producer_id():
+    driver = Driver(idempotent=False)
+    driver.seal(FakeBatch())
+    assert driver.id_requests == 0
+    assert driver.in_flight[0][1:] == (ProducerIdentity(-1, -1), -1)
+
+
+# ---- requests
+
+
+def test_one_request_per_node_carries_a_batch_of_each_partition():
+    driver = Driver()
+    driver.leaders.update({TopicPartition("t", 1): 2, TopicPartition("t", 3): 2})
+    driver.seal(*(FakeBatch(partition=p) for p in range(4)))
+    by_node = {request.node_id: [n.batch.partition for n in request.batches] for request in driver.sent}
+    assert by_node == {1: [0, 2], 2: [1, 3]}
+
+
+def test_a_request_holds_no_more_than_its_size_but_one_batch_always():
+    driver = Driver(request_size_max=250)
+    driver.seal(FakeBatch(partition=0, size_bytes=900), *(FakeBatch(partition=p) for p in (1, 2, 3)))
+    assert [[n.batch.partition for n in request.batches] for request in driver.sent] == [[0], [1, 2], [3]]
+
+
+def test_at_most_five_requests_are_in_flight_to_a_node():
+    driver, more = started(8)
+    assert driver.batches_in_flight == more[:5]
+    driver.answer()
+    assert driver.batches_in_flight == more[1:6]
+
+
+def test_a_partition_sends_one_batch_until_the_leader_knows_its_producer():
+    """A broker that knows nothing of a producer accepts any sequence, so it would not notice a hole."""
+    driver = Driver()
+    two = batches(2)
+    driver.seal(*two)
+    assert driver.batches_in_flight == two[:1]
+    driver.answer()
+    assert driver.batches_in_flight == two[1:]
+
+
+def test_a_partition_is_never_in_flight_to_two_leaders():
+    driver, (first,) = started(1)
+    driver.leaders["default"] = 2
+    second = FakeBatch()
+    driver.seal(second)
+    assert driver.batches_in_flight == [first]
+    driver.answer()
+    assert driver.batches_in_flight == [second] and driver.sent[0].node_id == 2
+
+
+def test_a_partition_without_a_leader_waits_for_metadata_with_a_growing_back_off():
+    driver = Driver()
+    driver.leaders.clear()
+    driver.seal(FakeBatch())
+    assert driver.refreshes == [{"t"}] and not driver.sent
+    driver.sleep(99)
+    assert len(driver.refreshes) == 1
+    driver.sleep(1)
+    assert len(driver.refreshes) == 2
+    driver.sleep(199)
+    assert len(driver.refreshes) == 2
+    driver.leaders["default"] = 4
+    driver.sleep(1)
+    assert [request.node_id for request in driver.sent] == [4]
+
+
+def test_partitions_take_turns_when_a_node_is_busy():
+    driver = Driver(in_flight_max=1, request_size_max=100)
+    driver.seal(*batches(2, partition=0), *batches(2, partition=1))
+    order = []
+    while driver.sent:
+        order.append(driver.in_flight[0][0].partition)
+        driver.answer()
+    assert order == [0, 1, 0, 1]
+
+
+# ---- sending again
+
+
+def test_a_lost_connection_resends_the_same_numbers_in_order():
+    driver, more = started(4)
+    before = driver.in_flight
+    for _ in range(4):
+        driver.lose()
+    assert not driver.sent, "sent again before the back-off was over"
+    driver.sleep(100)
+    seen = []
+    while driver.sent:
+        seen += driver.in_flight
+        for _ in list(driver.sent):
+            driver.answer()
+    assert seen == before
+    assert list(driver.acknowledged)[1:] == more
+
+
+def test_nothing_overtakes_a_batch_that_is_sent_again():
+    driver, (first, second, third) = started(3)
+    driver.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    late = FakeBatch()
+    driver.seal(late)
+    driver.sleep(1000)
+    assert driver.batches_in_flight == [second, third], "the partition was not drained first"
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    driver.sleep(100)
+    order = []
+    while driver.sent:
+        order += driver.batches_in_flight
+        for _ in list(driver.sent):
+            driver.answer()
+    assert order == [first, second, third, late]
+    assert driver.machine.idle
+
+
+def test_out_of_order_behind_a_failed_batch_keeps_its_numbers():
+    driver, _ = started(2)
+    before = driver.in_flight
+    driver.answer(ErrorCode.NOT_ENOUGH_REPLICAS).answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    driver.sleep(100)
+    assert driver.in_flight == before[:1]
+    driver.answer()
+    assert driver.in_flight == before[1:]
+
+
+def test_out_of_order_at_the_front_starts_over_under_the_next_epoch():
+    driver, _ = started(2)
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    driver.sleep(100)
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(77, 1), 0)]
+    driver.answer()
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(77, 1), 10)]
+
+
+def test_starting_over_in_one_partition_leaves_the_others_alone():
+    driver, _ = started(1)
+    driver.seal(FakeBatch(partition=1))
+    driver.answer(ErrorCode.UNKNOWN_PRODUCER_ID).answer()
+    driver.seal(FakeBatch(partition=1))
+    driver.sleep(100)
+    assert {b.partition: (i.epoch, s) for b, i, s in driver.in_flight} == {0: (1, 0), 1: (0, 10)}
+
+
+def test_used_up_epochs_lead_to_a_new_producer_id():
+    driver = Driver()
+    driver.identity = ProducerIdentity(77, 0x7FFF)
+    driver.seal(FakeBatch()).answer()
+    driver.seal(FakeBatch())
+    driver.identity = ProducerIdentity(78, 0)
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(100)
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(78, 0), 0)]
+
+
+def test_a_duplicate_counts_as_written():
+    driver, (batch,) = started(1)
+    driver.lose().sleep(100)
+    driver.answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=-1)
+    assert driver.acknowledged[batch] == -1
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR]
+)
+def test_a_wrong_leader_leads_to_a_refresh_and_to_the_new_one(code):
+    driver, (batch,) = started(1)
+    driver.leaders["default"] = 9
+    driver.answer(code)
+    assert driver.refreshes == [{"t"}]
+    driver.sleep(100)
+    assert driver.sent[0].node_id == 9 and driver.batches_in_flight == [batch]
+
+
+def test_a_partition_missing_from_the_answer_is_sent_again():
+    driver, (batch,) = started(1)
+    driver.answer(outcomes={}).sleep(100)
+    assert driver.batches_in_flight == [batch]
+
+
+def test_the_back_off_grows_until_a_batch_is_written():
+    driver, _ = started(1)
+    waits = []
+    for _ in range(4):
+        driver.lose(maybe_written=False)
+        waits.append(driver.machine.deadline_ms() - driver.now_ms)
+        driver.sleep(waits[-1])
+    assert waits == [100, 200, 400, 800]
+    driver.answer()
+    driver.seal(FakeBatch())
+    driver.lose()
+    assert driver.machine.deadline_ms() - driver.now_ms == 100
+
+
+def test_retries_are_limited_when_asked_for():
+    driver, (batch,) = started(1, idempotent=False, retries=1)
+    driver.lose().sleep(100)
+    driver.lose()
+    assert list(driver.failed) == [batch] and driver.machine.idle
+
+
+# ---- giving up
+
+
+def test_a_request_that_can_never_be_sent_fails_its_batches():
+    driver, (batch,) = started(1)
+    error = UnsupportedVersionError("no common version of Produce")
+    driver.lose(error=error, maybe_written=False, retriable=False)
+    assert driver.failed == {batch: error} and driver.machine.idle
+
+
+def test_a_refused_batch_fails_and_the_next_ones_are_written():
+    driver, (bad, good, better) = started(3)
+    driver.answer(ErrorCode.MESSAGE_TOO_LARGE, message="larger than max.message.bytes")
+    for _ in range(2):
+        driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    driver.sleep(100)
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(77, 1), 0)]
+    driver.answer().answer()
+    error = driver.failed[bad]
+    assert list(driver.acknowledged)[1:] == [good, better]
+    assert isinstance(error, BrokerError) and error.name == "MESSAGE_TOO_LARGE"
+    assert "10 records for t-0 (numbers 10 to 19 sent there, not written)" in str(error)
+    assert "max.message.bytes" in str(error) and "batch_size" in str(error)
+
+
+def test_a_batch_that_may_not_be_written_is_not_sent_again():
+    driver, (batch,) = started(1)
+    driver.answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert isinstance(driver.failed[batch], AuthorizationError)
+    assert driver.machine.idle and driver.machine.deadline_ms() is None
+
+
+def test_a_batch_that_was_never_sent_expires():
+    driver = Driver(delivery_timeout_ms=1000)
+    driver.leaders.clear()
+    batch = FakeBatch()
+    driver.seal(batch, age_ms=50)
+    driver.sleep(949)
+    assert not driver.failed
+    driver.sleep(1)
+    error = driver.failed[batch]
+    assert isinstance(error, DeliveryTimeout) and isinstance(error, TimeoutError)
+    assert [tuple(entry) for entry in error.unacknowledged] == [("t", 0, 10, 0, 9, False)]
+    assert "delivery_timeout_ms=1000" in str(error) and driver.released == [batch]
+
+
+def test_an_expired_batch_in_flight_keeps_its_memory_until_the_answer():
+    driver, (batch,) = started(1, delivery_timeout_ms=1000)
+    driver.released.clear()
+    driver.sleep(1000)
+    assert "possibly written" in str(driver.failed[batch])
+    assert not driver.released and not driver.machine.idle
+    driver.answer()
+    assert driver.released == [batch] and driver.machine.idle
+
+
+def test_an_expired_batch_whose_fate_is_unknown_leaves_the_next_one_its_number():
+    """Renumbering now could write the next one twice: only the broker knows whether there is a hole."""
+    driver, (lost,) = started(1, delivery_timeout_ms=1000)
+    driver.sleep(600).seal(FakeBatch())
+    before = driver.in_flight
+    driver.sleep(350).lose().lose()
+    driver.sleep(100)
+    assert list(driver.failed) == [lost]
+    assert driver.in_flight == before[1:]
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(200)
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(77, 1), 0)]
+
+
+def test_what_was_last_seen_is_part_of_the_error():
+    driver = Driver(delivery_timeout_ms=1000)
+    batch = FakeBatch()
+    driver.seal(batch)
+    driver.lose(maybe_written=False).sleep(1000)
+    assert "last seen: the connection was lost" in str(driver.failed[batch])
+
+
+def test_abandoning_says_of_every_batch_which_records_it_held():
+    driver, (flying, waiting) = started(2, in_flight_max=1)
+    driver.machine.receive(Abandoned(lambda entry: ClosedError(f"closed: {entry}")), 0)
+    driver.work()
+    assert str(driver.failed[flying]).endswith("(numbers 10 to 19 sent there, possibly written)")
+    assert str(driver.failed[waiting]).endswith("(numbers 20 to 29 sent there, not written)")
+    assert waiting in driver.released and flying not in driver.released
+    driver.lose()
+    assert flying in driver.released and driver.machine.idle
+
+
+def test_unacknowledged_records_are_summed_up_per_partition():
+    driver, _ = started(3)
+    driver.seal(FakeBatch(partition=4, records_count=1))
+    assert [str(entry) for entry in driver.machine.unacknowledged()] == [
+        "30 records for t-0 (numbers 10 to 39 sent there, possibly written)",
+        "1 record for t-4 (number 0 sent there, possibly written)",
+    ]
+    assert len(driver.machine.unsettled()) == 4
