@@ -1,8 +1,8 @@
 """Adds the compiled modules to what pyproject.toml says.
 
-`records/_builder.py` and `records/_reader.py` are written in Cython's pure-Python mode. Each is compiled when its source
-is there and a compiler works; otherwise the install succeeds and `records/_fallback.py` does the work. `optional=True`
-covers the compiler; importing Cython only when there is something to compile keeps plain installs quick.
+`records/_builder.py` and `records/_reader.py` are written in Cython's pure-Python mode. Each is compiled when its file
+exists and a compiler works; otherwise the install succeeds and `records/_fallback.py` does the work. `optional=True` is
+for the missing compiler; Cython is imported only when there is something to compile, which keeps plain installs quick.
 """
 
 from __future__ import annotations

@@ -7,15 +7,21 @@ Tests of one file run in one process, so that its fixtures are made once. Tests 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.interop.apache_kafka import ApacheKafka, why_missing
 
 TESTS = Path(__file__).parent
 
 # Folder of tests, or fixture they ask for -> the group that shares one process. The order is that of starting.
 SLOW_GROUPS = {"spark": "spark", "demo": "spark", "interop": "interop", "apache_kafka": "interop"}
 GROUP_ORDER = {group: rank for rank, group in enumerate(dict.fromkeys(SLOW_GROUPS.values()))}
+
+# The first test that needs Apache Kafka may wait until Maven has fetched it.
+FIRST_FETCH_SECONDS = 600
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -35,7 +41,19 @@ def _group_of(item: pytest.Item) -> str:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.xdist_group(_group_of(item)))
+    if "apache_kafka" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.timeout(FIRST_FETCH_SECONDS))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: GROUP_ORDER.get(_group_of(item), len(GROUP_ORDER)))
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[ApacheKafka]:
+    """A real broker to compare with; tests that ask for it are skipped where Java or Maven is missing."""
+    missing = why_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    with ApacheKafka() as kafka:
+        yield kafka

@@ -1,0 +1,294 @@
+"""Apache Kafka, started for a test or by hand: one KRaft node from the jars that Maven fetches, without Docker.
+
+In a test, ask for the fixture `apache_kafka`. By hand:
+
+    .venv/bin/python -m tests.interop.apache_kafka          # prints bootstrap.servers=HOST:PORT, runs until Ctrl-C
+
+This module imports nothing of kafkaraw: what it starts is the yardstick, so it is not measured with our own code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+POM = Path(__file__).with_name("pom.xml")
+JAVA_VERSION_MIN = 17
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 30.0
+START_ATTEMPTS = 3
+
+JAVA_OPTIONS = ("-Xms256M", "-Xmx512M", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+# One node that is broker and controller; topics that Kafka keeps for itself as small as they go; no waiting for members
+# of a group that may still come.
+SINGLE_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "true",
+}
+
+
+class ApacheKafkaError(Exception):
+    """Apache Kafka could not be fetched, formatted or started; the message holds the end of its log."""
+
+
+def kafka_version() -> str:
+    """The version that pom.xml asks for."""
+    found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
+    assert found, "pom.xml names no kafka.version"
+    return found[1]
+
+
+def why_missing() -> str | None:
+    """What this machine lacks to run Apache Kafka, or None when it can."""
+    if shutil.which("java") is None:
+        return "Apache Kafka needs Java, and there is no `java` on the path"
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < JAVA_VERSION_MIN:
+        return f"Apache Kafka needs Java {JAVA_VERSION_MIN} or newer, and `java` is {said.splitlines()[:1]}"
+    if not _cached_jars().is_dir() and shutil.which("mvn") is None:
+        return "Apache Kafka's jars are fetched by Maven, and there is no `mvn` on the path"
+    return None
+
+
+def _cached_jars() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "kafkaraw" / f"apache-kafka-{kafka_version()}"
+
+
+def fetch_jars() -> Path:
+    """Have Maven copy the jars once per user and version.
+
+    Returns:
+        The folder with the jars.
+
+    Raises:
+        ApacheKafkaError: Maven failed.
+    """
+    target = _cached_jars()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.is_dir():
+            return target
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            copied = Path(scratch, "jars")
+            command = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            done = subprocess.run(
+                [*command, f"-DoutputDirectory={copied}"], capture_output=True, text=True, timeout=600, check=False
+            )
+            if done.returncode != 0:
+                raise ApacheKafkaError(f"Maven could not fetch Apache Kafka:\n{(done.stdout + done.stderr)[-2000:]}")
+            copied.rename(target)  # whole or not at all
+    return target
+
+
+class ApacheKafka:
+    """A single KRaft node in a process of its own, on free ports of 127.0.0.1.
+
+    Args:
+        data_dir: where the logs go; a temporary folder, removed at the end, when None.
+        properties: broker properties on top of SINGLE_NODE.
+    """
+
+    def __init__(self, data_dir: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
+        self._own_dir = data_dir is None
+        self.data_dir = Path(tempfile.mkdtemp(prefix="apache-kafka-")) if data_dir is None else data_dir
+        self._properties = dict(properties or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self._controller_port = 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of the started broker."""
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Format the storage when it is new, start the node, and wait until it answers ApiVersions.
+
+        Raises:
+            ApacheKafkaError: it did not come up.
+        """
+        jars = fetch_jars()
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        for attempt in range(START_ATTEMPTS):
+            if not self.port or attempt:
+                # A restart keeps its ports. Somebody else may take a free port before Kafka does: then try others.
+                self.port, self._controller_port = _free_ports(2)
+            self._write_properties()
+            if not (self.data_dir / "logs" / "meta.properties").exists():
+                self._format(jars)
+            self._process = self._launch(jars)
+            if self._wait_until_ready():
+                return self
+            self.kill()
+            if attempt + 1 == START_ATTEMPTS or "Address already in use" not in self._log_tail():
+                break
+        raise ApacheKafkaError(f"Apache Kafka did not start. The end of its log:\n{self._log_tail()}")
+
+    def stop(self) -> None:
+        """Stop the node in its own good order; `start` may follow."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def close(self) -> None:
+        """Stop the node and remove the data when its folder was a temporary one."""
+        self.stop()
+        if self._own_dir:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the process without giving it time to say goodbye; the data stays."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.data_dir / "server.properties"
+
+    def _write_properties(self) -> None:
+        properties = {
+            **SINGLE_NODE,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "log.dirs": str(self.data_dir / "logs"),
+            **self._properties,
+        }
+        self._properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+    def _java(self, jars: Path, main_class: str) -> list[str]:
+        return ["java", *JAVA_OPTIONS, "-cp", f"{jars}/*", main_class]
+
+    def _format(self, jars: Path) -> None:
+        cluster_id = urlsafe_b64encode(uuid.UUID(bytes=secrets.token_bytes(16)).bytes).decode().rstrip("=")
+        command = [*self._java(jars, "kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c"]
+        done = subprocess.run(
+            [*command, str(self._properties_file)], capture_output=True, text=True, timeout=120, check=False
+        )
+        if done.returncode != 0:
+            raise ApacheKafkaError(f"formatting the storage failed:\n{(done.stdout + done.stderr)[-2000:]}")
+
+    def _launch(self, jars: Path) -> subprocess.Popen[bytes]:
+        with open(self.data_dir / "kafka.log", "ab") as log:
+            return subprocess.Popen(
+                [*self._java(jars, "kafka.Kafka"), str(self._properties_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.data_dir,
+                start_new_session=True,  # Ctrl-C goes to us; Kafka is stopped by stop()
+            )
+
+    def _wait_until_ready(self) -> bool:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if _answers_api_versions(self.port):
+                return True
+            time.sleep(0.1)  # another process: there is nothing to wait on but the port
+        return False
+
+    def _log_tail(self) -> str:
+        log = self.data_dir / "kafka.log"
+        return log.read_text(errors="replace")[-3000:] if log.exists() else "(no log)"
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [listening.getsockname()[1] for listening in sockets]
+
+
+def _answers_api_versions(port: int) -> bool:
+    """Ask for ApiVersions version 0, spelled out by hand, and check the correlation id and error code of the answer."""
+    correlation_id = 7
+    body = struct.pack(">hhih", 18, 0, correlation_id, -1)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as link:
+            link.sendall(struct.pack(">i", len(body)) + body)
+            answer = link.recv(10, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return len(answer) == 10 and struct.unpack(">iih", answer)[1:] == (correlation_id, 0)
+
+
+def main() -> int:
+    """Run a node until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(description="Run Apache Kafka from Maven's jars until Ctrl-C.")
+    parser.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary folder)")
+    parser.add_argument("-X", dest="properties", action="append", default=[], metavar="property=value")
+    arguments = parser.parse_args()
+    missing = why_missing()
+    if missing is not None:
+        print(missing, file=sys.stderr)
+        return 1
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a shell ignores it for what it starts with `&`
+        signal.signal(number, signal.default_int_handler)
+    properties = dict(item.split("=", 1) for item in arguments.properties)
+    try:
+        with ApacheKafka(arguments.data_dir, properties) as kafka:
+            print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
+            while True:
+                signal.pause()
+    except ApacheKafkaError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
