@@ -1,0 +1,54 @@
+"""The command line, `kafkaraw`.
+
+One module per command; each is imported when it is run or listed, and imports what it needs when it runs, so that
+`kafkaraw --help` stays quick. A new command is one module and one line in COMMANDS.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from kafkaraw._version import __version__
+from kafkaraw.errors import KafkaError
+
+COMMANDS = {
+    "broker": "kafkaraw.cli.broker:broker",
+    "demo": "kafkaraw.cli.demo:demo",
+}
+
+_INTERRUPTED = 130  # what shells report for a process ended by Ctrl-C
+
+
+class LazyGroup(click.Group):
+    """A group of commands that are imported on first use, and the one place where errors become one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; what it raises on purpose is shown as one line, without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except KafkaError as error:
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            ctx.exit(_INTERRUPTED)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kafkaraw")
+def main() -> None:
+    """Apache Kafka from the wire up: client, embedded broker, and a Spark data source without a JAR."""

@@ -1,0 +1,41 @@
+"""`kafkaraw broker`: the embedded broker, alone, in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 takes a free port.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the topics in this folder; without it they live in memory and are gone at the end.",
+)
+@click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A setting, by Kafka's own name.")
+def broker(host: str, port: int, data_dir: Path | None, properties: tuple[str, ...]) -> None:
+    """Run a broker for development and tests.
+
+    The first line it prints is bootstrap.servers=HOST:PORT. Stop it with Ctrl-C or SIGTERM.
+    """
+    from kafkaraw.broker import run_broker
+
+    run_broker(parse_properties(properties), data_dir, host, port)
+
+
+def parse_properties(texts: tuple[str, ...]) -> dict[str, str]:
+    """`name=value` pairs as a mapping.
+
+    Raises:
+        click.BadParameter: one has no `=`, or no name.
+    """
+    parsed = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{text!r} is not of the form property=value", param_hint="-X")
+        parsed[name.strip()] = value.strip()
+    return parsed

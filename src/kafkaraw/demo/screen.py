@@ -1,0 +1,114 @@
+"""What the flights demo shows: steps, progress bars, the worst hours, the balance sheet. All use of rich is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from kafkaraw.demo.flights import NEW_YORK
+from kafkaraw.demo.readback import DeadLetters, Hour
+from kafkaraw.demo.sheet import BalanceSheet
+
+
+class _RowsColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        total = f"/{task.total:,.0f}" if task.total else ""
+        return Text(f"{task.completed:,.0f}{total} rows", style="progress.download")
+
+
+class _SpeedColumn(ProgressColumn):
+    """Rows per second: over the whole time when done, else as last reported."""
+
+    def render(self, task: Task) -> Text:
+        if task.finished and task.finished_time:
+            speed = task.completed / task.finished_time
+        else:
+            speed = float(task.fields.get("rows_per_s") or task.speed or 0.0)
+        return Text(f"{speed:,.0f} rows/s" if speed else "", style="progress.data.speed")
+
+
+class Bars:
+    """Progress bars, by name."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def add(self, name: str, total: int) -> None:
+        """A new bar."""
+        self._tasks[name] = self._progress.add_task(name, total=total, rows_per_s=0.0)
+
+    def show(self, name: str, rows: int, rows_per_s: float = 0.0) -> None:
+        """Move a bar; without a speed it is worked out from the movement."""
+        self._progress.update(self._tasks[name], completed=rows, rows_per_s=rows_per_s)
+
+
+class Screen:
+    """Prints the demo to a console."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def bars(self) -> Iterator[Bars]:
+        """Progress bars while the block lasts."""
+        columns = (TextColumn("{task.description:<18}"), BarColumn(24), _RowsColumn(), _SpeedColumn())
+        with Progress(*columns, TimeElapsedColumn(), console=self._console) as progress:
+            yield Bars(progress)
+
+    def worst_hours(self, hours: list[Hour]) -> None:
+        """The table of the worst hours."""
+        table = Table(title="The worst hours, read back from Kafka (departure delay in minutes)", title_justify="left")
+        table.add_column("hour in New York", no_wrap=True)
+        table.add_column("from")
+        for name in ("flights", "cancelled", "mean", "p95", "worst"):
+            table.add_column(name, justify="right")
+        table.add_column("carrier of the worst")
+        for hour in hours:
+            table.add_row(
+                _local(hour.hour),
+                hour.origin,
+                str(hour.flights),
+                str(hour.cancelled),
+                f"{hour.mean_delay_min:.1f}",
+                f"{hour.p95_delay_min:.0f}",
+                str(hour.worst_delay_min),
+                hour.worst_carrier,
+            )
+        self._console.print(table)
+
+    def dead_letters(self, dead: DeadLetters) -> None:
+        """Why records became dead letters."""
+        if dead.letters:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dead.reasons.items()))
+            self.say(f"Dead letters by reason: {reasons}")
+        if dead.repeated:
+            self.say(f"{dead.repeated} dead letters came twice (the sink promises at least once) and count once.")
+
+    def balance_sheet(self, sheet: BalanceSheet) -> None:
+        """The sheet, line by line, and the verdict."""
+        table = Table(title="Balance sheet", title_justify="left")
+        for name, justify in (("", "left"), ("records", "right"), ("", "center"), ("records", "right"), ("", "left")):
+            table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        for line in sheet.lines():
+            sign = "[green]=[/green]" if line.balanced else "[bold red]≠[/bold red]"
+            table.add_row(line.left_name, f"{line.left:,}", sign, f"{line.right:,}", line.right_name)
+        self._console.print(table)
+        if sheet.balanced:
+            self._console.print("[green]The sheet balances:[/green] nothing was lost, nothing was counted twice.")
+        else:
+            self._console.print("[bold red]The sheet does not balance.[/bold red]")
+
+
+def _local(iso: str) -> str:
+    return datetime.fromisoformat(iso).astimezone(NEW_YORK).strftime("%a %Y-%m-%d %H:%M")

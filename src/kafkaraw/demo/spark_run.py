@@ -1,0 +1,196 @@
+"""Runs the pipeline in a Spark session of its own, watches it, and keeps Spark's talk off the screen.
+
+`SparkRun` starts Spark in the background, because that takes as long as the whole replay. What the JVM and its Python
+workers write goes to a log file. pyspark is imported inside the functions only.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkaraw.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kafkaraw.demo.pipeline import Places
+
+_POLL_S = 0.2
+_STDERR = 2
+
+
+class DemoFailed(KafkaError):
+    """Spark did not start, or one of the queries failed; the message says which and why, in one line."""
+
+
+@dataclass(slots=True)
+class QueryMeter:
+    """What one query has done so far, from its progress reports.
+
+    Attributes:
+        name: of the query.
+        rows: records read.
+        rows_per_s: of the micro-batch reported last.
+        late_rows: aggregated rows that came too late to be counted.
+        state_rows_max: the highest number of rows that the query kept in memory between micro-batches.
+        ended: whether the query has ended.
+    """
+
+    name: str
+    rows: int = 0
+    rows_per_s: float = 0.0
+    late_rows: int = 0
+    state_rows_max: int = 0
+    ended: bool = False
+    _batches_seen: set[int] = field(default_factory=set)
+
+    def update(self, query: StreamingQuery) -> None:
+        """Take in the micro-batches reported since the last call."""
+        for progress in query.recentProgress:
+            if progress.batchId in self._batches_seen or progress.numInputRows == 0:
+                continue
+            self._batches_seen.add(progress.batchId)
+            self.rows += progress.numInputRows
+            self.rows_per_s = progress.processedRowsPerSecond
+            for operator in progress.stateOperators:
+                self.late_rows += operator.numRowsDroppedByWatermark
+                self.state_rows_max = max(self.state_rows_max, operator.numRowsTotal)
+
+
+class SparkRun:
+    """One Spark session for one run of the demo.
+
+    Args:
+        folder: for Spark's temporary files and its log, `spark.log`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.log_file = folder / "spark.log"
+        self._temporary = folder / "spark-temporary"
+        self._session: SparkSession | None = None
+        self._failure: BaseException | None = None
+        self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
+        self._queries: dict[str, StreamingQuery] = {}
+
+    def start(self) -> None:
+        """Begin to start Spark; `session` waits for it."""
+        self._temporary.mkdir()
+        self._starter.start()
+
+    def session(self) -> SparkSession:
+        """The session, as soon as it is there.
+
+        Raises:
+            DemoFailed: Spark did not start.
+        """
+        while self._starter.is_alive():
+            self._starter.join(_POLL_S)  # in short steps, so that Ctrl-C works
+        if self._session is None:
+            raise DemoFailed(f"Spark did not start: {_first_line(self._failure)}; {self._log_hint()}")
+        return self._session
+
+    def run(self, places: Places, offsets_per_trigger: int, watch: Callable[[QueryMeter], None]) -> list[QueryMeter]:
+        """Run the three queries side by side to their end.
+
+        Raises:
+            DemoFailed: one of them failed; the others are stopped.
+        """
+        from kafkaraw.demo.pipeline import start_queries
+        from kafkaraw.spark import batch_writer
+
+        spark = self.session()
+        with self._spark_errors("the queries did not start"):
+            self._queries = start_queries(
+                spark, places, offsets_per_trigger=offsets_per_trigger, batch_writer=batch_writer
+            )
+        meters = {name: QueryMeter(name) for name in self._queries}
+        while not all(meter.ended for meter in meters.values()):
+            for name, query in self._queries.items():
+                meter = meters[name]
+                if meter.ended:
+                    continue
+                with self._spark_errors(f"the query '{name}' failed"):
+                    meter.ended = bool(query.awaitTermination(_POLL_S))  # type: ignore[arg-type]  # takes fractions
+                meter.update(query)
+                watch(meter)
+        return list(meters.values())
+
+    def parquet_rows(self, places: Places) -> int:
+        """The number of rows in the Parquet files, read back.
+
+        Raises:
+            DemoFailed: they cannot be read.
+        """
+        spark = self.session()
+        with self._spark_errors("the Parquet files cannot be read"):
+            return spark.read.parquet(places.parquet).count()
+
+    def stop(self) -> None:
+        """Stop the queries and Spark, whatever state they are in; waits until Spark is gone."""
+        while self._starter.is_alive():
+            self._starter.join(_POLL_S)
+        if self._session is None:
+            return
+        for query in self._queries.values():
+            if query.isActive:
+                query.stop()
+        self._session.stop()
+
+    def _start(self) -> None:
+        from kafkaraw.demo.pipeline import SESSION_SETTINGS
+        from kafkaraw.spark import session
+
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(self._temporary),
+            "spark.sql.warehouse.dir": str(self._temporary / "warehouse"),
+            **SESSION_SETTINGS,
+        }
+        try:
+            with _stderr_to(self.log_file):
+                self._session = session(app_name="kafkaraw flights", master="local[2]", conf=settings)
+        except Exception as failure:  # noqa: BLE001 - the root of a thread: told to whoever asks for the session
+            self._failure = failure
+
+    @contextmanager
+    def _spark_errors(self, what: str) -> Iterator[None]:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            raise DemoFailed(f"{what}: {_first_line(error)}; {self._log_hint()}") from error
+
+    def _log_hint(self) -> str:
+        return f"Spark's log: {self.log_file} (kept with --keep)"
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Send this process's standard error to a file; a child started meanwhile keeps it for its whole life.
+
+    Spark's launcher and JVM write their first warnings before any logging can be configured: this is the only place
+    to catch them.
+    """
+    saved = os.dup(_STDERR)
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), _STDERR)
+        yield
+    finally:
+        os.dup2(saved, _STDERR)
+        os.close(saved)
+
+
+def _first_line(error: BaseException | None) -> str:
+    lines = str(error or "").strip().splitlines()
+    return lines[0] if lines else type(error).__name__
