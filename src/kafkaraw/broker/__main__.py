@@ -1,0 +1,30 @@
+"""`python -m kafkaraw.broker`: the child process of `EmbeddedBroker(process=True)`.
+
+People use `kafkaraw broker`. This one takes its properties as JSON in its only argument, logs to standard error, and
+stops with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from kafkaraw.broker.foreground import run_broker
+from kafkaraw.errors import KafkaError
+
+
+def main(arguments: list[str]) -> int:
+    """Run until the parent closes standard input, or a signal comes."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    properties = json.loads(arguments[0]) if arguments else {}
+    try:
+        run_broker(properties, end_with_stdin=True)
+    except (KafkaError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""What a cluster knows about itself: its id, its brokers and its topics. One copy however many nodes share it.
+
+Only facts and look-ups; who may create what is decided in `topic_creation`, files are the business of `state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkaraw.broker.listeners import Endpoint
+from kafkaraw.protocol import Uuid
+from kafkaraw.records import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic.
+
+    Attributes:
+        assignments: for each partition the ids of the brokers that hold it, the leader first.
+        configs: settings that were given for it, as text.
+    """
+
+    name: str
+    topic_id: Uuid
+    assignments: tuple[tuple[int, ...], ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partitions_count(self) -> int:
+        """Number of partitions."""
+        return len(self.assignments)
+
+    @property
+    def replication_factor(self) -> int:
+        """Number of brokers that hold a partition."""
+        return len(self.assignments[0])
+
+    def partitions(self) -> list[TopicPartition]:
+        """Its partitions, in order."""
+        return [TopicPartition(self.name, index) for index in range(len(self.assignments))]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One node of the cluster, as clients are told about it.
+
+    Attributes:
+        endpoints: where clients reach it, by the name of the listener on which they ask.
+    """
+
+    node_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+
+
+class Catalog:
+    """The cluster's brokers and topics.
+
+    Args:
+        cluster_id: tells clusters apart.
+        controller_id: the broker that clients send topic changes to.
+    """
+
+    def __init__(self, cluster_id: str, controller_id: int) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.brokers: dict[int, Broker] = {}
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+
+    def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def topic(self, name: str | None) -> Topic | None:
+        """The topic of that name."""
+        return None if name is None else self._topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with that id."""
+        return self._by_id.get(topic_id)
+
+    def add(self, topic: Topic) -> None:
+        """Take in a topic whose name is not taken."""
+        self._topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def remove(self, topic: Topic) -> None:
+        """Forget a topic."""
+        del self._topics[topic.name]
+        del self._by_id[topic.topic_id]

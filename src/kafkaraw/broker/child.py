@@ -1,0 +1,76 @@
+"""A broker in a process of its own, so that it takes no time from its user's interpreter.
+
+The child tells its address in the first line it prints, and dies with its parent: its standard input is a pipe that
+ends then, even when the parent is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import subprocess
+import sys
+
+from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.settings import to_text
+from kafkaraw.errors import KafkaError, KafkaTimeoutError
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+FIRST_LINE = "bootstrap.servers="
+
+
+class BrokerProcess:
+    """A running child process.
+
+    Args:
+        config: the broker's properties.
+
+    Raises:
+        KafkaError: the child ended at once; its own message is in this one.
+        KafkaTimeoutError: it did not start in time.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        properties = {name: to_text(value) for name, value in config.properties.items()}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kafkaraw.broker", json.dumps(properties)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            self.bootstrap_servers = self._first_line()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _first_line(self) -> str:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(START_TIMEOUT_S):
+                raise KafkaTimeoutError(f"the broker process did not start within {START_TIMEOUT_S:g} s")
+        line = self._process.stdout.readline().strip()
+        if not line.startswith(FIRST_LINE):
+            raise KafkaError(f"the broker process ended at once, see its message on standard error ({line!r})")
+        return line.removeprefix(FIRST_LINE)
+
+    @property
+    def process_id(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """End the child: it is asked first, and killed when it does not listen."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()

@@ -1,0 +1,182 @@
+"""The broker's properties: Kafka's own names, defaults and limits, declared once in a table.
+
+`BrokerConfig.parse` turns a mapping of properties into a frozen object; an unknown name is an error that suggests the
+nearest one. Topic settings and their defaults live in `topic_config`.
+Source: AbstractKafkaConfig of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
+from kafkaraw.broker.listeners import Endpoint, advertised_endpoints, parse_endpoints
+from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, text, unknown
+from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
+from kafkaraw.errors import ConfigError
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+HOUR_MS: Final = 3_600_000
+UNSET: Final = -1
+
+BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
+    (
+        Setting("node.id", 0, "the broker's id", low=0, high=INT_MAX),
+        Setting("broker.rack", "", "the rack that metadata tells clients"),
+        Setting("listeners", "PLAINTEXT://127.0.0.1:9092", "where to listen: NAME://host:port, port 0 for any free one"),
+        Setting("advertised.listeners", "", "what clients are told to connect to, when not the listeners themselves"),
+        Setting("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT", "the protocol of each listener name"),
+        Setting("log.dirs", "", "the data directory; none keeps everything in memory"),
+        Setting("num.partitions", 1, "partitions of a topic created without a number", low=1, high=INT_MAX),
+        Setting("default.replication.factor", 1, "replicas of a topic created without a number", low=1, high=32767),
+        Setting("auto.create.topics.enable", True, "create a topic when a client asks for its metadata"),
+        Setting("delete.topic.enable", True, "let clients delete topics"),
+        Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
+        Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
+        Setting("max.connections", INT_MAX, "connections at one time", low=1, high=INT_MAX),
+        Setting("connections.max.idle.ms", 600_000, "close a connection idle for so long; negative is never"),
+        Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
+        Setting("producer.id.expiration.ms", 86_400_000, "forget an idle producer's sequences after so long", low=1),
+        Setting("log.roll.hours", 168, "log.roll.ms in hours", low=1, high=INT_MAX, acted_on=False),
+        Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
+        Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
+        Setting("log.retention.minutes", UNSET, "log.retention.ms in minutes", high=INT_MAX, acted_on=False),
+    )
+)  # fmt: skip
+ALIASES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
+# Kafka's broker properties whose default differs from that of the topic setting, or that are looser.
+_TOPIC_PROPERTY: Final = {broker: topic for topic, broker in BROKER_PROPERTY.items()}
+_COARSER: Final = {
+    "retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
+    "segment.ms": (("log.roll.hours", HOUR_MS),),
+    "segment.jitter.ms": (("log.roll.jitter.hours", HOUR_MS),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """The broker's properties, checked. Attributes are Kafka's names in snake_case.
+
+    Attributes:
+        log_dir: the data directory; None keeps everything in memory.
+        topic_defaults: what a topic without settings of its own gets, by topic setting.
+        properties: those that were given, as text.
+    """
+
+    node_id: int
+    rack: str | None
+    listeners: tuple[Endpoint, ...]
+    advertised_listeners: tuple[Endpoint, ...]
+    log_dir: str | None
+    num_partitions: int
+    default_replication_factor: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    socket_request_max_bytes: int
+    fetch_max_bytes: int
+    max_connections: int
+    connections_max_idle_ms: int
+    offset_metadata_max_bytes: int
+    producer_id_expiration_ms: int
+    topic_defaults: Mapping[str, Value]
+    properties: Mapping[str, Value]
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Value] | None = None) -> BrokerConfig:
+        """Check properties and fill in defaults.
+
+        Raises:
+            ConfigError: a name is unknown, a value is not allowed, or two of them contradict each other.
+        """
+        given = _known(properties or {})
+        values = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
+        values.update({name: value for name, value in given.items() if name in BROKER_SETTINGS})
+        log_dirs = text(values, "log.dirs")
+        if "," in log_dirs:
+            raise ConfigError(f"log.dirs: this broker keeps its data in one directory, got {log_dirs!r}")
+        listeners = parse_endpoints("listeners", text(values, "listeners"), protocols(values))
+        advertised = advertised_endpoints(text(values, "advertised.listeners"), listeners, protocols(values))
+        return cls(
+            node_id=number(values, "node.id"),
+            rack=text(values, "broker.rack") or None,
+            listeners=listeners,
+            advertised_listeners=advertised,
+            log_dir=log_dirs or None,
+            num_partitions=number(values, "num.partitions"),
+            default_replication_factor=number(values, "default.replication.factor"),
+            auto_create_topics_enable=flag(values, "auto.create.topics.enable"),
+            delete_topic_enable=flag(values, "delete.topic.enable"),
+            socket_request_max_bytes=number(values, "socket.request.max.bytes"),
+            fetch_max_bytes=number(values, "fetch.max.bytes"),
+            max_connections=number(values, "max.connections"),
+            connections_max_idle_ms=number(values, "connections.max.idle.ms"),
+            offset_metadata_max_bytes=number(values, "offset.metadata.max.bytes"),
+            producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),
+            topic_defaults=_topic_defaults(given),
+            properties=given,
+        )
+
+
+def protocols(values: Mapping[str, Value]) -> dict[str, str]:
+    """The security protocol of each listener name.
+
+    Raises:
+        ConfigError: an entry is not NAME:PROTOCOL.
+    """
+    found = {"PLAINTEXT": "PLAINTEXT"}
+    for entry in text(values, "listener.security.protocol.map").split(","):
+        name, colon, protocol = entry.strip().partition(":")
+        if not (name and colon and protocol):
+            raise ConfigError(f"listener.security.protocol.map: {entry.strip()!r} is not NAME:PROTOCOL")
+        found[name.upper()] = protocol.upper()
+    return found
+
+
+def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
+    """The given properties, parsed, under their main names."""
+    known: dict[str, Value] = {}
+    ignored: list[str] = []
+    for given_name, value in properties.items():
+        name = ALIASES.get(given_name, given_name)
+        setting = BROKER_SETTINGS.get(name) or _topic_setting(name)
+        if setting is not None:
+            parsed = setting.parse(value)
+            if known.get(name, parsed) != parsed:
+                raise ConfigError(f"{given_name} is given twice, as {known[name]} and as {parsed}")
+            known[name] = parsed
+            if not setting.acted_on:
+                ignored.append(name)
+        elif name in IGNORED:
+            ignored.append(name)
+        elif name in REFUSED:
+            raise ConfigError(f"{name}: this broker has no TLS, SASL or ACLs; remove it, or use Apache Kafka for that")
+        else:
+            names = {*BROKER_SETTINGS, *ALIASES, *_TOPIC_PROPERTY, *IGNORED}
+            raise unknown(name, names, "broker property")
+    if ignored:
+        _logger.warning("properties that this broker does not act on: %s", ", ".join(sorted(ignored)))
+    return known
+
+
+def _topic_setting(name: str) -> Setting | None:
+    topic_name = _TOPIC_PROPERTY.get(name)
+    return None if topic_name is None else TOPIC_SETTINGS[topic_name]
+
+
+def _topic_defaults(given: Mapping[str, Value]) -> dict[str, Value]:
+    defaults: dict[str, Value] = {}
+    for name, setting in TOPIC_SETTINGS.items():
+        defaults[name] = setting.default
+        for coarser, factor in _COARSER.get(name, ()):
+            value = given.get(coarser)
+            if isinstance(value, int) and value != UNSET:
+                defaults[name] = min(value * factor, LONG_MAX)
+                break
+        broker_name = BROKER_PROPERTY.get(name, "")
+        if broker_name in given:
+            defaults[name] = given[broker_name]
+    return defaults

@@ -1,0 +1,183 @@
+"""One client's connection: takes requests in order, answers them in order.
+
+A request that waits (a long-polling Fetch) holds back those behind it, as in Kafka. While answers pile up unsent, or
+too many requests wait, nothing more is read: a slow reader costs a bounded amount of memory.
+Unknown APIs and versions, and bytes that make no sense, close the connection with one line in the log, apart from
+ApiVersions, whose unknown versions are answered (KIP-511).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.errors import KafkaError, ProtocolError
+from kafkaraw.net import Link
+from kafkaraw.protocol import (
+    RequestHeader,
+    ResponseHeader,
+    decode_message,
+    decode_request_header,
+    encode_response_segments,
+)
+from kafkaraw.protocol.apis import API_BY_KEY
+
+WAITING_FRAMES_MAX: Final = 8
+"""Requests that may wait in memory behind one that is being answered; more are left in the network's buffers."""
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+
+class BrokerConnection:
+    """The broker's end of one link.
+
+    Args:
+        state: what the node knows.
+        listener: name of the listener on which the client came.
+        on_lost: called when the connection is gone.
+    """
+
+    def __init__(self, state: BrokerState, listener: str, on_lost: Callable[[BrokerConnection], None]) -> None:
+        self._state = state
+        self._listener = listener
+        self._on_lost = on_lost
+        self._link: Link | None = None
+        self._frames: deque[memoryview] = deque()
+        self._waiting: Deferred[object] | None = None
+        self._working = False
+        self._reading_paused = False
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._last_used = 0.0
+
+    def link_made(self, link: Link) -> None:
+        """The connection stands."""
+        self._link = link
+        idle_ms = self._state.config.connections_max_idle_ms
+        if idle_ms > 0:
+            self._last_used = asyncio.get_running_loop().time()
+            self._watch_idleness(idle_ms / 1000)
+
+    def frame_received(self, frame: memoryview) -> None:
+        """A request has come."""
+        self._frames.append(frame)
+        self._work()
+
+    def writing_paused(self, paused: bool) -> None:
+        """The client reads too slowly, or has caught up."""
+        if not paused:
+            self._work()
+
+    def link_lost(self, error: KafkaError | None) -> None:
+        """The connection is gone."""
+        peer = "" if self._link is None else self._link.peer
+        self._link = None
+        self._frames.clear()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        if error is not None:
+            _logger.info("connection from %s lost: %s", peer, error)
+        self._on_lost(self)
+
+    def close(self) -> None:
+        """Close the link once what was answered is sent."""
+        if self._link is not None:
+            self._link.close()
+
+    def abort(self) -> None:
+        """Close the link at once."""
+        if self._link is not None:
+            self._link.abort()
+
+    def _work(self) -> None:
+        """Answer requests until one has to wait, or the client has to catch up."""
+        if self._working:
+            return  # called from below, by an answer that came at once
+        self._working = True
+        try:
+            while self._frames and self._waiting is None and self._link is not None and not self._link.write_paused:
+                self._answer(self._link, self._frames.popleft())
+        finally:
+            self._working = False
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        if self._link is None:
+            return
+        pause = self._link.write_paused or len(self._frames) >= WAITING_FRAMES_MAX
+        if pause != self._reading_paused:
+            self._reading_paused = pause
+            if pause:
+                self._link.pause_reading()
+            else:
+                self._link.resume_reading()
+
+    def _answer(self, link: Link, frame: memoryview) -> None:
+        self._last_used = asyncio.get_running_loop().time()
+        try:
+            header, at = decode_request_header(frame)
+            self._dispatch(link, header, frame, at)
+        except (ProtocolError, CloseConnection) as error:
+            self._give_up(link, str(error))
+        except Exception:
+            _logger.exception("a request from %s failed in an unforeseen way; closing the connection", link.peer)
+            self._frames.clear()
+            link.abort()
+
+    def _give_up(self, link: Link, reason: str) -> None:
+        _logger.warning("closing the connection from %s: %s", link.peer, reason)
+        self._frames.clear()
+        link.close()
+
+    def _dispatch(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
+        api = API_BY_KEY.get(header.api_key)
+        handler = HANDLERS.get(header.api_key)
+        if api is None or handler is None:
+            raise CloseConnection(f"API key {header.api_key} is not one that this broker has")
+        if not api.supported.includes(header.api_version):
+            if header.api_key == API_VERSIONS_KEY:
+                self._send(link, header, unsupported(), version=0)
+                return
+            raise CloseConnection(
+                f"{api.name} version {header.api_version} is not in {api.supported.min}-{api.supported.max}"
+            )
+        request = decode_message(api.request, header.api_version, frame, at)
+        context = RequestContext(header.api_version, self._listener, header.client_id, link.peer)
+        answer = handler(self._state, context, request)
+        if isinstance(answer, Deferred):
+            self._waiting = answer
+            answer.when_done(lambda response: self._answer_late(header, response))
+        elif answer is not None:
+            self._send(link, header, answer, version=header.api_version)
+
+    def _answer_late(self, header: RequestHeader, response: object) -> None:
+        self._waiting = None
+        if self._link is not None:
+            self._send(self._link, header, response, version=header.api_version)
+            self._work()
+
+    def _send(self, link: Link, header: RequestHeader, response: object, *, version: int) -> None:
+        link.send(encode_response_segments(ResponseHeader(header.correlation_id), response, version))
+
+    def _watch_idleness(self, idle_seconds: float) -> None:
+        """Close the connection when nothing has happened for so long; else look again when that may be."""
+        loop = asyncio.get_running_loop()
+        due = self._last_used + idle_seconds
+        if self._link is None:
+            return
+        if loop.time() >= due and self._waiting is None:
+            _logger.info("closing the connection from %s: idle for %g s", self._link.peer, idle_seconds)
+            self._link.close()
+            return
+        self._idle_timer = loop.call_at(max(due, loop.time() + 1), self._watch_idleness, idle_seconds)

@@ -1,0 +1,41 @@
+"""An answer that comes later: what a handler returns when a client is to wait (long polling).
+
+Delivered by a direct call, so that what it holds (slices of open files) is sent before anything else can happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Deferred(Generic[T]):
+    """A value that is not there yet.
+
+    Args:
+        on_cancel: called when nobody waits for the value any more.
+    """
+
+    def __init__(self, on_cancel: Callable[[], None]) -> None:
+        self._on_cancel = on_cancel
+        self._deliver: Callable[[T], None] | None = None
+        self._over = False
+
+    def when_done(self, deliver: Callable[[T], None]) -> None:
+        """Say who gets the value; to be called once, before it comes."""
+        self._deliver = deliver
+
+    def resolve(self, value: T) -> None:
+        """Deliver the value; a second value, or one after `cancel`, is dropped."""
+        if self._over or self._deliver is None:
+            return
+        self._over = True
+        self._deliver(value)
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        if not self._over:
+            self._over = True
+            self._on_cancel()

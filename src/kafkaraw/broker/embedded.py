@@ -1,0 +1,125 @@
+"""`EmbeddedBroker`: a broker for tests, demos and laptops, in one line.
+
+By default it runs on a loop thread of its own in this process; with `process=True` in a process of its own. It never
+shares the clients' loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from types import TracebackType
+
+from kafkaraw.broker.child import BrokerProcess
+from kafkaraw.broker.foreground import broker_config
+from kafkaraw.broker.server import BrokerNode
+from kafkaraw.broker.settings import Value
+from kafkaraw.broker.system import real_node
+from kafkaraw.errors import UsageError
+from kafkaraw.net import LoopThread
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+
+class EmbeddedBroker:
+    """A broker on this machine, on 127.0.0.1 unless `listeners` says otherwise.
+
+        with EmbeddedBroker() as broker:
+            producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+
+    Args:
+        port: port to listen on; 0 is any free one.
+        data_dir: where to keep topics; None keeps them in memory.
+        process: run in a process of its own, which ends with this one.
+        properties: Kafka's broker properties, such as `{"num.partitions": 4}`.
+
+    Raises:
+        ConfigError: a property is unknown or wrong.
+    """
+
+    def __init__(
+        self,
+        port: int | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        process: bool = False,
+        properties: Mapping[str, Value] | None = None,
+    ) -> None:
+        self.config = broker_config(properties, data_dir=data_dir, port=port, default_port=0)
+        self._in_process = process
+        self._child: BrokerProcess | None = None
+        self._loop_thread: LoopThread | None = None
+        self._node: BrokerNode | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What to give to clients.
+
+        Raises:
+            UsageError: the broker is not running.
+        """
+        if self._child is not None:
+            return self._child.bootstrap_servers
+        if self._node is not None:
+            return self._node.bootstrap_servers
+        raise UsageError("the broker is not running: use it in a `with` statement, or call start()")
+
+    @property
+    def process_id(self) -> int:
+        """The process that the broker runs in."""
+        return os.getpid() if self._child is None else self._child.process_id
+
+    def start(self) -> EmbeddedBroker:
+        """Start; clients can connect when this returns.
+
+        Raises:
+            UsageError: it is running already.
+            ConfigError: the data directory cannot be used.
+            NetworkError: the port is taken.
+            KafkaError: the child process ended at once.
+        """
+        if self._child is not None or self._node is not None:
+            raise UsageError("the broker is running already")
+        if self._in_process:
+            self._child = BrokerProcess(self.config)
+            return self
+        node = real_node(self.config)
+        loop_thread = LoopThread("kafkaraw-broker")
+        try:
+            loop_thread.run(node.start(), START_TIMEOUT_S)
+        except BaseException:
+            loop_thread.stop()
+            raise
+        self._node, self._loop_thread = node, loop_thread
+        return self
+
+    def stop(self) -> None:
+        """Stop; what is in `data_dir` is complete when this returns. Stopping twice does nothing."""
+        child, self._child = self._child, None
+        node, self._node = self._node, None
+        loop_thread, self._loop_thread = self._loop_thread, None
+        if child is not None:
+            child.stop()
+        if node is not None and loop_thread is not None:
+            try:
+                loop_thread.run(node.stop(), STOP_TIMEOUT_S)
+            finally:
+                loop_thread.stop()
+
+    def __enter__(self) -> EmbeddedBroker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> EmbeddedBroker:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)

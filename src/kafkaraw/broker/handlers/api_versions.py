@@ -1,0 +1,69 @@
+"""ApiVersions: which APIs and versions this broker speaks.
+
+Source: KIP-35, KIP-511; KAFKA-18659 for Produce.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+PRODUCE_KEY: Final = 0
+API_VERSIONS_KEY: Final = 18
+SOFTWARE_VERSION_MIN: Final = 3
+# The APIs with a handler; `handlers.table` has the same names, a test compares the two.
+OFFERED: Final = (
+    "Produce",
+    "Fetch",
+    "ListOffsets",
+    "Metadata",
+    "OffsetCommit",
+    "OffsetFetch",
+    "FindCoordinator",
+    "ApiVersions",
+    "CreateTopics",
+    "DeleteTopics",
+    "InitProducerId",
+)
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Answer with the table of APIs."""
+    if context.api_version >= SOFTWARE_VERSION_MIN and not _names_itself(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=advertised(API_BY_NAME[name] for name in OFFERED))
+
+
+def unsupported() -> ApiVersionsResponse:
+    """The answer to a version of ApiVersions that is not known: to be encoded as version 0."""
+    own = advertised([API_BY_KEY[API_VERSIONS_KEY]])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+
+
+def advertised(apis: Iterable[Api]) -> list[ApiVersion]:
+    """The rows of the table.
+
+    Produce is offered from version 0 on, although versions below 3 are refused: librdkafka before 2.11 otherwise
+    silently switches compression off.
+    """
+    return [
+        ApiVersion(
+            api_key=api.key,
+            min_version=0 if api.key == PRODUCE_KEY else api.supported.min,
+            max_version=api.supported.max,
+        )
+        for api in sorted(apis, key=lambda api: api.key)
+    ]
+
+
+def _names_itself(request: ApiVersionsRequest) -> bool:
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.fullmatch(name) for name in names)

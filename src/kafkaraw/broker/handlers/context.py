@@ -1,0 +1,22 @@
+"""What a handler is told about the request besides its message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Where a request came from, and in which version.
+
+    Attributes:
+        api_version: of the request, and so of the response.
+        listener: name of the listener on which it came; decides which addresses the client is told.
+        client_id: what the client calls itself.
+        peer: the client's address, for logs.
+    """
+
+    api_version: int
+    listener: str
+    client_id: str | None = None
+    peer: str = ""

@@ -1,0 +1,95 @@
+"""CreateTopics: create topics, or only say whether they could be.
+
+Source: KIP-4, KIP-464 (defaults), KIP-525 (settings in the answer), KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.settings import to_text
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
+from kafkaraw.broker.topic_creation import Plan, Wish, plan_topic
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+SOURCE_TOPIC: Final = 1
+SOURCE_BROKER: Final = 4
+SOURCE_DEFAULT: Final = 5
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+
+def handle(state: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create each topic by itself; one that fails does not stop the others."""
+    asked = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        try:
+            if asked[topic.name] > 1:
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            results.append(_create(state, topic, validate_only=request.validate_only))
+        except Refusal as refusal:
+            results.append(
+                CreatableTopicResult(
+                    name=topic.name, error_code=refusal.code, error_message=refusal.message, configs=[]
+                )
+            )
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(state: BrokerState, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    wish = Wish(
+        name=asked.name,
+        partitions=asked.num_partitions,
+        replication_factor=asked.replication_factor,
+        assignments=[(one.partition_index, one.broker_ids) for one in asked.assignments],
+        configs={config.name: config.value for config in asked.configs},
+    )
+    plan = plan_topic(wish, state.catalog, state.config)
+    topic_id = ZERO_UUID
+    if not validate_only:
+        try:
+            topic_id = state.create_topic(plan).topic_id
+        except OSError as error:
+            _logger.error("cannot create topic %s: %s", asked.name, error)
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be stored: {error.strerror}") from error
+    return CreatableTopicResult(
+        name=plan.name,
+        topic_id=topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(plan.assignments),
+        replication_factor=len(plan.assignments[0]),
+        configs=_configs(state, plan),
+    )
+
+
+def _configs(state: BrokerState, plan: Plan) -> list[CreatableTopicConfigs]:
+    """Every setting of the topic, with where its value comes from."""
+    rows = []
+    for name in sorted(TOPIC_SETTINGS):
+        own = plan.configs.get(name)
+        given_to_broker = BROKER_PROPERTY.get(name) in state.config.properties
+        source = SOURCE_BROKER if given_to_broker else SOURCE_DEFAULT
+        value = to_text(state.config.topic_defaults[name])
+        rows.append(
+            CreatableTopicConfigs(
+                name=name,
+                value=value if own is None else own,
+                config_source=source if own is None else SOURCE_TOPIC,
+            )
+        )
+    return rows

@@ -1,0 +1,57 @@
+"""FindCoordinator: the broker that keeps a group's offsets. With one node that is this node.
+
+There is no transaction coordinator and no share coordinator; asking for one is answered with a code that makes clients
+give up at once, and a message that says why.
+Source: KIP-699 (many keys at once).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+MANY_KEYS_VERSION_MIN: Final = 4
+GROUP: Final = 0
+KEY_TYPE_NAMES: Final = {1: "transactions", 2: "share groups"}
+NOWHERE: Final = -1
+
+
+def handle(state: BrokerState, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Answer for each key."""
+    if context.api_version >= MANY_KEYS_VERSION_MIN:
+        found = [_coordinator(state, context, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _coordinator(state, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    broker = state.catalog.brokers.get(state.node_id)
+    endpoint = None if broker is None else broker.endpoints.get(context.listener)
+    if key_type != GROUP:
+        what = KEY_TYPE_NAMES.get(key_type, f"key type {key_type}")
+        return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not have {what}")
+    if endpoint is None:
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has no address on this listener")
+    return Coordinator(
+        key=key,
+        node_id=state.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+    )
+
+
+def _none(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=NOWHERE, host="", port=NOWHERE, error_code=code, error_message=message)

@@ -1,0 +1,113 @@
+"""ListOffsets: the offset that belongs to a timestamp, or to an end of the log.
+
+Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6); UnifiedLog.fetchOffsetByTimestamp.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.leadership import check_leader_epoch
+from kafkaraw.broker.log.partition_log import TimestampAndOffset
+from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from kafkaraw.records import TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+# The first version of the request that knows each special timestamp.
+VERSION_MIN: Final = {
+    LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11
+}  # fmt: skip
+READ_COMMITTED: Final = 1
+NO_TIMESTAMP: Final = -1
+NOT_FOUND: Final = TimestampAndOffset(-1, -1)
+
+
+def handle(state: BrokerState, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer for each partition."""
+    asked = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    answers = []
+    for topic in request.topics:
+        partitions = []
+        for part in topic.partitions:
+            twice = asked[(topic.name, part.partition_index)] > 1
+            partitions.append(_answer(state, context, request, topic, part, twice=twice))
+        answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=answers)
+
+
+def _answer(
+    state: BrokerState,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: ListOffsetsTopic,
+    part: ListOffsetsPartition,
+    *,
+    twice: bool,
+) -> ListOffsetsPartitionResponse:
+    try:
+        if twice:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+        partition = state.partition(TopicPartition(topic.name, part.partition_index))
+        if partition is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+        check_leader_epoch(partition, part.current_leader_epoch)
+        if part.timestamp < 0 and context.api_version < VERSION_MIN.get(part.timestamp, context.api_version + 1):
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} has no meaning here")
+        found = look_up(partition, part.timestamp, committed_only=request.isolation_level == READ_COMMITTED)
+    except Refusal as refusal:
+        return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=refusal.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=part.partition_index,
+        error_code=ErrorCode.NONE,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=-1 if found == NOT_FOUND else partition.leader_epoch,
+    )
+
+
+def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> TimestampAndOffset:
+    """The offset that belongs to a timestamp.
+
+    Args:
+        partition: where to look.
+        timestamp: milliseconds, or one of Kafka's special values.
+        committed_only: whether the reader sees committed transactions only.
+
+    Returns:
+        The record's own timestamp (-1 for an end of the log) and its offset; `NOT_FOUND` when there is none.
+
+    Raises:
+        Refusal: CORRUPT_MESSAGE when the batch concerned cannot be decoded.
+    """
+    if timestamp == LATEST:
+        end = partition.last_stable_offset if committed_only else partition.high_watermark
+        return TimestampAndOffset(NO_TIMESTAMP, end)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampAndOffset(NO_TIMESTAMP, partition.log.log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOT_FOUND  # there is no tiered storage
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            return partition.log.latest_timestamp() or NOT_FOUND
+        return partition.log.first_at_or_after(timestamp) or NOT_FOUND
+    except ProtocolError as error:
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, error.message) from error

@@ -1,0 +1,116 @@
+"""Metadata: brokers, topics, leaders. Creates topics that are asked for, when both sides allow it.
+
+Source: KIP-204 (auto-creation), KIP-516 (topic ids), KIP-430 (authorized operations).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kafkaraw.broker.catalog import Topic
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topic_creation import Wish, check_name, plan_topic
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkaraw.records import TopicPartition
+
+TOPIC_ID_QUERY_VERSION_MIN: Final = 12
+# Without ACLs everybody may do everything that Kafka has for a resource: bits numbered by AclOperation.
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+
+def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Answer with the cluster and the topics asked for."""
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        topics = [_describe(state, topic) for topic in state.catalog.topics()]
+    else:
+        asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
+        topics = [_answer(state, context, request, topic) for topic in asked.values()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == ErrorCode.NONE:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    response = MetadataResponse(
+        brokers=_brokers(state, context.listener),
+        cluster_id=state.catalog.cluster_id,
+        controller_id=state.catalog.controller_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _brokers(state: BrokerState, listener: str) -> list[MetadataResponseBroker]:
+    found = []
+    for node_id, broker in sorted(state.catalog.brokers.items()):
+        endpoint = broker.endpoints.get(listener)
+        if endpoint is not None:
+            found.append(
+                MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            )
+    return found
+
+
+def _answer(
+    state: BrokerState, context: RequestContext, request: MetadataRequest, asked: MetadataRequestTopic
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID or asked.name is None:
+        return _answer_by_id(state, context, asked)
+    topic = state.catalog.topic(asked.name)
+    if topic is not None:
+        return _describe(state, topic)
+    try:
+        if not (request.allow_auto_topic_creation and state.config.auto_create_topics_enable):
+            check_name(asked.name)
+            return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
+        return _describe(state, state.create_topic(plan_topic(Wish(asked.name), state.catalog, state.config)))
+    except Refusal as refusal:
+        return _error(refusal.code, asked)
+    except OSError as error:
+        _logger.error("cannot create topic %s: %s", asked.name, error)
+        return _error(ErrorCode.KAFKA_STORAGE_ERROR, asked)
+
+
+def _answer_by_id(state: BrokerState, context: RequestContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    if context.api_version < TOPIC_ID_QUERY_VERSION_MIN or asked.topic_id == ZERO_UUID:
+        return _error(ErrorCode.INVALID_REQUEST, asked)
+    topic = state.catalog.topic_by_id(asked.topic_id)
+    return _error(ErrorCode.UNKNOWN_TOPIC_ID, asked) if topic is None else _describe(state, topic)
+
+
+def _error(code: ErrorCode, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=asked.name, topic_id=asked.topic_id, partitions=[])
+
+
+def _describe(state: BrokerState, topic: Topic) -> MetadataResponseTopic:
+    partitions = []
+    for index, brokers in enumerate(topic.assignments):
+        partition = state.partition(TopicPartition(topic.name, index))
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=index,
+                leader_id=brokers[0],
+                leader_epoch=-1 if partition is None else partition.leader_epoch,
+                replica_nodes=list(brokers),
+                isr_nodes=list(brokers),
+            )
+        )
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, partitions=partitions
+    )

@@ -1,0 +1,106 @@
+"""OffsetFetch: the positions that a group has committed; -1 where it has none.
+
+Source: KIP-709 (many groups at once); org.apache.kafka.coordinator.group.OffsetMetadataManager.fetchOffsets.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Final
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.offsets import CommittedOffset
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kafkaraw.records import TopicPartition
+
+MANY_GROUPS_VERSION_MIN: Final = 8
+TOPIC_ID_VERSION_MIN: Final = 10
+NOT_COMMITTED: Final = CommittedOffset(-1, -1, "")
+
+
+def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Answer for each group and partition."""
+    if context.api_version >= MANY_GROUPS_VERSION_MIN:
+        return OffsetFetchResponse(groups=[_group(state, context, group) for group in request.groups])
+    if request.topics is None:
+        wanted = _all_of(state, request.group_id)
+    else:
+        wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name, partitions=[_old_partition(state, request.group_id, name, index) for index in indexes]
+            )
+            for name, indexes in wanted
+        ]
+    )
+
+
+def _all_of(state: BrokerState, group_id: str) -> list[tuple[str, list[int]]]:
+    by_topic = groupby(state.offsets.partitions(group_id), key=lambda found: found.topic)
+    return [(name, [found.partition for found in partitions]) for name, partitions in by_topic]
+
+
+def _old_partition(state: BrokerState, group_id: str, name: str, index: int) -> OffsetFetchResponsePartition:
+    committed = state.offsets.committed(group_id, TopicPartition(name, index)) or NOT_COMMITTED
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _group(state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    topics = []
+    for name, topic_id, indexes in _wanted(state, context, group):
+        known = name is not None
+        partitions = [_partition(state, group.group_id, name or "", index, known=known) for index in indexes]
+        topics.append(OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=ErrorCode.NONE)
+
+
+def _wanted(
+    state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup
+) -> list[tuple[str | None, Uuid, list[int]]]:
+    """(name, id, partitions) of each topic asked for; the name is None when the id is unknown."""
+    if group.topics is None:
+        return [(name, _id_of(state, name), indexes) for name, indexes in _all_of(state, group.group_id)]
+    if context.api_version < TOPIC_ID_VERSION_MIN:
+        return [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in group.topics]
+    found: list[tuple[str | None, Uuid, list[int]]] = []
+    for asked in group.topics:
+        topic = state.catalog.topic_by_id(asked.topic_id)
+        found.append((None if topic is None else topic.name, asked.topic_id, asked.partition_indexes))
+    return found
+
+
+def _id_of(state: BrokerState, name: str) -> Uuid:
+    topic = state.catalog.topic(name)
+    return ZERO_UUID if topic is None else topic.topic_id
+
+
+def _partition(
+    state: BrokerState, group_id: str, name: str, index: int, *, known: bool
+) -> OffsetFetchResponsePartitions:
+    committed = state.offsets.committed(group_id, TopicPartition(name, index)) or NOT_COMMITTED
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_ID,
+    )

@@ -1,0 +1,49 @@
+"""Which handler answers which API: the one place that lists them all.
+
+What is not in this table is not advertised: group membership, transactions and most admin APIs come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+)
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.apis import API_BY_NAME
+
+Answer = object | Deferred[object] | None
+Handler = Callable[[BrokerState, RequestContext, object], Answer]
+
+_BY_NAME: Final[dict[str, Callable[..., object]]] = {
+    "Produce": produce.handle,
+    "Fetch": fetch.handle,
+    "ListOffsets": list_offsets.handle,
+    "Metadata": metadata.handle,
+    "OffsetCommit": offset_commit.handle,
+    "OffsetFetch": offset_fetch.handle,
+    "FindCoordinator": find_coordinator.handle,
+    "ApiVersions": api_versions.handle,
+    "CreateTopics": create_topics.handle,
+    "DeleteTopics": delete_topics.handle,
+    "InitProducerId": init_producer_id.handle,
+}
+
+HANDLERS: Final[dict[int, Handler]] = {
+    API_BY_NAME[name].key: cast(Handler, handler) for name, handler in _BY_NAME.items()
+}
+"""API key -> handler. Each takes the request class of its API."""

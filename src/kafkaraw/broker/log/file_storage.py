@@ -1,0 +1,161 @@
+"""A storage in a directory, laid out as Kafka lays out one of its `log.dirs`.
+
+Files are read by `FileSlice`, so that the network layer can send them without reading them. `Link.send` duplicates the
+descriptor, so a slice need only stay open until it is sent; this module therefore works by position (pread, pwrite).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from kafkaraw.broker.log.storage import Buffer, LogFile
+from kafkaraw.errors import ConfigError
+from kafkaraw.protocol import FileSlice
+
+LOCK_FILE = ".lock"
+
+
+class DiskFile:
+    """An append-only file on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._size_bytes = os.fstat(self._fd).st_size
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the file."""
+        return self._size_bytes
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end, or nothing."""
+        view = memoryview(data)
+        written = 0
+        try:
+            while written < len(view):
+                written += os.pwrite(self._fd, view[written:], self._size_bytes + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size_bytes)
+            raise
+        self._size_bytes += written
+
+    def read(self, position: int, size: int) -> memoryview:
+        """The bytes from `position` on: `size` of them, or as many as there are."""
+        parts = bytearray()
+        while len(parts) < size:
+            part = os.pread(self._fd, size - len(parts), position + len(parts))
+            if not part:
+                break
+            parts += part
+        return memoryview(parts)
+
+    def content(self, position: int, size: int) -> FileSlice:
+        """The bytes from `position` on, as a slice that can be sent without being read."""
+        return FileSlice(self._fd, position, min(size, self._size_bytes - position))
+
+    def truncate(self, size: int) -> None:
+        """Drop everything from byte `size` on."""
+        os.ftruncate(self._fd, size)
+        self._size_bytes = size
+
+    def sync(self) -> None:
+        """Make what was written survive a crash of the machine."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class FileStorage:
+    """A directory of partition folders.
+
+    Args:
+        path: the directory; it is created when absent.
+
+    Raises:
+        ConfigError: the path cannot be a directory, or another broker uses it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(f"log.dirs: {self.path} cannot be used as a data directory: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise ConfigError(f"log.dirs: {self.path} is in use by another broker; stop it first") from error
+
+    def folders(self) -> list[str]:
+        """Names of all folders, sorted."""
+        return sorted(entry.name for entry in self.path.iterdir() if entry.is_dir())
+
+    def make_folder(self, folder: str) -> None:
+        """Create a folder; one that exists is left alone."""
+        (self.path / folder).mkdir(exist_ok=True)
+
+    def rename_folder(self, folder: str, new_name: str) -> None:
+        """Rename a folder with all that is in it."""
+        (self.path / folder).rename(self.path / new_name)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it; one that does not exist is no error."""
+        shutil.rmtree(self.path / folder, ignore_errors=True)
+
+    def files(self, folder: str) -> list[str]:
+        """Names of the files in a folder, sorted."""
+        return sorted(entry.name for entry in (self.path / folder).iterdir() if entry.is_file())
+
+    def open_file(self, folder: str, name: str) -> LogFile:
+        """Open a log file for reading and appending; it is created when absent."""
+        return DiskFile(self.path / folder / name)
+
+    def remove_file(self, folder: str, name: str) -> None:
+        """Remove a file; one that does not exist is no error."""
+        (self.path / folder / name).unlink(missing_ok=True)
+
+    def read_text(self, folder: str, name: str) -> str | None:
+        """The whole of a small text file; None when there is none."""
+        try:
+            return (self.path / folder / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True) -> None:
+        """Replace a small text file in one step: written aside, synced, renamed."""
+        target = self.path / folder / name
+        aside = target.with_name(f"{name}.tmp")
+        with open(aside, "w", encoding="utf-8") as file:
+            file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        aside.replace(target)
+        if durable:
+            _sync_folder(target.parent)
+
+    def close(self) -> None:
+        """Give up the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _sync_folder(path: Path) -> None:
+    """Make renames in a folder survive a crash of the machine."""
+    folder_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder_fd)
+    finally:
+        os.close(folder_fd)

@@ -1,0 +1,161 @@
+"""A storage in memory: for tests and throw-away brokers, and for simulations of a machine that crashes.
+
+It outlives the broker that uses it: give the same object to a new broker and that one finds the old one's files, all of
+them after a clean stop, or without their unsynced bytes after `lose_unsynced()`.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.broker.log.storage import ROOT, Buffer, LogFile
+
+CHUNK_BYTES_MIN = 64 * 1024
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+
+
+class _Chunk:
+    """Memory of a fixed size, filled from the front. It never moves, so views of it may be handed out."""
+
+    __slots__ = ("memory", "position", "used")
+
+    def __init__(self, position: int, capacity: int) -> None:
+        self.position = position
+        self.memory = memoryview(bytearray(capacity))
+        self.used = 0
+
+
+class MemoryFile:
+    """An append-only file in memory, in chunks that grow with it. No append is ever split over two chunks."""
+
+    def __init__(self) -> None:
+        self._chunks: list[_Chunk] = []
+        self._size_bytes = 0
+        self._synced_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the file."""
+        return self._size_bytes
+
+    def append(self, data: Buffer) -> None:
+        """Write `data` at the end."""
+        size = len(data)
+        chunk = self._chunks[-1] if self._chunks else None
+        if chunk is None or len(chunk.memory) - chunk.used < size:
+            chunk = self._grow(size)
+        chunk.memory[chunk.used : chunk.used + size] = data
+        chunk.used += size
+        self._size_bytes += size
+
+    def _grow(self, size: int) -> _Chunk:
+        capacity = min(max(CHUNK_BYTES_MIN, self._size_bytes), CHUNK_BYTES_MAX)
+        chunk = _Chunk(self._size_bytes, max(capacity, size))
+        self._chunks.append(chunk)
+        return chunk
+
+    def read(self, position: int, size: int) -> memoryview:
+        """The bytes from `position` on: `size` of them, or as many as there are."""
+        end = min(position + size, self._size_bytes)
+        first = self.content(position, size)
+        if len(first) >= end - position:
+            return first
+        joined = bytearray(first)
+        while position + len(joined) < end:
+            joined += self.content(position + len(joined), end - position - len(joined))
+        return memoryview(joined)
+
+    def content(self, position: int, size: int) -> memoryview:
+        """The bytes from `position` on, to the end of their chunk at most: a view, no copy."""
+        if position >= self._size_bytes:
+            return memoryview(b"")
+        chunk = self._chunks[self._chunk_of(position)]
+        start = position - chunk.position
+        return chunk.memory[start : min(start + size, chunk.used)].toreadonly()
+
+    def _chunk_of(self, position: int) -> int:
+        low, high = 0, len(self._chunks)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._chunks[middle].position <= position:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def truncate(self, size: int) -> None:
+        """Drop everything from byte `size` on. Views handed out keep what they show: memory is never used twice."""
+        if size >= self._size_bytes:
+            return
+        kept = bytes(self.read(0, size))
+        self._chunks = []
+        self._size_bytes = 0
+        if kept:
+            self.append(kept)
+        self._synced_bytes = min(self._synced_bytes, size)
+
+    def sync(self) -> None:
+        """Mark everything as written for good."""
+        self._synced_bytes = self._size_bytes
+
+    def close(self) -> None:
+        """Nothing to let go of: the memory belongs to the storage."""
+
+    def lose_unsynced(self) -> None:
+        """Forget what was appended after the last `sync()`, as a machine does that loses its power."""
+        self.truncate(self._synced_bytes)
+
+
+class MemoryStorage:
+    """Folders of files in memory. Small text files count as synced at once."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, dict[str, MemoryFile]] = {ROOT: {}}
+        self._texts: dict[str, dict[str, str]] = {ROOT: {}}
+
+    def folders(self) -> list[str]:
+        """Names of all folders, sorted."""
+        return sorted(name for name in self._logs if name != ROOT)
+
+    def make_folder(self, folder: str) -> None:
+        """Create a folder; one that exists is left alone."""
+        self._logs.setdefault(folder, {})
+        self._texts.setdefault(folder, {})
+
+    def rename_folder(self, folder: str, new_name: str) -> None:
+        """Rename a folder with all that is in it."""
+        self._logs[new_name] = self._logs.pop(folder)
+        self._texts[new_name] = self._texts.pop(folder)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        self._logs.pop(folder, None)
+        self._texts.pop(folder, None)
+
+    def files(self, folder: str) -> list[str]:
+        """Names of the files in a folder, sorted."""
+        return sorted([*self._logs[folder], *self._texts[folder]])
+
+    def open_file(self, folder: str, name: str) -> LogFile:
+        """Open a log file; it is created when absent."""
+        return self._logs[folder].setdefault(name, MemoryFile())
+
+    def remove_file(self, folder: str, name: str) -> None:
+        """Remove a file; one that does not exist is no error."""
+        self._logs[folder].pop(name, None)
+        self._texts[folder].pop(name, None)
+
+    def read_text(self, folder: str, name: str) -> str | None:
+        """The whole of a small text file; None when there is none."""
+        return self._texts[folder].get(name)
+
+    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True) -> None:
+        """Replace a small text file."""
+        self._texts[folder][name] = text
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def lose_unsynced(self) -> None:
+        """Forget every appended byte that was not synced, in all files."""
+        for files in self._logs.values():
+            for file in files.values():
+                file.lose_unsynced()

@@ -1,0 +1,203 @@
+"""The log of one partition: segments in offset order, appended to at the end, read from anywhere.
+
+It assigns nothing and judges nothing: batches arrive checked, with their base offset patched (see `broker.partition`).
+Start at `PartitionLog.open`, `append` and `read`. No retention, compaction or index files yet.
+Source: org.apache.kafka.storage.internals.log.{UnifiedLog, LogLoader}.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkaraw.broker.log.segment import SUFFIX, Segment
+from kafkaraw.broker.log.storage import Content, LogStorage
+from kafkaraw.protocol import FileSlice
+from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, parse_header
+
+OFFSET_SPAN_MAX = (1 << 31) - 1  # Kafka's index files hold offsets relative to the segment's base as int32
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampAndOffset:
+    """The place of a record that was looked up by time."""
+
+    timestamp_ms: int
+    offset: int
+
+
+def content_size(content: Content | None) -> int:
+    """Bytes in what a read gave."""
+    if content is None:
+        return 0
+    return content.size if isinstance(content, FileSlice) else len(content)
+
+
+class PartitionLog:
+    """The batches of one partition.
+
+    Args:
+        storage: where the files are.
+        folder: the partition's folder, `<topic>-<partition>`; created when absent.
+        segment_bytes: a batch that would make a segment larger than this starts a new one.
+    """
+
+    def __init__(self, storage: LogStorage, folder: str, *, segment_bytes: int) -> None:
+        self.folder = folder
+        self._storage = storage
+        self._segment_bytes = segment_bytes
+        self._segments: list[Segment] = []
+        self._base_offsets: list[int] = []
+        self._unsynced_records = 0
+
+    def open(self, on_batch: Callable[[BatchHeader], None] | None = None) -> None:
+        """Read what is on the storage; the last segment is checked byte by byte and cut where it is torn.
+
+        Args:
+            on_batch: called with the header of every batch, oldest first.
+        """
+        self._storage.make_folder(self.folder)
+        names = [name for name in self._storage.files(self.folder) if is_segment(name)]
+        for at, name in enumerate(names):
+            segment = Segment(self._storage, self.folder, int(name.removesuffix(SUFFIX)))
+            self._add(segment)
+            file_size = segment.file_size_bytes
+            for header in segment.recover(check_crcs=at == len(names) - 1):
+                if on_batch is not None:
+                    on_batch(header)
+            if segment.size_bytes < file_size and at < len(names) - 1:
+                self._drop_after_gap(names[at + 1 :])
+                break
+        if not self._segments:
+            self._add(Segment(self._storage, self.folder, 0))
+
+    def _drop_after_gap(self, names: list[str]) -> None:
+        """What follows a gap would be read as if nothing were missing: Kafka removes it, and so do we."""
+        for name in names:
+            _logger.error("%s/%s: removed, because the segment before it is damaged", self.folder, name)
+            self._storage.remove_file(self.folder, name)
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._base_offsets[0]
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments[-1].next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segments_count(self) -> int:
+        """Number of segments, the one that is written to included."""
+        return len(self._segments)
+
+    def append(self, batch: memoryview) -> None:
+        """Write one whole batch whose base offset is `log_end_offset`.
+
+        Raises:
+            OSError: the storage is full or broken; the log is as it was.
+        """
+        header = parse_header(batch)
+        active = self._segments[-1]
+        full = active.size_bytes + header.size > self._segment_bytes
+        if active.size_bytes and (full or header.last_offset - active.base_offset > OFFSET_SPAN_MAX):
+            active = self._roll()
+        active.append(batch, header)
+        self._unsynced_records += header.records_count
+
+    def _roll(self) -> Segment:
+        """Start a new segment. The old one is synced, so that only the last one can be torn after a crash."""
+        self.sync()
+        segment = Segment(self._storage, self.folder, self.log_end_offset)
+        self._add(segment)
+        return segment
+
+    @property
+    def unsynced_records(self) -> int:
+        """Records appended since the last sync."""
+        return self._unsynced_records
+
+    def read(self, offset: int, size_max: int, *, at_least_one: bool) -> Content | None:
+        """Whole batches from the one that holds `offset` on, out of one segment; None when there is nothing to give.
+
+        Args:
+            offset: between `log_start_offset` and `log_end_offset`.
+            size_max: limit in bytes.
+            at_least_one: give the first batch even when it alone is above the limit.
+        """
+        at = self._segment_of(offset)
+        for segment in self._segments[at:]:
+            if offset < segment.next_offset:
+                return segment.content(offset, size_max, at_least_one=at_least_one)
+        return None
+
+    def bytes_from(self, offset: int) -> int:
+        """How many bytes there are from the batch that holds `offset` to the end of the log."""
+        at = self._segment_of(offset)
+        return sum(segment.bytes_from(offset) for segment in self._segments[at:])
+
+    def _segment_of(self, offset: int) -> int:
+        return max(0, bisect_right(self._base_offsets, offset) - 1)
+
+    def first_at_or_after(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """The first record whose timestamp is `timestamp_ms` or later; None when there is none.
+
+        Raises:
+            CorruptBatch: the batch that should hold it cannot be decoded.
+        """
+        for segment in self._segments:
+            row = segment.index.row_of_timestamp(timestamp_ms)
+            if row < len(segment.index):
+                return _first_in_batch(segment.batch(row), timestamp_ms)
+        return None
+
+    def latest_timestamp(self) -> TimestampAndOffset | None:
+        """The first record that carries the highest timestamp; None when the log is empty.
+
+        Raises:
+            CorruptBatch: the batch that should hold it cannot be decoded.
+        """
+        highest = max(segment.index.max_timestamp for segment in self._segments)
+        return None if highest < 0 else self.first_at_or_after(highest)
+
+    def sync(self) -> None:
+        """Make what was written survive a crash of the machine."""
+        if self._unsynced_records:
+            self._segments[-1].sync()
+            self._unsynced_records = 0
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for segment in self._segments:
+            segment.close()
+
+
+def is_segment(name: str) -> bool:
+    """Whether a file is a segment, by its name."""
+    stem = name.removesuffix(SUFFIX)
+    return stem != name and len(stem) == 20 and stem.isdecimal()
+
+
+def _first_in_batch(data: memoryview, timestamp_ms: int) -> TimestampAndOffset:
+    header = parse_header(data)
+    if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME or header.is_control:
+        return TimestampAndOffset(header.max_timestamp, header.base_offset)
+    for record in Batch("", 0, data, start_offset=header.base_offset, check_crcs=False):
+        if record.timestamp_ms >= timestamp_ms:
+            return TimestampAndOffset(record.timestamp_ms, record.offset)
+    # The producer overstated the batch's highest timestamp: start at the batch, so that nothing is skipped.
+    return TimestampAndOffset(header.max_timestamp, header.base_offset)

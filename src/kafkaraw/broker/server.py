@@ -1,0 +1,137 @@
+"""`BrokerNode`: one broker on a network. It opens the storage, listens, and keeps track of connections.
+
+Everything ambient is passed in (network, storage, clock, randomness), so that a simulation can run it as it is; real
+ones are chosen in `system`. Requests are handled by `connection` and `handlers`.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+
+from kafkaraw.broker.catalog import Broker
+from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.connection import BrokerConnection
+from kafkaraw.broker.listeners import Endpoint
+from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.broker.state import BrokerState, RandomBits
+from kafkaraw.errors import UsageError
+from kafkaraw.net import Clock, Link, Listener, Network
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+
+class BrokerNode:
+    """A broker: one node, leader of every partition.
+
+    Args:
+        config: the broker's properties.
+        network: how clients reach it.
+        storage: where its logs are; closed with the broker.
+        clock: wall clock.
+        rng: for ids; `random.Random` or alike.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, *, network: Network, storage: LogStorage, clock: Clock, rng: RandomBits
+    ) -> None:
+        self.config = config
+        self.state = BrokerState(config, storage, clock, rng)
+        self._network = network
+        self._listeners: list[Listener] = []
+        self._connections: dict[BrokerConnection, None] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are to be given, `host:port`, with commas when there are several listeners.
+
+        Raises:
+            UsageError: the broker is not running.
+        """
+        if not self._endpoints:
+            raise UsageError("the broker has no address before it is started")
+        return ",".join(str(endpoint).partition("://")[2] for endpoint in self._endpoints.values())
+
+    async def start(self) -> None:
+        """Open the storage and listen.
+
+        Raises:
+            ConfigError: the storage belongs to another broker, or is damaged.
+            NetworkError: an address is taken, or not this machine's.
+            OSError: the storage cannot be read or written.
+        """
+        try:
+            self.state.open()
+            for endpoint, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
+                await self._listen(endpoint, advertised)
+        except BaseException:
+            await self.stop()
+            raise
+        node_id = self.config.node_id
+        self.state.catalog.brokers[node_id] = Broker(node_id, dict(self._endpoints), self.config.rack)
+        _logger.info("node %d listens on %s", node_id, self.bootstrap_servers)
+
+    async def _listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
+        listener = await self._network.listen(
+            endpoint.host,
+            endpoint.port,
+            lambda: self._connection(endpoint.name),
+            frame_size_max=self.config.socket_request_max_bytes,
+        )
+        self._listeners.append(listener)
+        port = advertised.port or listener.port
+        self._endpoints[endpoint.name] = Endpoint(endpoint.name, advertised.host, port)
+
+    def _connection(self, listener: str) -> BrokerConnection:
+        connection = _LimitedConnection(self, listener)
+        self._connections[connection] = None
+        return connection
+
+    def forget(self, connection: BrokerConnection) -> None:
+        """A connection is gone."""
+        self._connections.pop(connection, None)
+
+    @property
+    def connections_count(self) -> int:
+        """Connections that stand."""
+        return len(self._connections)
+
+    async def stop(self) -> None:
+        """Stop listening, drop the connections, write everything out and let go of the storage.
+
+        Stopping twice does nothing.
+        """
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.close()
+        for connection in list(self._connections):
+            connection.abort()
+        self._connections.clear()
+        self._endpoints.clear()
+        self.state.catalog.brokers.clear()
+        self.state.close()
+
+    async def __aenter__(self) -> BrokerNode:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+class _LimitedConnection(BrokerConnection):
+    """A connection that is turned away when there are too many."""
+
+    def __init__(self, node: BrokerNode, listener: str) -> None:
+        super().__init__(node.state, listener, node.forget)
+        self._node = node
+
+    def link_made(self, link: Link) -> None:
+        """The connection stands."""
+        super().link_made(link)
+        if self._node.connections_count > self._node.config.max_connections:
+            _logger.warning("closing the connection from %s: max.connections is reached", link.peer)
+            link.abort()

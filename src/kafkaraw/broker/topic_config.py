@@ -1,0 +1,159 @@
+"""The settings of a topic: Kafka's names, defaults and limits, and the broker property each takes its default from.
+
+Settings that this broker does not act on yet are accepted, kept and shown; one warning in the log says so.
+Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSynonyms, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, number, split_list, text, unknown
+
+PRODUCER: Final = "producer"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+COMPACT: Final = "compact"
+COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", PRODUCER)
+# Kafka's own way to have small segments in tests: not listed, not limited to 1 MiB.
+INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
+
+TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
+    (
+        Setting("cleanup.policy", "delete", "delete old segments, compact by key, or both", is_list=True,
+                choices=(COMPACT, "delete")),
+        Setting("compression.gzip.level", -1, "gzip level when the broker compresses", low=-1, high=9),
+        Setting("compression.lz4.level", 9, "lz4 level when the broker compresses", low=1, high=17),
+        Setting("compression.type", PRODUCER, "codec of stored batches; producer keeps what was sent",
+                choices=COMPRESSION_TYPES),
+        Setting("compression.zstd.level", 3, "zstd level when the broker compresses", low=-131072, high=22),
+        Setting("delete.retention.ms", 86_400_000, "how long tombstones are kept", low=0, acted_on=False),
+        Setting("file.delete.delay.ms", 60_000, "wait before a removed file is unlinked", low=0, acted_on=False),
+        Setting("flush.messages", LONG_MAX, "records between two syncs", low=1),
+        Setting("flush.ms", LONG_MAX, "time between two syncs", low=0, acted_on=False),
+        Setting("follower.replication.throttled.replicas", "", "replicas throttled as followers", is_list=True,
+                acted_on=False),
+        Setting("index.interval.bytes", 4096, "bytes between two index entries", low=0, high=INT_MAX, acted_on=False),
+        Setting("leader.replication.throttled.replicas", "", "replicas throttled as leaders", is_list=True,
+                acted_on=False),
+        Setting("local.retention.bytes", -2, "bytes kept locally with tiered storage", low=-2, acted_on=False),
+        Setting("local.retention.ms", -2, "time kept locally with tiered storage", low=-2, acted_on=False),
+        Setting("max.compaction.lag.ms", LONG_MAX, "longest time before compaction", low=1, acted_on=False),
+        Setting("max.message.bytes", 1_048_588, "largest batch accepted, in bytes", low=0, high=INT_MAX),
+        Setting("message.timestamp.after.max.ms", 3_600_000, "how far ahead a timestamp may be", low=0),
+        Setting("message.timestamp.before.max.ms", LONG_MAX, "how far back a timestamp may be", low=0),
+        Setting("message.timestamp.type", "CreateTime", "whose clock stamps records",
+                choices=("CreateTime", LOG_APPEND_TIME)),
+        Setting("min.cleanable.dirty.ratio", 0.5, "dirty share that starts compaction", low=0, high=1, acted_on=False),
+        Setting("min.compaction.lag.ms", 0, "shortest time before compaction", low=0, acted_on=False),
+        Setting("min.insync.replicas", 1, "replicas that must have a batch before it is acknowledged", low=1,
+                high=INT_MAX, acted_on=False),
+        Setting("preallocate", False, "reserve the space of a segment at once", acted_on=False),
+        Setting("remote.log.copy.disable", False, "stop copying to tiered storage", acted_on=False),
+        Setting("remote.log.delete.on.disable", False, "delete tiered data when it is disabled", acted_on=False),
+        Setting("remote.storage.enable", False, "tiered storage", acted_on=False),
+        Setting("retention.bytes", -1, "bytes kept per partition; -1 means all", low=-LONG_MAX, acted_on=False),
+        Setting("retention.ms", 604_800_000, "how long records are kept; -1 means for ever", low=-1, acted_on=False),
+        Setting("segment.bytes", 1_073_741_824, "largest segment, in bytes", low=1_048_576, high=INT_MAX),
+        Setting("segment.index.bytes", 10_485_760, "largest index file", low=4, high=INT_MAX, acted_on=False),
+        Setting("segment.jitter.ms", 0, "random part of segment.ms", low=0, acted_on=False),
+        Setting("segment.ms", 604_800_000, "oldest age of a segment that is written to", low=1, acted_on=False),
+        Setting("unclean.leader.election.enable", False, "let a replica lead that missed records", acted_on=False),
+    )
+)  # fmt: skip
+_INTERNAL: Final = Setting(INTERNAL_SEGMENT_BYTES, 0, "largest segment, without a lower limit", low=1, high=INT_MAX)
+
+BROKER_PROPERTY: Final[dict[str, str]] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The settings of one topic that appending and reading look at, in effect (the topic's own, else the broker's)."""
+
+    max_message_bytes: int
+    segment_bytes: int
+    flush_messages: int
+    compression_type: str
+    compression_level: int | None
+    is_compacted: bool
+    stamps_on_append: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+
+    @classmethod
+    def of(cls, own: Mapping[str, str], defaults: Mapping[str, Value]) -> TopicConfig:
+        """What is in effect.
+
+        Args:
+            own: the topic's own settings, already checked.
+            defaults: what the broker's properties say, by topic setting.
+        """
+        values = dict(defaults)
+        values.update({name: _setting(name).parse(value) for name, value in own.items()})
+        codec = text(values, "compression.type")
+        level = values.get(f"compression.{codec}.level")
+        return cls(
+            max_message_bytes=number(values, "max.message.bytes"),
+            segment_bytes=number(values, INTERNAL_SEGMENT_BYTES if INTERNAL_SEGMENT_BYTES in own else "segment.bytes"),
+            flush_messages=number(values, "flush.messages"),
+            compression_type=codec,
+            compression_level=level if isinstance(level, int) and level != -1 else None,
+            is_compacted=COMPACT in split_list(text(values, "cleanup.policy")),
+            stamps_on_append=text(values, "message.timestamp.type") == LOG_APPEND_TIME,
+            timestamp_before_max_ms=number(values, "message.timestamp.before.max.ms"),
+            timestamp_after_max_ms=number(values, "message.timestamp.after.max.ms"),
+        )
+
+
+def check(own: Mapping[str, str]) -> None:
+    """Check the settings given for a topic.
+
+    Raises:
+        ConfigError: a name is unknown, or a value is not allowed.
+    """
+    for name, value in own.items():
+        _setting(name).parse(value)
+
+
+def not_acted_on(own: Mapping[str, str]) -> list[str]:
+    """Those of a topic's settings that this broker keeps but does not act on yet."""
+    return sorted(name for name in own if not _setting(name).acted_on)
+
+
+def _setting(name: str) -> Setting:
+    if name == INTERNAL_SEGMENT_BYTES:
+        return _INTERNAL
+    setting = TOPIC_SETTINGS.get(name)
+    if setting is None:
+        raise unknown(name, TOPIC_SETTINGS, "topic config name")
+    return setting
