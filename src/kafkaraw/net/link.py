@@ -68,9 +68,10 @@ class Link(Protocol):
 
 
 class LinkHandler(Protocol):
-    """Whoever acts on what a link delivers. Called on the event loop's thread, never from inside `Link.send`.
+    """Whoever acts on what a link delivers. Called on the event loop's thread.
 
-    The order is: `link_made` once, then frames and pauses, then `link_lost` once.
+    The order is: `link_made` once, then frames and pauses, then `link_lost` once. Of these only `writing_paused` may be
+    called from inside a method of the link.
     """
 
     def link_made(self, link: Link) -> None:

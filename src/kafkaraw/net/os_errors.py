@@ -38,7 +38,7 @@ def reason_of(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}"
-    if isinstance(error, OSError) and error.errno in errno.errorcode:
+    if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno)  # asyncio puts texts of its own into `strerror`
     return str(error) or type(error).__name__
 

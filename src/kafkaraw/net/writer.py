@@ -151,32 +151,36 @@ class SegmentWriter:
         self._queue.append(piece)
         self._queued_bytes += piece.size if isinstance(piece, _FilePart) else len(piece)
         if self._pump is None:
-            self._pump = self._loop.create_task(self._run_pump(), name="kafkaraw-file-sender")
+            self._start_pump()
         self._report()
 
+    def _start_pump(self) -> None:
+        self._pump = self._loop.create_task(self._run_pump(), name="kafkaraw-file-sender")
+        self._pump.add_done_callback(self._pump_ended)
+
     async def _run_pump(self) -> None:
-        """Send the queue, then let `write` go directly to the transport again."""
-        failure: OSError | None = None
-        try:
-            while self._queue:
-                piece = self._queue.popleft()
-                if isinstance(piece, _FilePart):
-                    with piece.file:
-                        await self._send_file(piece)
-                    self._on_file_sent()
-                else:
-                    self._transport.write(piece)
-                    self._queued_bytes -= len(piece)
-                await self._wait_writable()
-                self._report()
-        except asyncio.CancelledError:
+        """Send the queue; after that `write` goes directly to the transport again."""
+        while self._queue:
+            piece = self._queue.popleft()
+            if isinstance(piece, _FilePart):
+                with piece.file:
+                    await self._send_file(piece)
+                self._on_file_sent()
+            else:
+                self._transport.write(piece)
+                self._queued_bytes -= len(piece)
+            await self._wait_writable()
+            self._report()
+
+    def _pump_ended(self, pump: asyncio.Task[None]) -> None:
+        # A callback, not the end of the coroutine: a task that is cancelled before its first step never runs.
+        self._pump = None
+        if pump.cancelled():
             self._transport.abort()
-        except OSError as error:
-            failure = error
-        finally:
-            self._pump = None
-        if failure is not None:
-            self._fail(failure)
+        elif (error := pump.exception()) is not None:
+            self._fail(error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}"))
+        elif self._queue:
+            self._start_pump()
         elif self._closing:
             self._transport.close()
 

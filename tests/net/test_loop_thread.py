@@ -1,0 +1,267 @@
+"""The loop thread. Fork, exit and Ctrl-C are watched from outside: each of these tests is a small program that must end
+by itself, without a word on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
+from kafkaraw.net import AsyncioNetwork, LoopThread, client_loop_thread
+from tests.net.handlers import Answerers, Recorder
+
+
+@pytest.fixture
+def loop_thread() -> Iterator[LoopThread]:
+    loop_thread = LoopThread("test")
+    yield loop_thread
+    loop_thread.stop()
+
+
+async def answer(value: int) -> int:
+    await asyncio.sleep(0)
+    return value
+
+
+def output_of(program: str) -> str:
+    preamble = "import asyncio, os, signal, sys, threading, time\nfrom kafkaraw.net import *\n"
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", preamble + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    return done.stdout
+
+
+def test_it_starts_on_first_use_only(loop_thread: LoopThread) -> None:
+    before = threading.active_count()
+    assert loop_thread.run(answer(1)) == 1
+    assert loop_thread.run(answer(2)) == 2
+    assert threading.active_count() == before + 1
+
+
+def test_the_coroutines_own_error_comes_out(loop_thread: LoopThread) -> None:
+    async def fail() -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        loop_thread.run(fail(), timeout=10)
+
+
+def test_a_timeout_holds_and_cancels(loop_thread: LoopThread) -> None:
+    cancelled = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+
+    with pytest.raises(KafkaTimeoutError, match=r"within 0\.01 s"):
+        loop_thread.run(wait(), timeout=0.01)
+    assert cancelled.wait(10)
+
+
+def test_a_coroutine_that_will_not_leave_cannot_hold_its_caller(loop_thread: LoopThread) -> None:
+    leave = threading.Event()
+    left = threading.Event()
+
+    async def stubborn() -> None:
+        while not leave.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
+        left.set()
+
+    with pytest.raises(KafkaTimeoutError):
+        loop_thread.run(stubborn(), timeout=0.01)
+    leave.set()
+    assert left.wait(10)
+
+
+def test_it_refuses_to_wait_for_itself(loop_thread: LoopThread) -> None:
+    async def call_back() -> int:
+        return loop_thread.run(answer(1))
+
+    with pytest.raises(UsageError, match="loop thread itself"):
+        loop_thread.run(call_back(), timeout=10)
+
+
+def test_it_can_be_used_by_many_threads(loop_thread: LoopThread) -> None:
+    results: list[int] = []
+    threads = [threading.Thread(target=lambda n=n: results.append(loop_thread.run(answer(n), 10))) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == list(range(20))
+
+
+def test_after_stop_it_refuses() -> None:
+    loop_thread = LoopThread("test")
+    loop_thread.run(answer(1))
+    loop_thread.stop()
+    with pytest.raises(ClosedError, match="'test' was stopped"):
+        loop_thread.run(answer(1))
+    with pytest.raises(ClosedError):
+        loop_thread.call_soon(print)
+    loop_thread.stop()
+
+
+def test_stopping_wakes_those_who_wait() -> None:
+    loop_thread = LoopThread("test")
+    started = threading.Event()
+    outcome: list[BaseException] = []
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.sleep(3600)
+
+    def use() -> None:
+        try:
+            loop_thread.run(wait())
+        except ClosedError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    started.wait()
+    loop_thread.stop()
+    thread.join(10)
+    assert len(outcome) == 1
+
+
+def test_stopping_drops_open_connections() -> None:
+    loop_thread = LoopThread("test")
+
+    async def connect() -> tuple[Recorder, Recorder]:
+        network, answerers = AsyncioNetwork(), Answerers()
+        listener = await network.listen("127.0.0.1", 0, answerers, frame_size_max=100)
+        client = Recorder()
+        await network.dial("127.0.0.1", listener.port, client, timeout=10, frame_size_max=100)
+        server = await answerers.next()
+        await listener.close()
+        return client, server
+
+    ends = loop_thread.run(connect(), 10)
+    loop_thread.stop()
+    assert [end.lost.result() for end in ends] == [None, None]
+
+
+def test_all_clients_of_a_process_share_one() -> None:
+    assert client_loop_thread() is client_loop_thread()
+
+
+def test_ctrl_c_interrupts_at_once() -> None:
+    printed = output_of("""
+        cancelled = threading.Event()
+
+        async def wait():
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                cancelled.set()
+
+        try:
+            client_loop_thread().run(wait())
+        except KeyboardInterrupt:
+            print("interrupted", cancelled.wait(10))
+    """)
+    assert printed == "interrupted True\n"
+
+
+def test_it_ends_with_the_process_whatever_still_runs() -> None:
+    printed = output_of("""
+        async def never():
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                print("left")
+
+        async def start():
+            start.task = asyncio.create_task(never())
+            await asyncio.sleep(0)
+
+        client_loop_thread().run(start())
+        LoopThread("private").run(asyncio.sleep(0))
+        print("end")
+    """)
+    assert printed == "end\nleft\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork on this system")
+def test_a_forked_child_gets_a_new_thread_and_the_parent_keeps_its_own() -> None:
+    printed = output_of("""
+        import warnings
+        warnings.filterwarnings("ignore", ".*use of fork.*")
+
+        async def number():
+            await asyncio.sleep(0.001)
+            return 7
+
+        loop_thread = client_loop_thread()
+        loop_thread.run(number())
+        child = os.fork()
+        if child == 0:
+            ok = loop_thread.run(number(), timeout=10) == 7
+            sys.exit(0 if ok else 1)  # an ordinary exit: the atexit handlers must not hang either
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(status, loop_thread.run(number(), timeout=10))
+    """)
+    assert printed == "0 7\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork on this system")
+def test_a_child_forked_while_the_loop_is_busy_does_not_disturb_the_parent() -> None:
+    printed = output_of("""
+        import warnings
+        warnings.filterwarnings("ignore", ".*use of fork.*")
+
+        class Echo:
+            def link_made(self, link): self.link = link
+            def frame_received(self, frame): self.link.send([frame])
+            def link_lost(self, error): pass
+            def writing_paused(self, paused): pass
+
+        class Count(Echo):
+            count = 0
+            def frame_received(self, frame):
+                Count.count += 1
+                self.link.send([frame])
+
+        async def start():
+            network = AsyncioNetwork()
+            start.listener = await network.listen("127.0.0.1", 0, Echo, frame_size_max=100)
+            link = await network.dial("127.0.0.1", start.listener.port, Count(), timeout=5, frame_size_max=100)
+            link.send([b"ping"])
+
+        async def wait_for(count):
+            while Count.count < count:
+                await asyncio.sleep(0.001)
+            return "alive"
+
+        loop_thread = client_loop_thread()
+        loop_thread.run(start())
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                loop_thread.run(asyncio.sleep(0.001), timeout=10)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            print(loop_thread.run(wait_for(Count.count + 50), timeout=20))
+        async def close(): await start.listener.close()
+        loop_thread.run(close())
+    """)
+    assert printed == "alive\n" * 10

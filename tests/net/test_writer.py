@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaraw.errors import NetworkError
+from kafkaraw.net import AsyncioNetwork
+from kafkaraw.net.writer import JOIN_BELOW_BYTES, SegmentWriter
+from kafkaraw.protocol import FileSlice
+from tests.net.handlers import LIMIT, Answerers, Pair, Recorder, pattern
+
+CONTENT = pattern(3_000_000)
+
+
+@pytest.fixture
+def fd() -> Iterator[int]:
+    with tempfile.TemporaryFile() as file:
+        file.write(CONTENT)
+        file.flush()
+        yield file.fileno()
+
+
+class FakeTransport:
+    """Remembers what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[object] = []
+
+    def write(self, data: object) -> None:
+        self.written.append(data)
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        self.limits = (high, low)
+
+
+def written(*segments: object) -> list[object]:
+    loop = asyncio.new_event_loop()
+    transport = FakeTransport()
+    writer = SegmentWriter(
+        loop,
+        transport,
+        on_paused=print,
+        on_failed=print,
+        on_file_sent=lambda: None,  # type: ignore[arg-type]
+    )
+    writer.write(segments)  # type: ignore[arg-type]
+    loop.close()
+    return transport.written
+
+
+def test_small_neighbours_are_joined() -> None:
+    assert written(b"\0\0\0\7", b"head", memoryview(b"er"), b"!") == [b"\0\0\0\7header!"]
+
+
+def test_a_large_segment_is_not_copied() -> None:
+    large = memoryview(pattern(JOIN_BELOW_BYTES))
+    pieces = written(b"size", b"header", large, b"tail", b"!")
+    assert pieces == [b"sizeheader", large, b"tail!"]
+    assert pieces[1] is large
+
+
+def test_joining_does_not_copy_without_bound() -> None:
+    segments = [pattern(10_000, salt) for salt in range(20)]
+    pieces = written(*segments)
+    assert b"".join(pieces) == b"".join(segments)  # type: ignore[arg-type]
+    assert max(map(len, pieces)) < 2 * JOIN_BELOW_BYTES  # type: ignore[arg-type]
+
+
+def test_a_short_file_slice_is_read_and_joined(fd: int) -> None:
+    assert written(b"size", FileSlice(fd, 100, 50), b"tail") == [b"size" + CONTENT[100:150] + b"tail"]
+
+
+def test_files_and_bytes_arrive_in_the_order_of_sending(network: AsyncioNetwork, fd: int) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            pair.link.send(
+                [b"head", FileSlice(fd, 1, 2_000_000), b"middle", FileSlice(fd, 7, 500_000), pattern(70_000)]
+            )
+            pair.link.send([b"a frame behind the files"])
+            pair.link.send([FileSlice(fd, 0, 20_000)])
+            expected = b"head" + CONTENT[1:2_000_001] + b"middle" + CONTENT[7:500_007] + pattern(70_000)
+            assert await pair.server.frame() == expected
+            assert await pair.server.frame() == b"a frame behind the files"
+            assert await pair.server.frame() == CONTENT[:20_000]
+            pair.link.send([b"and the direct way again"])
+            assert await pair.server.frame() == b"and the direct way again"
+
+    asyncio.run(main())
+
+
+def test_both_directions_flow_while_files_are_sent(network: AsyncioNetwork, fd: int) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            for turn in range(20):
+                pair.server.link.send([FileSlice(fd, turn, 300_000)])
+                pair.link.send([pattern(300_000, turn)])
+            for turn in range(20):
+                assert await pair.client.frame() == CONTENT[turn : turn + 300_000]
+                assert await pair.server.frame() == pattern(300_000, turn)
+
+    asyncio.run(main())
+
+
+def test_the_descriptor_may_be_closed_after_send(network: AsyncioNetwork) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            with tempfile.TemporaryFile() as file:
+                file.write(CONTENT)
+                file.flush()
+                pair.link.send([FileSlice(file.fileno(), 0, len(CONTENT))])
+            assert await pair.server.frame() == CONTENT
+
+    asyncio.run(main())
+
+
+def test_closing_waits_for_the_files(network: AsyncioNetwork, fd: int) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            pair.link.send([FileSlice(fd, 0, len(CONTENT))])
+            pair.link.close()
+            assert await pair.server.frame() == CONTENT
+            assert await pair.server.loss() is None
+            assert await pair.client.loss() is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_file_that_is_too_short_tears_the_link(network: AsyncioNetwork, fd: int, size: int) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            pair.link.send([b"head", FileSlice(fd, len(CONTENT) - 50, size)])
+            error = await pair.client.loss()
+            assert isinstance(error, NetworkError)
+            assert f"ended {size - 50} bytes early" in str(error)
+            await pair.server.loss()
+
+    asyncio.run(main())
+
+
+def test_files_that_nobody_reads_pause_the_writer(network: AsyncioNetwork, fd: int) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            pair.server.link.pause_reading()
+            for _ in range(20):
+                pair.link.send([FileSlice(fd, 0, 1_000_000)])
+            assert pair.link.write_paused
+            pair.server.link.resume_reading()
+            for _ in range(20):
+                assert await pair.server.frame() == CONTENT[:1_000_000]
+            while pair.link.write_paused:
+                pair.client.pause_changed.clear()
+                await asyncio.wait_for(pair.client.pause_changed.wait(), 10)
+
+    asyncio.run(main())
+
+
+def test_aborting_in_the_middle_of_a_file_is_clean(network: AsyncioNetwork, fd: int) -> None:
+    """Nothing is reported to asyncio's exception handler, no descriptor and no reader is left behind."""
+
+    async def main() -> None:
+        trouble: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: trouble.append(context))
+        for wait in range(5):
+            async with Pair(network) as pair:
+                pair.server.link.pause_reading()
+                for _ in range(8):
+                    pair.link.send([b"head", FileSlice(fd, 0, len(CONTENT))])
+                for _ in range(wait):
+                    await asyncio.sleep(0.001)
+                pair.link.abort()
+                assert await pair.client.loss() is None
+        assert not trouble
+
+    asyncio.run(main())
+
+
+def test_a_peer_that_goes_away_in_the_middle_of_a_file_is_reported(fd: int) -> None:
+    async def main() -> None:
+        trouble: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: trouble.append(context))
+        answerers = Answerers()
+        listener = await AsyncioNetwork().listen("127.0.0.1", 0, answerers, frame_size_max=LIMIT)
+        peer = socket.create_connection(("127.0.0.1", listener.port))
+        server: Recorder = await answerers.next()
+        for _ in range(20):
+            server.link.send([FileSlice(fd, 0, len(CONTENT))])
+        await asyncio.sleep(0.01)
+        peer.close()  # with unread bytes: a reset
+        error = await server.loss()
+        assert isinstance(error, NetworkError)
+        await listener.close()
+        assert not trouble
+
+    asyncio.run(main())
+
+
+def test_no_descriptor_is_left_open(fd: int) -> None:
+    async def main() -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        async with Pair(AsyncioNetwork()) as pair:
+            pair.server.link.pause_reading()
+            for _ in range(20):
+                pair.link.send([FileSlice(fd, 0, len(CONTENT))])
+            pair.link.abort()
+            await pair.client.loss()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    if os.path.isdir("/proc/self/fd"):
+        asyncio.run(main())
+    else:
+        pytest.skip("needs /proc")
