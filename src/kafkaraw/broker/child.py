@@ -39,6 +39,8 @@ class BrokerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # Ctrl-C in a terminal goes to the whole group: the parent's clients still need the broker to end well.
+            start_new_session=True,
         )
         try:
             self.bootstrap_servers = self._first_line()
