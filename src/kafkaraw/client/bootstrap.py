@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kafkaraw.client.config import Address
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, Stage
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProtocolError, Stage
 
 T = TypeVar("T")
 
@@ -84,9 +84,11 @@ _STAGES = list(Stage)
 
 
 def stage_of(error: KafkaError) -> Stage:
-    """The stage at which an error happened; of errors that carry none, the one at which bootstrapping ends."""
+    """The stage at which an error happened; those that carry none happen at a known one."""
     if isinstance(error, NetworkError):
         return error.stage
+    if isinstance(error, ProtocolError):
+        return Stage.API_VERSIONS  # what answers there is no broker
     return Stage.CONNECT if isinstance(error, KafkaTimeoutError) else Stage.METADATA
 
 

@@ -74,6 +74,13 @@ class Engine:
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
 
+    @classmethod
+    def on(cls, config: ClientConfig, runtime: Runtime | None) -> Engine:
+        """Make an engine on a given runtime; the real one when None."""
+        if runtime is None:
+            return cls(config)
+        return cls(config, network=runtime.network, clock=runtime.clock, rng=runtime.rng)
+
     # -- life
 
     async def start(self, timeout: float | None = None) -> None:
@@ -210,9 +217,9 @@ class Engine:
         allowed = self.config.allow_auto_create_topics if allow_auto_create is None else allow_auto_create
         await self._metadata.wait_for(list(topics), deadline=deadline, allow_auto_create=allowed)
 
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Stop keeping what is known about these topics fresh."""
-        self._metadata.forget(topics)
+    def use_topics(self, topics: Iterable[str]) -> None:
+        """Keep what is known about these topics fresh, and no longer about others that were asked for before."""
+        self._metadata.use(topics)
 
     # -- inside
 

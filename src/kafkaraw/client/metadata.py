@@ -105,9 +105,9 @@ class Metadata:
             except KafkaError as error:
                 log.warning("the metadata could not be renewed, the old one stays in use: %s", error)
 
-    def forget(self, topics: Iterable[str]) -> None:
-        """Stop renewing what is known about these topics."""
-        self._in_use.difference_update(topics)
+    def use(self, topics: Iterable[str]) -> None:
+        """Renew what is known about these topics, and not about others that were asked for before."""
+        self._in_use = set(topics)
 
     async def close(self) -> None:
         """Fail everybody who waits."""

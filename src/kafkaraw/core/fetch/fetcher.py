@@ -130,6 +130,13 @@ class Fetcher:
             if position.retry_at_ms <= now_ms and cluster.leader_of(topic_partition) is None
         }
 
+    def errand_failed(self, error: KafkaError, cluster: ClusterView, now_ms: int) -> None:
+        """Leaders and positions could not even be asked for."""
+        for topic_partition, position in self._positions.items():
+            unknown = position.standing is Standing.SEARCHING or cluster.leader_of(topic_partition) is None
+            if unknown and position.retry_at_ms <= now_ms:
+                self._failed(position, error, now_ms)
+
     def still_without_leader(self, topics: Collection[str], cluster: ClusterView, now_ms: int) -> None:
         """A refresh did not bring the leaders that were missing."""
         for topic_partition, position in self._positions.items():
@@ -196,6 +203,11 @@ class Fetcher:
             position = self._current(target)
             if position is not None:
                 self._failed(position, error, now_ms)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether `take` has something to look at."""
+        return bool(self._fetched)
 
     def take(self, max_records: int | None, *, one_partition: bool = False) -> list[Cut]:
         """Hand over what waits, and move the positions behind it.

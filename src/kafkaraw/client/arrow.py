@@ -1,0 +1,68 @@
+"""Batches of several partitions as one `pyarrow.RecordBatch`, decoded straight into columns.
+
+Pure work on what was fetched, so that either face runs it on its caller's thread. pyarrow is imported here only when
+called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kafkaraw.client.settings import unknown_name
+from kafkaraw.errors import UsageError
+from kafkaraw.records import ARROW_COLUMNS, Batch, Columns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_CONSTANT = ("topic", "partition")
+
+
+def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
+    """The columns to make, in order; all when None.
+
+    Raises:
+        UsageError: an unknown one.
+    """
+    if columns is None:
+        return ARROW_COLUMNS
+    wanted = tuple(columns)
+    for name in wanted:
+        if name not in ARROW_COLUMNS:
+            raise UsageError(f"{unknown_name(name, ARROW_COLUMNS, {}, 'column')}; there are {', '.join(ARROW_COLUMNS)}")
+    return wanted
+
+
+def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> pyarrow.RecordBatch:
+    """Decode batches into one RecordBatch, in their order; see `AsyncConsumer.poll_arrow` for the columns.
+
+    Raises:
+        UsageError: an unknown column.
+        CorruptBatch: damaged data.
+    """
+    import pyarrow as pa
+
+    names = check_columns(columns)
+    filled = Columns(frozenset(names) - set(_CONSTANT), sum(batch.records_count for batch in batches))
+    ends = [0]
+    for batch in batches:
+        ends.append(batch.fill(filled, ends[-1], "ms"))
+    counts = [end - start for start, end in pairwise(ends)]
+    arrays = filled.to_arrow_arrays(ends[-1])
+    if "topic" in names:
+        topics = sorted({batch.topic for batch in batches})
+        numbers = [topics.index(batch.topic) for batch in batches]
+        arrays["topic"] = pa.DictionaryArray.from_arrays(_runs(numbers, counts), pa.array(topics, pa.string()))
+    if "partition" in names:
+        arrays["partition"] = _runs([batch.partition for batch in batches], counts)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+
+
+def _runs(numbers: Sequence[int], counts: Sequence[int]) -> pyarrow.Array:
+    """Each number as often as its count says."""
+    import pyarrow as pa
+
+    parts = [pa.repeat(pa.scalar(number, pa.int32()), count) for number, count in zip(numbers, counts, strict=True)]
+    return pa.concat_arrays(parts) if parts else pa.array([], pa.int32())
