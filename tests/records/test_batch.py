@@ -23,7 +23,7 @@ from kafkaraw.records import (
     verify_crc,
 )
 from kafkaraw.records.batch import PlainRecord
-from kafkaraw.records.header import set_attribute, stamp_crc
+from kafkaraw.records.header import stamp_crc
 from kafkaraw.records.varint import encode_varint
 
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -123,6 +123,26 @@ def test_records_before_the_position_asked_for_are_left_out() -> None:
     assert [record.offset for record in read(data, start_offset=12)] == list(range(12, 20))
     assert [record.offset for record in read(data, start_offset=15)] == list(range(15, 20))
     assert read(data, start_offset=20) == []
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_records_from_the_end_offset_on_are_left_out(codec: str) -> None:
+    data = encode_batch(RECORDS, base_offset=10, codec=codec) + encode_batch(RECORDS, base_offset=15, codec=codec)
+    for start, end in ((10, 10), (10, 12), (12, 13), (10, 15), (14, 17), (10, 20), (10, 100)):
+        batch = Batch("topic", 3, memoryview(data), start_offset=start, end_offset=end)
+        wanted = list(range(start, min(end, 20)))
+        assert [record.offset for record in batch] == wanted
+        assert len(batch.values()) == len(wanted)
+        assert batch.to_arrow(["offset"]).column("offset").to_pylist() == wanted
+        assert batch.next_offset == min(end, 20)
+        assert batch.records_count >= len(wanted)
+
+
+def test_a_batch_can_be_given_from_a_later_offset_on() -> None:
+    data = encode_batch(RECORDS, base_offset=10) + encode_batch(RECORDS, base_offset=15)
+    rest = Batch("topic", 3, memoryview(data), start_offset=10, end_offset=18).starting_at(14)
+    assert [record.offset for record in rest] == [14, 15, 16, 17]
+    assert (rest.start_offset, rest.next_offset) == (14, 18)
 
 
 def test_a_batch_may_be_read_twice() -> None:
@@ -305,7 +325,7 @@ GOOD = handmade_record(0, 0, -1, 1, b"a", 0)
 )
 def test_records_that_do_not_fit_are_refused(name: str, body: bytes) -> None:
     data = handmade(body, 1)
-    with pytest.raises(CorruptBatch, match="batch at offset 0|varint"):
+    with pytest.raises(CorruptBatch, match=r"batch at offset 0|varint"):
         read(data)
     with pytest.raises(CorruptBatch):
         Batch("topic", 3, memoryview(data), start_offset=0).to_arrow()

@@ -98,6 +98,7 @@ class Batch:
         partition: where the records come from.
         data: wire batches one after the other; one cut short at the end is ignored.
         start_offset: the position that was asked for; brokers send the whole batch that contains it.
+        end_offset: records from here on are not given, for readers that want so many and no more; None is no limit.
         size_max_bytes: limit on the decompressed size of one wire batch.
         check_crcs: whether to verify checksums before decoding.
 
@@ -108,7 +109,9 @@ class Batch:
         topic: as given.
         partition: as given.
         start_offset: as given.
-        next_offset: the position to go on from, behind the last wire batch; `start_offset` when there is none.
+        end_offset: as given.
+        next_offset: the position to go on from: behind the last wire batch, or `end_offset` when that comes first;
+            `start_offset` when there is no wire batch.
         records_count: how many records there are at most, from the headers.
         size_bytes: size of the whole wire batches.
     """
@@ -117,6 +120,7 @@ class Batch:
         "_batches",
         "_check_crcs",
         "_size_max_bytes",
+        "end_offset",
         "next_offset",
         "partition",
         "records_count",
@@ -132,12 +136,14 @@ class Batch:
         data: memoryview,
         *,
         start_offset: int,
+        end_offset: int | None = None,
         size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
         check_crcs: bool = True,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.start_offset = start_offset
+        self.end_offset = end_offset
         self._size_max_bytes = size_max_bytes
         self._check_crcs = check_crcs
         self._batches: list[tuple[BatchHeader, memoryview]] = []
@@ -150,6 +156,9 @@ class Batch:
             self.next_offset = max(header.next_offset, start_offset)
             if not header.is_control:
                 self.records_count += header.records_count
+        if end_offset is not None:
+            self.next_offset = min(self.next_offset, end_offset)
+            self.records_count = min(self.records_count, max(0, end_offset - start_offset))
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -161,11 +170,25 @@ class Batch:
         """The headers of the wire batches, control batches included."""
         return [header for header, _ in self._batches]
 
+    def starting_at(self, offset: int) -> Batch:
+        """Give the same records from a later offset on, sharing the data."""
+        rest = object.__new__(Batch)
+        for name in Batch.__slots__:
+            setattr(rest, name, getattr(self, name))
+        rest.start_offset = offset
+        rest.next_offset = max(self.next_offset, offset)
+        return rest
+
+    def _before_end(self, record: Record) -> bool:
+        return self.end_offset is None or record.offset < self.end_offset
+
     def _readable(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Give the wire batches that hold records for the user, checked."""
         for header, wire in self._batches:
             if header.is_control or not header.records_count or header.next_offset <= self.start_offset:
                 continue
+            if self.end_offset is not None and header.base_offset >= self.end_offset:
+                return
             if self._check_crcs:
                 verify_crc(wire)
             yield header, wire
@@ -178,7 +201,15 @@ class Batch:
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
         for header, wire in self._readable():
-            yield from read_records(wire, header, self.topic, self.partition, self.start_offset, self._size_max_bytes)
+            yield from read_records(
+                wire,
+                header,
+                self.topic,
+                self.partition,
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+                size_max_bytes=self._size_max_bytes,
+            )
 
     def values(self) -> list[bytes | None]:
         """Give the values alone; cheaper than records.
@@ -189,7 +220,13 @@ class Batch:
         """
         values: list[bytes | None] = []
         for header, wire in self._readable():
-            values += read_values(wire, header, self.start_offset, self._size_max_bytes)
+            values += read_values(
+                wire,
+                header,
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+                size_max_bytes=self._size_max_bytes,
+            )
         return values
 
     def fill(self, columns: Columns, at: int = 0, unit: TimestampUnit = "ms", *, end_offset: int | None = None) -> int:
@@ -199,7 +236,7 @@ class Batch:
             columns: what to append to.
             at: how many rows it has.
             unit: unit of the timestamps.
-            end_offset: records from here on are left out.
+            end_offset: records from here on are left out; the batch's own when None.
 
         Returns:
             the new number of rows.
@@ -208,6 +245,7 @@ class Batch:
             CorruptBatch: damaged data.
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
+        end_offset = self.end_offset if end_offset is None else end_offset
         for header, wire in self._readable():
             if end_offset is not None and header.base_offset >= end_offset:
                 break

@@ -47,26 +47,28 @@ class BinaryColumn:
         self.ends = array("i", (0,))
         self.marks = bytearray()
 
-    def extend(self, rows: Sequence[bytes | None], nulls_count: int) -> None:
-        """Append rows, `nulls_count` of which are None."""
-        if nulls_count == len(rows):
-            self.ends.extend(repeat(self.ends[-1], nulls_count))
-            self.marks += _NULL_MARK * nulls_count
+    def extend(self, rows: Sequence[bytes | None]) -> None:
+        """Append rows, None for null."""
+        rows_count = len(rows)
+        if rows_count and rows[0] is None and rows.count(None) == rows_count:
+            self.ends.extend(repeat(self.ends[-1], rows_count))
+            self.marks += _NULL_MARK * rows_count
             return
-        if nulls_count:
-            self.marks += bytes([NULL if row is None else PRESENT for row in rows])
-            present = [row or b"" for row in rows]
-        else:
-            self.marks += _PRESENT_MARK * len(rows)
-            present = rows  # type: ignore[assignment]  # no None is left
-        data = b"".join(present)
+        try:  # joining finds out whether there are nulls faster than looking for them
+            data = b"".join(rows)  # type: ignore[arg-type]
+            marks = _PRESENT_MARK * rows_count
+        except TypeError:
+            marks = bytes([NULL if row is None else PRESENT for row in rows])
+            rows = [row or b"" for row in rows]
+            data = b"".join(rows)  # type: ignore[arg-type]  # no None is left
         start = self.ends.pop()
         if start + len(data) > _DATA_SIZE_MAX:
             self.ends.append(start)
             raise BatchTooLarge(
                 "a column has more than the 2 GiB that Arrow's binary type can address; fill fewer rows"
             )
-        self.ends.extend(accumulate(map(len, present), initial=start))
+        self.ends.extend(accumulate(map(len, rows), initial=start))  # type: ignore[arg-type]
+        self.marks += marks
         self.data += data
 
     def truncate(self, rows: int) -> None:
@@ -105,16 +107,16 @@ class HeadersColumn:
     def extend(self, rows: Sequence[Sequence[Header]]) -> None:
         """Append one list of headers per row; an empty one becomes null."""
         flat = [header for row in rows for header in row]
-        if not flat:
-            self.ends.extend(repeat(self.ends[-1], len(rows)))
-            self.marks += _NULL_MARK * len(rows)
-            return
-        values = [value for _, value in flat]
-        self.keys.extend([name.encode() for name, _ in flat], 0)
-        self.values.extend(values, values.count(None))
+        self.keys.extend([name.encode() for name, _ in flat])
+        self.values.extend([value for _, value in flat])
         start = self.ends.pop()
         self.ends.extend(accumulate(map(len, rows), initial=start))
         self.marks += bytes([PRESENT if row else NULL for row in rows])
+
+    def extend_nulls(self, rows_count: int) -> None:
+        """Append rows of records without headers."""
+        self.ends.extend(repeat(self.ends[-1], rows_count))
+        self.marks += _NULL_MARK * rows_count
 
     def truncate(self, rows: int) -> None:
         """Drop all rows from `rows` on."""

@@ -134,19 +134,27 @@ class ReadRecords(Protocol):
         header: BatchHeader,
         topic: str,
         partition: int,
+        *,
         start_offset: int = 0,
+        end_offset: int | None = None,
         size_max_bytes: int = ...,
     ) -> Iterator[Record]:
-        """Give the records with `offset >= start_offset`."""
+        """Give the records with `start_offset <= offset < end_offset`."""
 
 
 class ReadValues(Protocol):
     """Reads the values of one wire batch."""
 
     def __call__(
-        self, batch: memoryview, header: BatchHeader, start_offset: int = 0, size_max_bytes: int = ...
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        size_max_bytes: int = ...,
     ) -> list[bytes | None]:
-        """Give the values of the records with `offset >= start_offset`."""
+        """Give the values of the records with `start_offset <= offset < end_offset`."""
 
 
 class Fill(Protocol):

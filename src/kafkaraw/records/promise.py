@@ -51,9 +51,20 @@ class BatchPromise:
         base_offset: offset of the first record; -1 when unknown.
         log_append_time_ms: the broker's timestamp for the whole batch; -1 when the producer's counts.
         error: why the batch failed; None when it did not.
+        error_seen: whether somebody looked at the error, or will be told: `flush` reports the others.
     """
 
-    __slots__ = ("_callbacks", "_state", "base_offset", "error", "log_append_time_ms", "partition", "topic", "waiter")
+    __slots__ = (
+        "_callbacks",
+        "_state",
+        "base_offset",
+        "error",
+        "error_seen",
+        "log_append_time_ms",
+        "partition",
+        "topic",
+        "waiter",
+    )
 
     def __init__(self, topic: str, partition: int, waiter: Waiter) -> None:
         self.topic = topic
@@ -62,6 +73,7 @@ class BatchPromise:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.error: BaseException | None = None
+        self.error_seen = False
         self._state = PromiseState.PENDING
         # append and popleft are atomic, so a callback added while the promise is being kept runs exactly once.
         self._callbacks: deque[Callable[[BatchPromise], None]] = deque()

@@ -69,36 +69,30 @@ class BatchBuilder:
         index = self.records_count
         if timestamp_ms != self._last_timestamp:
             self._set_timestamp(timestamp_ms)
+        if type(value) is not bytes and value is not None:
+            value = _as_bytes(value, "value")
+        if type(key) is not bytes and key is not None:
+            key = _as_bytes(key, "key")
         timestamp = self._timestamp_varint
-        offset = VARINTS[index] if index < _TABLE_SIZE else encode_varint(index)
         tail = _encode_headers(headers) if headers else b"\x00"
-        if value is None:
-            value_size = b"\x01"
-            value = b""
-        else:
-            if type(value) is not bytes:
-                value = _as_bytes(value, "value")
-            size = len(value)
-            value_size = VARINTS[size] if size < _TABLE_SIZE else encode_varint(size)
-        size = 1 + len(timestamp) + len(offset) + len(value_size) + len(value) + len(tail)
-        if key is None:
-            size += 1
-            length = VARINTS[size] if size < _TABLE_SIZE else encode_varint(size)
-            record = b"%b\x00%b%b\x01%b%b%b" % (length, timestamp, offset, value_size, value, tail)
-        else:
-            if type(key) is not bytes:
-                key = _as_bytes(key, "key")
-            number = len(key)
-            key_size = VARINTS[number] if number < _TABLE_SIZE else encode_varint(number)
-            size += len(key_size) + number
-            length = VARINTS[size] if size < _TABLE_SIZE else encode_varint(size)
-            record = b"%b\x00%b%b%b%b%b%b%b" % (length, timestamp, offset, key_size, key, value_size, value, tail)
-        size_bytes = self.size_bytes + len(record)
+        try:
+            if value is None:
+                record = _encode_record(timestamp, index, key, None, tail)
+            elif key is None:
+                record = b"\x00%b%b\x01%b%b%b" % (timestamp, VARINTS[index], VARINTS[len(value)], value, tail)
+            else:
+                fields = (timestamp, VARINTS[index], VARINTS[len(key)], key, VARINTS[len(value)], value, tail)
+                record = b"\x00%b%b%b%b%b%b%b" % fields
+            length = VARINTS[len(record)]
+        except IndexError:  # longer than the table of varints
+            record = _encode_record(timestamp, index, key, value, tail)
+            length = encode_varint(len(record))
+        size_bytes = self.size_bytes + len(length) + len(record)
         if size_bytes > self._limit and index:
             return -1
         if timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
-        self._parts.append(record)
+        self._parts += (length, record)
         self.size_bytes = size_bytes
         self.records_count = index + 1
         return index
@@ -146,6 +140,18 @@ def _as_bytes(value: object, what: str) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise UsageError(f"a record's {what} is bytes or None, not {type(value).__name__}; serialize it first")
+
+
+def _encode_record(timestamp: bytes, index: int, key: bytes | None, value: bytes | None, tail: bytes) -> bytes:
+    """Encode a record of any size, without its length: the general form of what `append` does in place."""
+    parts = [b"\x00", timestamp, encode_varint(index)]
+    for field in (key, value):
+        if field is None:
+            parts.append(b"\x01")
+        else:
+            parts += (encode_varint(len(field)), field)
+    parts.append(tail)
+    return b"".join(parts)
 
 
 def _encode_headers(headers: Headers) -> bytes:
@@ -201,10 +207,14 @@ class Ticket:
 
     def exception(self) -> BaseException | None:
         """The error of a record that failed; None when it is acknowledged or still under way."""
-        return self.batch_promise.error
+        promise = self.batch_promise
+        if promise.error is not None:
+            promise.error_seen = True
+        return promise.error
 
     def add_done_callback(self, callback: Callable[[TicketInterface], None]) -> None:
         """Call `callback(ticket)` once the outcome is known; at once when it is."""
+        self.batch_promise.error_seen = True
         self.batch_promise.add_callback(lambda _: callback(self))
 
     def __await__(self) -> Generator[object, object, RecordMetadata]:
@@ -216,6 +226,7 @@ class Ticket:
     def _outcome(self) -> RecordMetadata:
         promise = self.batch_promise
         if promise.error is not None:
+            promise.error_seen = True
             raise promise.error
         offset = promise.base_offset + self.index if promise.base_offset >= 0 else -1
         append_time = promise.log_append_time_ms

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -28,21 +28,30 @@ from kafkaraw.records.record import TIMESTAMP_LOG_APPEND_TIME, Header, Record
 from kafkaraw.records.varint import read_raw_varint
 
 _RECORD_SIZE_MIN: Final = 7
+_no_headers: Final[Callable[[], list[Header]]] = list
 _new_record: Final = partial(tuple.__new__, Record)
 
 
 class _Scanned(NamedTuple):
-    """The fields of the records of one batch, a list each; constant ones are not repeated."""
+    """The fields of the records of one batch, a list each; headers by index, because few records have any."""
 
     offsets: Sequence[int]
     timestamps: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
-    headers: list[list[Header]]
+    headers: dict[int, list[Header]]
 
     def slice(self, start: int, end: int) -> _Scanned:
         """Keep the records from index `start` to before `end`."""
-        return _Scanned(*(field[start:end] for field in self))  # type: ignore[arg-type]  # each keeps its type
+        headers = {index - start: found for index, found in self.headers.items() if start <= index < end}
+        lists = (field[start:end] for field in (self.offsets, self.timestamps, self.keys, self.values))
+        return _Scanned(*lists, headers)  # type: ignore[arg-type, call-arg]  # each keeps its type
+
+    def headers_of_all(self) -> Iterable[list[Header]]:
+        """Give a list of its own for each record; for ever, when no record has headers."""
+        if not self.headers:
+            return iter(_no_headers, None)
+        return [self.headers.get(index) or [] for index in range(len(self.values))]
 
 
 def read_records(
@@ -50,11 +59,13 @@ def read_records(
     header: BatchHeader,
     topic: str,
     partition: int,
+    *,
     start_offset: int = 0,
+    end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
 ) -> Iterator[Record]:
-    """Give the records of one wire batch with `offset >= start_offset`. See `interface.ReadRecords`."""
-    scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, None)
+    """Give the records of one wire batch in a range of offsets. See `interface.ReadRecords`."""
+    scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset)
     fields = zip(
         repeat(topic),
         repeat(partition),
@@ -63,7 +74,7 @@ def read_records(
         repeat(header.timestamp_type),
         scanned.keys,
         scanned.values,
-        scanned.headers,
+        scanned.headers_of_all(),
     )
     return map(_new_record, fields)
 
@@ -71,11 +82,13 @@ def read_records(
 def read_values(
     batch: memoryview,
     header: BatchHeader,
+    *,
     start_offset: int = 0,
+    end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
 ) -> list[bytes | None]:
-    """Give the values of the records with `offset >= start_offset`. See `interface.ReadValues`."""
-    return _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, None).values
+    """Give the values of one wire batch in a range of offsets. See `interface.ReadValues`."""
+    return _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset).values
 
 
 def fill(
@@ -112,11 +125,14 @@ def fill(
     if columns.timestamp_type is not None:
         columns.timestamp_type.extend(array("b", (header.timestamp_type,)) * rows)
     if columns.key is not None:
-        columns.key.extend(scanned.keys, scanned.keys.count(None))
+        columns.key.extend(scanned.keys)
     if columns.value is not None:
-        columns.value.extend(scanned.values, scanned.values.count(None))
+        columns.value.extend(scanned.values)
     if columns.headers is not None:
-        columns.headers.extend(scanned.headers)
+        if scanned.headers:
+            columns.headers.extend([scanned.headers.get(index, ()) for index in range(rows)])
+        else:
+            columns.headers.extend_nulls(rows)
     columns.rows = at + rows
     return columns.rows
 
@@ -137,7 +153,7 @@ def _scan(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> _Scann
     if count * _RECORD_SIZE_MIN > len(body):
         raise _corrupt(header, f"{len(body)} bytes cannot hold {count} records")
     deltas: list[int] = []
-    scanned = _Scanned((), [], [], [], [])
+    scanned = _Scanned((), [], [], [], {})
     try:
         at = _scan_records(body, header, scanned, deltas)
     except IndexError:
@@ -165,9 +181,11 @@ def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: l
     last_delta = header.last_offset_delta
     sparse = last_delta != header.records_count - 1
     size = len(body)
+    timestamp = base_timestamp
+    last_number = 0
     previous = -1
     at = 0
-    for _ in range(header.records_count):
+    for index in range(header.records_count):
         number = body[at]
         at += 1
         if number > 127:
@@ -182,8 +200,16 @@ def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: l
         number = body[at + 1]  # behind the attributes, which mean nothing yet
         at += 2
         if number > 127:
-            number, at = read_raw_varint(body, at - 1)
-        timestamps.append(base_timestamp + (-(number >> 1) - 1 if number & 1 else number >> 1))
+            byte = body[at]
+            at += 1
+            if byte < 128:
+                number += (byte << 7) - 128
+            else:
+                number, at = read_raw_varint(body, at - 2)
+        if number != last_number:  # many records share their time
+            last_number = number
+            timestamp = base_timestamp + (-(number >> 1) - 1 if number & 1 else number >> 1)
+        timestamps.append(timestamp)
         number = body[at]
         at += 1
         if number > 127:
@@ -225,10 +251,8 @@ def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: l
             at += number >> 1
             values.append(body[start:at])
         if body[at]:
-            found, at = _read_headers(body, at, header)
-            headers.append(found)
+            headers[index], at = _read_headers(body, at, header)
         else:
-            headers.append([])
             at += 1
         if at != end:
             raise _bad_record(header, scanned)
@@ -265,5 +289,5 @@ def _corrupt(header: BatchHeader, reason: str) -> CorruptBatch:
 
 def _bad_record(header: BatchHeader, scanned: _Scanned) -> CorruptBatch:
     return _corrupt(
-        header, f"record {len(scanned.headers)} of {header.records_count} has lengths or offsets that do not fit"
+        header, f"record {len(scanned.values)} of {header.records_count} has lengths or offsets that do not fit"
     )
