@@ -1,0 +1,4 @@
+"""What tests use, ours and our users': time that jumps, networks in memory.
+
+Start at `virtual.run_virtual`.
+"""

@@ -1,0 +1,311 @@
+"""A network in memory: links with latency, order and faults, from a seed, and a record of every byte.
+
+It stands in for `net.AsyncioNetwork` on a `VirtualLoop`; neither client nor broker can tell. What it keeps from the
+real one: bytes arrive late, in order, and cut in odd places; addresses fail at the same stages with the same errors.
+Start at `MemoryNetwork`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkaraw.errors import KafkaError, NetworkError, Stage
+from kafkaraw.net import Link, LinkHandler, Listener, Segments
+from kafkaraw.net.link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
+from kafkaraw.net.os_errors import host_port
+from kafkaraw.protocol import FileSlice, FrameReader, segments_size
+
+_ALIASES = {"localhost": "127.0.0.1", "": "127.0.0.1", "0.0.0.0": "127.0.0.1"}
+_FIRST_PORT = 40_000
+_CUT_PROBABILITY = 0.25
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One entry of a network's history: bytes that one end of a link sent.
+
+    Attributes:
+        at_s: when, on the loop's clock, in seconds.
+        link: the number of the link, from 0, in the order of dialling.
+        by: "client", who dialled, or "server".
+        data: the bytes of one frame, size prefix included.
+    """
+
+    at_s: float
+    link: int
+    by: str
+    data: bytes
+
+
+class MemoryNetwork:
+    """Dials and listens within one process.
+
+    Args:
+        loop: whose time the bytes take.
+        rng: decides every latency and where bytes are cut; the same seed gives the same history.
+        latency_ms: least and largest time that bytes are under way, one way, in milliseconds.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, rng: random.Random, *, latency_ms: tuple[float, float] = (0.05, 2.0)
+    ) -> None:
+        self.history: list[Sent] = []
+        self._loop = loop
+        self._rng = rng
+        self._latency_ms = latency_ms
+        self._hosts: set[str] = set()
+        self._listeners: dict[Address, MemoryListener] = {}
+        self._silent: dict[Address, asyncio.Event] = {}  # the event: no longer silent
+        self._links: list[MemoryLink] = []
+        self._links_made = 0
+
+    # -- net.Network -----------------------------------------------------------------------------------------------
+
+    async def dial(self, host: str, port: int, handler: LinkHandler, *, timeout: float, frame_size_max: int) -> Link:
+        """See `Network.dial`."""
+        address, where = _address(host, port), host_port(host, port)
+        if address[0] not in self._hosts:
+            raise NetworkError(f"cannot resolve {host!r} (of {where}): nobody has that name", stage=Stage.RESOLVE)
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.sleep(self.latency_s())
+                while heard := self._silent.get(address):
+                    await heard.wait()
+        except TimeoutError:
+            raise NetworkError(f"cannot connect to {where}: no answer in time", stage=Stage.CONNECT) from None
+        listener = self._listeners.get(address)
+        if listener is None:
+            raise NetworkError(f"cannot connect to {where}: Connection refused", stage=Stage.CONNECT)
+        number, self._links_made = self._links_made, self._links_made + 1
+        names = (f"127.0.0.1:{60_000 + number}", where)
+        client = MemoryLink(self, number, "client", handler, names, frame_size_max, address)
+        server = MemoryLink(
+            self, number, "server", listener.make_handler(), (where, names[0]), listener.frame_size_max, address
+        )
+        client.other, server.other = server, client
+        self._links += [client, server]
+        server.handler.link_made(server)
+        client.handler.link_made(client)
+        return client
+
+    async def listen(
+        self, host: str, port: int, make_handler: Callable[[], LinkHandler], *, frame_size_max: int
+    ) -> Listener:
+        """See `Network.listen`."""
+        while port == 0:
+            free = _FIRST_PORT + len(self._listeners)
+            port = free if _address(host, free) not in self._listeners else 0
+        address = _address(host, port)
+        if address in self._listeners:
+            raise NetworkError(f"cannot listen on {host_port(host, port)}: Address already in use", stage=Stage.CONNECT)
+        self._hosts.add(address[0])
+        listener = MemoryListener(host, port, make_handler, frame_size_max, lambda: self._listeners.pop(address, None))
+        self._listeners[address] = listener
+        return listener
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def cut(self, host: str, port: int) -> int:
+        """Break every link to an address; bytes under way are lost. Returns how many links were broken."""
+        doomed = [link for link in self._links if link.address == _address(host, port) and link.by == "client"]
+        for link in doomed:
+            for end in (link, link.other):
+                end.lose(NetworkError(f"the connection to {end.peer} broke: Connection reset", stage=Stage.REQUEST))
+        return len(doomed)
+
+    def silence(self, host: str, port: int, silent: bool = True) -> None:
+        """Make an address unreachable without telling anybody: bytes wait, dialling waits, until it is lifted."""
+        address = _address(host, port)
+        if silent:
+            self._silent.setdefault(address, asyncio.Event())
+        elif heard := self._silent.pop(address, None):
+            heard.set()
+            for link in list(self._links):
+                link.deliver_soon()
+
+    # -- for links and assertions ----------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop whose time the bytes take."""
+        return self._loop
+
+    def digest(self) -> str:
+        """Return a hash over the whole history: when, where, and every byte."""
+        total = hashlib.sha256()
+        for sent in self.history:
+            total.update(f"{sent.at_s!r} {sent.link} {sent.by} {len(sent.data)}\n".encode())
+            total.update(sent.data)
+        return total.hexdigest()
+
+    def latency_s(self) -> float:
+        """Return how long the next bytes are under way, in seconds."""
+        return self._rng.uniform(*self._latency_ms) / 1000
+
+    def cut_in_pieces(self, data: bytes) -> list[bytes]:
+        """Return the bytes as they will arrive: sometimes not all at once."""
+        if len(data) < 2 or self._rng.random() >= _CUT_PROBABILITY:
+            return [data]
+        at = self._rng.randrange(1, len(data))
+        return [data[:at], data[at:]]
+
+    def is_silent(self, address: Address) -> bool:
+        """Whether nothing gets through to and from that address now."""
+        return address in self._silent
+
+    def forget(self, link: MemoryLink) -> None:
+        """Take note that a link is over."""
+        if link in self._links:
+            self._links.remove(link)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryListener:
+    """An address of a memory network that accepts connections."""
+
+    host: str
+    port: int
+    make_handler: Callable[[], LinkHandler]
+    frame_size_max: int
+    on_close: Callable[[], object]
+
+    async def close(self) -> None:
+        """See `Listener.close`."""
+        self.on_close()
+
+
+class MemoryLink:
+    """One end of a connection in memory; see `net.Link`. `inbox` holds what is under way to this end."""
+
+    other: MemoryLink
+
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        number: int,
+        by: str,
+        handler: LinkHandler,
+        names: tuple[str, str],
+        frame_size_max: int,
+        address: Address,
+    ) -> None:
+        self.number, self.by, self.handler, self.address = number, by, handler, address
+        self.local, self.peer = names
+        self.write_paused = False
+        self._network = network
+        self._reader = FrameReader(frame_size_max)
+        self._inbox: deque[tuple[float, bytes | None]] = deque()  # (arrival, bytes or the end)
+        self._reading = True
+        self._closed = False
+
+    def send(self, segments: Segments) -> None:
+        """See `Link.send`."""
+        if self._closed:
+            return
+        data = segments_size(segments).to_bytes(4, "big") + b"".join(map(_bytes_of, segments))
+        self._network.history.append(Sent(self._network.loop.time(), self.number, self.by, data))
+        for piece in self._network.cut_in_pieces(data):
+            self.other.put(piece)
+        self.report_writing()
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        if not self._closed:
+            self.other.put(None)
+            self.lose(None)
+
+    def abort(self) -> None:
+        """See `Link.abort`."""
+        self.close()
+
+    def pause_reading(self) -> None:
+        """See `Link.pause_reading`."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """See `Link.resume_reading`."""
+        self._reading = True
+        self.deliver_soon()
+
+    @property
+    def unread_bytes(self) -> int:
+        """How many bytes are under way to this end."""
+        return sum(len(data) for _, data in self._inbox if data)
+
+    # -- between the two ends --------------------------------------------------------------------------------------
+
+    def put(self, data: bytes | None) -> None:
+        """Put bytes, or the end, on their way to this end; they never overtake each other."""
+        if self._closed:
+            return
+        arrival = self._network.loop.time() + self._network.latency_s()
+        if self._inbox:
+            arrival = max(arrival, self._inbox[-1][0])
+        self._inbox.append((arrival, data))
+        self._network.loop.call_at(arrival, self._deliver)
+
+    def deliver_soon(self) -> None:
+        """Try again to deliver what could not be delivered when it arrived."""
+        self._network.loop.call_soon(self._deliver)
+
+    def lose(self, error: KafkaError | None) -> None:
+        """End this end of the link; its handler is told from the loop."""
+        if self._closed:
+            return
+        self._closed = True
+        self._inbox.clear()
+        self._network.forget(self)
+        self._network.loop.call_soon(self.handler.link_lost, error)
+
+    def report_writing(self) -> None:
+        """Tell the handler when too many, or few enough again, of its bytes are under way."""
+        paused = self.other.unread_bytes > (WRITE_LOW_BYTES if self.write_paused else WRITE_HIGH_BYTES)
+        if paused is not self.write_paused and not self._closed:
+            self.write_paused = paused
+            self.handler.writing_paused(paused)
+
+    def _deliver(self) -> None:
+        now = self._network.loop.time()
+        while self._inbox and self._inbox[0][0] <= now and self._may_read():
+            _, data = self._inbox.popleft()
+            if data is None:
+                self._lose_by_peer()
+                return
+            self._feed(data)
+            self.other.report_writing()
+
+    def _may_read(self) -> bool:
+        return self._reading and not self._network.is_silent(self.address)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                if self._closed:
+                    return
+                self.handler.frame_received(frame)
+        except KafkaError as error:
+            self.other.put(None)
+            self.lose(error)
+
+    def _lose_by_peer(self) -> None:
+        if self._reader.is_between_frames:
+            self.lose(None)
+        else:
+            text = f"{self.peer} closed the connection after {self._reader.progress}"
+            self.lose(NetworkError(text, stage=Stage.REQUEST))
+
+
+def _address(host: str, port: int) -> Address:
+    return _ALIASES.get(host, host), port
+
+
+def _bytes_of(segment: bytes | bytearray | memoryview | FileSlice) -> bytes | bytearray | memoryview:
+    return os.pread(segment.fd, segment.size, segment.offset) if isinstance(segment, FileSlice) else segment

@@ -1,0 +1,136 @@
+"""An asyncio loop on virtual time: minutes of a cluster's life in milliseconds, from a seed, the same every time.
+
+Time stands still while there is something to do, and jumps to the next timer when there is not. There is no I/O, no
+thread and no executor: whoever needs one is not ready to be simulated, and is told so. Start at `run_virtual`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from kafkaraw.testing.memory_network import MemoryNetwork as MemoryNetwork
+
+T = TypeVar("T")
+
+START_MS = 1_767_225_600_000
+"""What `VirtualClock` shows first: 2026-01-01 UTC, in milliseconds."""
+
+
+class SimulationStalled(AssertionError):
+    """Everything waits and no timer is set: without virtual time this would hang for ever."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """A loop whose time moves only when nothing is left to do at the present one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._thread = threading.get_ident()
+        self._selector = _Jump(self)
+
+    def time(self) -> float:
+        """Return the virtual time, in seconds from the start of the loop."""
+        return self._now_s
+
+    def advance(self, seconds: float | None) -> None:
+        """Let time jump; called by the loop itself when it is idle."""
+        if seconds is None:
+            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
+            raise SimulationStalled(f"at {self._now_s:.3f} s every task waits, and no timer is set: {waiting}")
+        self._now_s += seconds
+
+    def run_in_executor(self, executor: object, func: object, *args: object) -> NoReturn:
+        """Refuse: a thread's time does not follow from the seed."""
+        raise RuntimeError("no executor or thread on a simulated path")
+
+    def _write_to_self(self) -> None:
+        """Take part in `call_soon_threadsafe`: there is nothing to wake, and no other thread may call."""
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("another thread called into a virtual loop: when it does does not follow from the seed")
+
+    def _process_events(self, event_list: list[object]) -> None:
+        """There are no events."""
+
+
+class _Jump:
+    """Takes the place of asyncio's selector: waiting for I/O until the next timer is a jump in time."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[object]:
+        if timeout != 0:
+            self._loop.advance(timeout)
+        return []
+
+
+class VirtualClock:
+    """A wall clock that follows a loop's time.
+
+    Args:
+        loop: the loop.
+        start_ms: what it shows at the loop's time 0, in milliseconds.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start_ms: int = START_MS) -> None:
+        self._loop = loop
+        self._start_ms = start_ms
+
+    def time_ms(self) -> int:
+        """Return milliseconds since 1970-01-01 UTC."""
+        return self._start_ms + int(self._loop.time() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Everything ambient, to be passed to clients and brokers.
+
+    Attributes:
+        seed: from which all else follows.
+        rng: the source of randomness; the network has one of its own.
+    """
+
+    seed: int
+    loop: VirtualLoop
+    clock: VirtualClock
+    rng: random.Random
+    network: MemoryNetwork
+
+
+def run_virtual(
+    main: Callable[[Simulation], Awaitable[T]], seed: int, *, latency_ms: tuple[float, float] = (0.05, 2.0)
+) -> T:
+    """Run a coroutine function on a new virtual loop and return its result.
+
+    Args:
+        main: called with the simulation.
+        seed: the same one gives the same history.
+        latency_ms: least and largest latency of the network, in milliseconds.
+
+    Raises:
+        SimulationStalled: everything waits for something that will never come.
+        BaseException: what `main` raised, or else what a callback or forgotten task raised.
+    """
+    unhandled: list[BaseException] = []
+
+    def note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        unhandled.append(context.get("exception") or AssertionError(str(context["message"])))
+
+    async def run() -> T:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.set_exception_handler(note)
+        network = MemoryNetwork(loop, random.Random(f"network {seed}"), latency_ms=latency_ms)
+        return await main(Simulation(seed, loop, VirtualClock(loop), random.Random(f"rng {seed}"), network))
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        result = runner.run(run())
+    if unhandled:
+        raise unhandled[0]
+    return result

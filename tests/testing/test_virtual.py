@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from kafkaraw.testing.virtual import START_MS, Simulation, SimulationStalled, VirtualClock, run_virtual
+
+
+def test_a_day_passes_in_no_time() -> None:
+    async def main(simulation: Simulation) -> tuple[float, int]:
+        await asyncio.sleep(86_400 * 3)
+        return simulation.loop.time(), simulation.clock.time_ms()
+
+    started = time.monotonic()
+    now_s, now_ms = run_virtual(main, 1)
+    assert (now_s, now_ms) == (86_400 * 3, START_MS + 86_400_000 * 3)
+    assert time.monotonic() - started < 60
+
+
+def test_timers_fire_in_their_order() -> None:
+    async def main(simulation: Simulation) -> list[str]:
+        order: list[str] = []
+        for delay, name in ((3.0, "c"), (1.0, "a"), (2.0, "b")):
+            simulation.loop.call_later(delay, order.append, name)
+        await asyncio.sleep(2.5)
+        order.append("now")
+        await asyncio.sleep(1)
+        return order
+
+    assert run_virtual(main, 1) == ["a", "b", "now", "c"]
+
+
+def test_what_would_hang_for_ever_is_an_error_that_names_the_tasks() -> None:
+    async def main(simulation: Simulation) -> None:
+        asyncio.current_task().set_name("the one that waits")
+        await simulation.loop.create_future()
+
+    with pytest.raises(SimulationStalled, match="the one that waits"):
+        run_virtual(main, 1)
+
+
+def test_threads_are_refused() -> None:
+    async def main(simulation: Simulation) -> list[str]:
+        refusals: list[str] = []
+
+        def intrude() -> None:
+            try:
+                simulation.loop.call_soon_threadsafe(print)
+            except RuntimeError as error:
+                refusals.append(str(error))
+
+        thread = threading.Thread(target=intrude)
+        thread.start()
+        thread.join()
+        try:
+            await asyncio.to_thread(print)
+        except RuntimeError as error:
+            refusals.append(str(error))
+        return refusals
+
+    first, second = run_virtual(main, 1)
+    assert "another thread called" in first
+    assert "no executor or thread" in second
+
+
+def test_an_error_in_a_callback_is_not_lost() -> None:
+    async def main(simulation: Simulation) -> None:
+        simulation.loop.call_soon(lambda: 1 // 0)
+        await asyncio.sleep(1)
+
+    with pytest.raises(ZeroDivisionError):
+        run_virtual(main, 1)
+
+
+def test_the_clock_follows_its_loop() -> None:
+    async def main(simulation: Simulation) -> int:
+        clock = VirtualClock(simulation.loop, start_ms=5)
+        await asyncio.sleep(1.5)
+        return clock.time_ms()
+
+    assert run_virtual(main, 1) == 1505
