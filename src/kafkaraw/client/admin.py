@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkaraw.client.config import AdminConfig, parse
+from kafkaraw.client.config import INT32_MAX, AdminConfig, parse
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
@@ -284,7 +284,7 @@ def _raise_first(failures: Mapping[str, KafkaError]) -> None:
     errors = list(failures.values())
     first = errors[0]
     if len(errors) > 1 and isinstance(first, BrokerError):
-        texts = "; ".join(str(error) for error in errors)
+        texts = "; ".join([first.message, *map(str, errors[1:])])
         raise type(first)(texts, code=first.code, name=first.name, retriable=first.retriable) from first
     raise first
 
@@ -342,4 +342,4 @@ def _description(view: TopicView) -> TopicDescription:
 
 
 def _milliseconds(deadline: Deadline) -> int:
-    return max(1, round(deadline.remaining * 1000))
+    return max(1, round(deadline.at_most(INT32_MAX // 1000) * 1000))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from kafkaraw.client.arrow import check_columns, to_arrow
 from kafkaraw.client.config import ConsumerConfig, parse
@@ -19,6 +20,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
 from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up, look_up_once
+from kafkaraw.client.pool import Lane
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.cutting import Cut
 from kafkaraw.core.fetch.fetcher import Fetcher
@@ -37,6 +39,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}
+
+
+class _Underway(NamedTuple):
+    """A Fetch whose answer is awaited."""
+
+    plan: FetchPlan
+    task: asyncio.Task[None]
 
 
 class AsyncConsumer:
@@ -65,7 +74,7 @@ class AsyncConsumer:
             max_bytes=self._config.fetch_max_bytes,
             partition_max_bytes=self._config.max_partition_fetch_bytes,
         )
-        self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._fetches: dict[tuple[int, Lane], _Underway] = {}
         self._errand: asyncio.Task[None] | None = None
         self._refresh: set[str] = set()
         self._no_start: KafkaError | None = None
@@ -333,7 +342,8 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Close all connections. A call that waits gets a `ClosedError`. May be called twice."""
-        tasks = [*self._fetches.values(), *([self._errand] if self._errand else [])]
+        tasks = [underway.task for underway in self._fetches.values()]
+        tasks += [self._errand] if self._errand else []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -403,8 +413,19 @@ class AsyncConsumer:
             self._errand = self._start(self._run_errand(), "consumer errand")
         if not fetch:
             return
-        for plan in self._fetcher.plan(self._engine.cluster, now_ms, self._fetches.keys()):
-            self._fetches[plan.node_id] = self._start(self._fetch(plan), f"fetch from broker {plan.node_id}")
+        for plan in self._fetcher.plan(self._engine.cluster, now_ms, self._busy_nodes()):
+            # After a jump the answer on its way is of no use, and may be half a second off: go around it.
+            lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._fetches else "fetch"
+            task = self._start(self._fetch(plan, lane), f"fetch from broker {plan.node_id}")
+            self._fetches[plan.node_id, lane] = _Underway(plan, task)
+
+    def _busy_nodes(self) -> set[int]:
+        """Brokers that owe an answer which is still wanted, or that owe one on either lane."""
+        nodes = Counter(node_id for node_id, _ in self._fetches)
+        wanted = {
+            underway.plan.node_id for underway in self._fetches.values() if self._fetcher.is_wanted(underway.plan)
+        }
+        return wanted | {node_id for node_id, count in nodes.items() if count > 1}
 
     def _has_errand(self, now_ms: int) -> bool:
         return bool(
@@ -458,12 +479,12 @@ class AsyncConsumer:
                 self._fetcher.search_failed(topic_partition, generation, outcome, self._now_ms())
                 self._refresh.add(topic_partition.topic)
 
-    async def _fetch(self, plan: FetchPlan) -> None:
+    async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
         """Send one Fetch and take its answer in."""
         timeout = (self._config.fetch_max_wait_ms + self._config.request_timeout_ms) / 1000
         request = plan.request(self._limits)
         try:
-            answer = await self._engine.request(plan.node_id, request, timeout=timeout, lane="fetch")
+            answer = await self._engine.request(plan.node_id, request, timeout=timeout, lane=lane)
             response = reply(answer, FetchResponse)
             self._refresh |= self._fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
         except KafkaError as error:
@@ -471,7 +492,7 @@ class AsyncConsumer:
             self._fetcher.fetch_failed(plan, error, self._now_ms())
             self._refresh.update(target.topic_partition.topic for target in plan.targets)
         finally:
-            del self._fetches[plan.node_id]
+            del self._fetches[plan.node_id, lane]
             self._news.set()
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from kafkaraw.errors import ConfigError, KafkaTimeoutError
+from kafkaraw.errors import KafkaTimeoutError, UsageError
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Deadline:
 
     def __init__(self, timeout: float) -> None:
         if not timeout >= 0:
-            raise ConfigError(f"timeout={timeout!r}: must be zero or more seconds")
+            raise UsageError(f"timeout={timeout!r}: must be zero or more seconds")
         self._loop = asyncio.get_running_loop()
         self.timeout = timeout
         self._at = self._loop.time() + timeout

@@ -15,7 +15,7 @@ from kafkaraw.client.engine import Engine, reply
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, RetriableError, StaleMetadataError
-from kafkaraw.protocol.error_codes import error_for
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -89,7 +89,7 @@ async def look_up_once(
     for topic_partition, timestamp in timestamps.items():
         leader_id = engine.cluster.leader_of(topic_partition)
         if leader_id is None:
-            outcomes[topic_partition] = StaleMetadataError(f"{_name(topic_partition)} has no known leader")
+            outcomes[topic_partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, _name(topic_partition))
         else:
             by_leader.setdefault(leader_id, {})[topic_partition] = timestamp
     answers = await asyncio.gather(*(_ask(engine, node_id, part, deadline) for node_id, part in by_leader.items()))

@@ -17,7 +17,7 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import ClosedError, NetworkError, Stage
 
-Lane = Literal["main", "fetch"]
+Lane = Literal["main", "fetch", "spare fetch"]
 _Key = tuple[int, Lane]
 
 
@@ -71,6 +71,9 @@ class ConnectionPool:
 
     def adopt(self, node: BrokerNode, connection: Connection) -> None:
         """Keep a connection made by `dial` as the broker's main one."""
+        if self._closed:
+            connection.abort()
+            return
         self._open[node.node_id, "main"] = (node.address, connection)
 
     async def close(self) -> None:

@@ -23,7 +23,16 @@ from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
 from kafkaraw.core.fetch.positions import PartitionPosition, Standing
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.errors import BrokerError, CorruptBatch, KafkaError, RecordTooLarge, StaleMetadataError, UsageError
+from kafkaraw.errors import (
+    AuthenticationError,
+    BrokerError,
+    CorruptBatch,
+    KafkaError,
+    RecordTooLarge,
+    StaleMetadataError,
+    UnsupportedVersionError,
+    UsageError,
+)
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkaraw.records import TopicPartition, iter_headers
@@ -172,6 +181,11 @@ class Fetcher:
                 )
             )
         return [FetchPlan(node_id, tuple(chosen)) for node_id, chosen in targets.items()]
+
+    def is_wanted(self, plan: FetchPlan) -> bool:
+        """Whether the answer to a request on its way will be of any use, or everything in it has moved since."""
+        wanted = {(p.topic_partition, p.generation) for p in self._positions.values()}
+        return any((target.topic_partition, target.generation) in wanted for target in plan.targets)
 
     def receive(self, plan: FetchPlan, response: FetchResponse, cluster: ClusterView, now_ms: int) -> set[str]:
         """Take in an answer.
@@ -347,7 +361,7 @@ class Fetcher:
     def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
         delay_ms = round(self._backoff.delay_ms(position.failures_count, self._rng))
         position.failed(error, now_ms, delay_ms)
-        if isinstance(error, BrokerError) and reaction_to(error.code) is Reaction.RAISE:
+        if _is_final(error):
             self._problems[position.topic_partition] = error
 
     def _problem(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
@@ -374,6 +388,13 @@ def _size_of_first(target: FetchTarget, records: memoryview) -> int:
 
 def _left_out(target: FetchTarget, node_id: int) -> KafkaError:
     return KafkaError(f"{_where(target)}: broker {node_id} left the partition out of its answer")
+
+
+def _is_final(error: KafkaError) -> bool:
+    """Whether trying again is pointless."""
+    if isinstance(error, BrokerError):
+        return reaction_to(error.code) is Reaction.RAISE
+    return isinstance(error, UnsupportedVersionError | AuthenticationError | UsageError)
 
 
 def _is_unknown(error: KafkaError) -> bool:
