@@ -60,7 +60,9 @@ class ProducerIdRefused:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRefreshed:
-    """The refresh that was asked for has ended, with or without success."""
+    """The refresh that was asked for has ended; `error` says why it was of no use."""
+
+    error: KafkaError | None = None
 
 
 class PartitionOutcome(NamedTuple):

@@ -114,7 +114,7 @@ class ProducerMachine:
             case ProducerIdRefused():
                 self._on_identity_refused(event, now_ms)
             case MetadataRefreshed():
-                self._on_refreshed(now_ms)
+                self._on_refreshed(event, now_ms)
             case Abandoned():
                 self._on_abandoned(event)
         self._dispatch(now_ms)
@@ -155,6 +155,11 @@ class ProducerMachine:
         self._forget_settled()
         return not self._by_age and not self._requests
 
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The last failure that was not about a single batch: what to look at when nothing moves."""
+        return self._last_error
+
     def unsettled(self) -> list[SealedBatch]:
         """The batches whose senders have not been told anything yet, oldest first."""
         return [shipment.batch for shipment in self._by_age if not shipment.settled]
@@ -190,7 +195,8 @@ class ProducerMachine:
                 if not shipment.settled and not shipment.in_flight:
                     self._fail(shipment, event.error)
 
-    def _on_refreshed(self, now_ms: int) -> None:
+    def _on_refreshed(self, event: MetadataRefreshed, now_ms: int) -> None:
+        self._last_error = event.error or self._last_error
         self._stale_topics -= self._refreshed_topics
         self._refreshed_topics = frozenset()
         self._refreshing.under_way = False

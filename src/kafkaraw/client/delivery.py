@@ -1,0 +1,453 @@
+"""Everything a producer does that is not its face: takes records in, and delivers them.
+
+Joins three parts that know nothing of each other: `records.OpenBatches` (records into batches, on the caller's thread),
+`core.producer` (what to do with sealed batches) and the `Outbox` (doing it). `AsyncProducer` and the blocking
+`Producer` are two faces of this. It runs on one loop; only `append` and `wake_from_thread` may be called on others.
+
+The life of a record: `append` puts it into an open batch. Opening or filling one wakes `_step`, which collects what is
+due, tells the machine, and carries out what it says. Records that `append` does not take go through `admit`, which
+waits for the topic or for room. Start at `admit` and `_step`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from kafkaraw.client.config import ProducerConfig
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.engine import Engine
+from kafkaraw.client.failures import UnseenFailures
+from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.outbox import Outbox
+from kafkaraw.client.room import Room
+from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.waiting import FORKED, PromiseWaiter
+from kafkaraw.core.producer.events import (
+    Abandoned,
+    Acknowledge,
+    Action,
+    AskProducerId,
+    BatchesSealed,
+    Event,
+    Fail,
+    RefreshMetadata,
+    Release,
+    SendProduce,
+)
+from kafkaraw.core.producer.machine import ProducerLimits, ProducerMachine
+from kafkaraw.core.producer.report import Unacknowledged, describe
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import (
+    BufferFull,
+    ClosedError,
+    DeliveryError,
+    DeliveryTimeout,
+    ForkedError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLarge,
+    StaleMetadataError,
+    UsageError,
+)
+from kafkaraw.records import AppendStatus, BatchPromise, Headers, OpenBatches, SealedBatch, Ticket, TopicPartition
+
+log = logging.getLogger(__name__)
+
+Append: TypeAlias = Callable[
+    [str, bytes | None, bytes | None, Headers | None, int | None, int | None], tuple[AppendStatus, Ticket | None]
+]
+
+RECORD_OVERHEAD_BYTES = 61 + 21
+"""Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
+KEY_SIZE_SAFE = 1024
+INTERRUPTED_CLOSE_S = 5.0
+"""How long a `with` block that is left by Ctrl-C or cancellation may still try to deliver."""
+
+
+class Delivery:
+    """The inside of a producer.
+
+    Args:
+        config: the settings.
+        runtime: network, clock and rng; the real ones when None.
+
+    Attributes:
+        append: `OpenBatches.append`; raises once the producer is closed, broken, or inherited by a child process.
+        value_size_safe: values of at most so many bytes, without headers and with keys of at most `KEY_SIZE_SAFE`
+            bytes, need no `check_size`.
+    """
+
+    def __init__(self, config: ProducerConfig, runtime: Runtime | None = None) -> None:
+        self._config = config
+        self._engine = Engine.on(config, runtime)
+        self._clock = self._engine.runtime.clock
+        self._waiter = PromiseWaiter()
+        self._open = OpenBatches(
+            config.batch_size,
+            config.compression_type,
+            config.compression_level,
+            config.buffer_memory,
+            self._clock.time_ms,
+            waiter=self._waiter,
+            lock=threading.Lock(),
+        )
+        self.append: Append = self._open.append
+        record_size_max = min(config.max_request_size, config.buffer_memory)
+        self.value_size_safe = record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE
+        self._machine = _machine(config, self._engine)
+        self._outbox = Outbox(self._engine, config, self._receive)
+        self._room = Room()
+        self._failures = UnseenFailures()
+        self._topics: dict[str, int] = {}
+        self._topics_as_of: int | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._step_scheduled = False
+        self._wake_sent = False
+        self._closed = False
+        tell_about_forks(self)
+
+    # ---- taking records in
+
+    def check_size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None) -> None:
+        """Refuse a record that is too large, before anything is compressed.
+
+        Raises:
+            RecordTooLarge: over `max_request_size` or `buffer_memory`.
+        """
+        size = RECORD_OVERHEAD_BYTES + _size(value) + _size(key)
+        size += sum(10 + len(name.encode()) + _size(content) for name, content in headers or ())
+        for name in ("max_request_size", "buffer_memory"):
+            limit = getattr(self._config, name)
+            if size > limit:
+                raise RecordTooLarge(
+                    f"a record for topic {topic!r} takes {size} bytes uncompressed, {name} is {limit}; raise it (the "
+                    f"topic's max.message.bytes counts, too) or send less in one record"
+                )
+
+    def wake(self) -> None:
+        """Have `_step` run soon; on the loop."""
+        if not self._step_scheduled and self._loop is not None:
+            self._step_scheduled = True
+            self._loop.call_soon(self._step)
+
+    def wake_from_thread(self) -> None:
+        """Have `_step` run soon; on any thread. Costs nothing while an earlier call has not been heard."""
+        if not self._wake_sent and self._loop is not None:
+            self._wake_sent = True
+            self._loop.call_soon_threadsafe(self._step)
+
+    async def admit(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
+        """Take a record that `append` did not take: wait for the topic's metadata, or for room, then try again.
+
+        Raises:
+            KafkaTimeoutError: `max_block_ms` passed.
+            StaleMetadataError: there is no such topic.
+            UsageError: the topic has no such partition.
+            ClosedError: the producer is closed.
+        """
+        self._begin()
+        deadline = Deadline(self._config.max_block_ms / 1000)
+        again = False
+        while True:
+            releases = self._room.releases
+            status, ticket = self.append(topic, key, value, headers, timestamp_ms, partition)
+            if ticket is not None:
+                self.wake()
+                self._offer_room()
+                return ticket
+            if status is AppendStatus.FULL:
+                self.wake()
+                await self._wait_for_room(releases, deadline, first=again)
+                again = True
+            else:
+                await self._learn_topic(topic, partition, deadline)
+
+    def refusal(self, status: AppendStatus, topic: str) -> KafkaError:
+        """Why `append` did not take a record, for callers that do not wait; and sees to it that it will later."""
+        self._begin()
+        self.wake()
+        if status is AppendStatus.FULL:
+            return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
+        return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")
+
+    async def partitions_for(self, topic: str, timeout: float | None) -> list[TopicPartition]:
+        """The partitions of a topic, waiting for its metadata if need be."""
+        self._begin()
+        await self._engine.wait_for_topics([topic], self._config.max_block_ms / 1000 if timeout is None else timeout)
+        self._take_partitions(topic)
+        return self._engine.cluster.partitions_of(topic) or []
+
+    # ---- until it is done
+
+    async def flush(self, timeout: float | None) -> None:
+        """Send everything now, and wait until all of it is settled; see `AsyncProducer.flush`."""
+        self._begin()
+        await self._settle(timeout, "flush")
+        self._failures.raise_if_any()
+
+    async def close(self, timeout: float | None) -> None:
+        """Flush, then let go of everything; see `AsyncProducer.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._waiter.check_not_forked()
+        self._loop = asyncio.get_running_loop()
+        self.append = _refusing(ClosedError, "the producer is closed")
+        problem: DeliveryError | None = None
+        try:
+            await self._settle(timeout, "close")
+        except DeliveryTimeout as error:
+            problem = error
+        finally:
+            self._give_up(_closed_before)
+            await self._let_go()
+        if problem is not None:
+            raise problem
+        self._failures.raise_if_any()
+
+    def after_fork_in_child(self) -> None:
+        """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
+        self._waiter.forked = True
+        self.append = _refusing(ForkedError, FORKED)
+        leave_behind(self)
+
+    # ---- inside: the loop
+
+    def _begin(self) -> None:
+        """Make the running loop this producer's own; refuse if that cannot be."""
+        self._waiter.check_not_forked()
+        if self._closed:
+            raise ClosedError("the producer is closed")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = self._waiter.loop = loop
+        elif self._loop is not loop:
+            raise UsageError("this producer belongs to another event loop; make one for each, or use kafkaraw.Producer")
+
+    def _receive(self, event: Event) -> None:
+        self._machine.receive(event, self._now_ms())
+        self.wake()
+
+    def _step(self) -> None:
+        """Do whatever is due now; a loop root."""
+        self._step_scheduled = self._wake_sent = False
+        try:
+            self._collect(everything=False)
+            self._machine.tick(self._now_ms())
+            self._act()
+            self._set_timer()
+        except Exception as error:
+            log.exception("the producer failed in an unforeseen way")
+            self._break(error)
+
+    def _collect(self, *, everything: bool) -> None:
+        """Tell the machine about the batches that are full or have waited long enough."""
+        self._sync_topics()
+        now_ms = self._clock.time_ms()
+        linger_ms = self._config.linger_ms
+        sealed = self._open.seal_all() if everything else self._open.seal_due(now_ms, linger_ms)
+        if sealed:
+            ages_ms = [min(max(0, now_ms - batch.created_ms), linger_ms) for batch in sealed]
+            self._machine.receive(BatchesSealed(sealed, ages_ms), self._now_ms())
+
+    def _act(self) -> None:
+        for action in self._machine.actions():
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case SendProduce():
+                self._outbox.send(action)
+            case Acknowledge(batch, base_offset, log_append_time_ms):
+                batch.promise.resolve(base_offset, log_append_time_ms)
+            case Release(batch):
+                self._release(batch)
+            case Fail(batch, error, report):
+                if batch.promise.fail(error):
+                    self._failures.add(batch.promise, report)
+            case RefreshMetadata(topics):
+                self._outbox.refresh(topics)
+            case AskProducerId():
+                self._outbox.ask_producer_id()
+
+    def _set_timer(self) -> None:
+        """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
+        assert self._loop is not None
+        times = [deadline_ms] if (deadline_ms := self._machine.deadline_ms()) is not None else []
+        due_ms = self._open.next_due_ms(self._config.linger_ms)
+        if due_ms is not None:  # by the wall clock, which may be set: never wait longer than linger_ms
+            times.append(self._now_ms() + min(max(due_ms - self._clock.time_ms(), 0), self._config.linger_ms))
+        if self._timer is not None:
+            if times and self._timer.when() * 1000 <= min(times) + 1 and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if times:
+            # half a millisecond late, so that the clock, cut to milliseconds, has certainly reached the time
+            self._timer = self._loop.call_at((min(times) + 0.5) / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._step()
+
+    def _now_ms(self) -> int:
+        assert self._loop is not None
+        return int(self._loop.time() * 1000)
+
+    # ---- inside: topics and room
+
+    async def _learn_topic(self, topic: str, partition: int | None, deadline: Deadline) -> None:
+        if topic in self._topics and partition is not None:  # so it is the partition that is not known
+            await self._engine.refresh([topic], timeout=deadline.remaining)
+        await self._engine.wait_for_topics([topic], timeout=deadline.remaining)
+        count = self._take_partitions(topic)
+        if partition is not None and not 0 <= partition < count:
+            raise UsageError(f"topic {topic!r} has partitions 0 to {count - 1}, there is no partition {partition}")
+
+    def _take_partitions(self, topic: str) -> int:
+        """Carry the topic's partition count over to where records are appended."""
+        count = len(self._engine.cluster.partitions_of(topic) or ())
+        if count and self._topics.get(topic) != count:
+            self._open.set_partitions(topic, count)
+            self._topics[topic] = count
+            self._engine.use_topics(self._topics)
+        return count
+
+    def _sync_topics(self) -> None:
+        """Notice new partitions, and topics that are gone, whenever there is new metadata."""
+        if self._topics_as_of == self._engine.cluster.updated_ms:
+            return
+        self._topics_as_of = self._engine.cluster.updated_ms
+        for topic in list(self._topics):
+            if not self._take_partitions(topic):
+                self._open.forget_topic(topic)
+                del self._topics[topic]
+                self._engine.use_topics(self._topics)
+
+    async def _wait_for_room(self, releases: int, deadline: Deadline, *, first: bool) -> None:
+        if await self._room.wait(releases, deadline.remaining, first=first):
+            return
+        self._offer_room()
+        entries = self._machine.unacknowledged()
+        raise KafkaTimeoutError(
+            f"buffer_memory={self._config.buffer_memory} bytes stayed full for "
+            f"max_block_ms={self._config.max_block_ms}; not acknowledged: {describe(entries)}{self._last_seen()}"
+        )
+
+    def _release(self, batch: SealedBatch) -> None:
+        self._open.release(batch)
+        self._room.releases += 1
+        self._offer_room()
+
+    def _offer_room(self) -> None:
+        if self._open.used_bytes < self._config.buffer_memory:
+            self._room.let_one_in()
+
+    # ---- inside: the end
+
+    async def _settle(self, timeout: float | None, what: str) -> None:
+        """Send everything and wait until every batch that there is now has an outcome."""
+        seconds = self._longest_delivery() if timeout is None else timeout
+        deadline = Deadline(seconds)
+        self._collect(everything=True)
+        self._step()
+        promises = [batch.promise for batch in self._machine.unsettled()]
+        if not promises or await _all_done(promises, deadline.remaining):
+            return
+        entries = self._machine.unacknowledged()
+        raise DeliveryTimeout(
+            f"{what}: not acknowledged within {seconds:g} s: {describe(entries)}{self._last_seen()}",
+            unacknowledged=entries,
+        )
+
+    def _longest_delivery(self) -> float:
+        """After so many seconds every record that was sent before is settled."""
+        return (self._config.delivery_timeout_ms + self._config.linger_ms) / 1000 + 1.0
+
+    def _give_up(self, make_error: Callable[[Unacknowledged], KafkaError]) -> None:
+        self._collect(everything=True)
+        self._machine.receive(Abandoned(make_error), self._now_ms())
+        for action in self._machine.actions():
+            if isinstance(action, Acknowledge | Fail | Release):
+                self._do(action)
+
+    async def _let_go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._room.fail(ClosedError("the producer was closed while send() waited for room"))
+        await self._outbox.close()
+        await self._engine.close()
+
+    def _break(self, error: Exception) -> None:
+        """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting."""
+        message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
+        self.append = _refusing(ClosedError, message)
+        batches = [*self._machine.unsettled(), *self._open.seal_all()]
+        for batch in batches:
+            batch.promise.fail(DeliveryError(message))
+        self._room.fail(ClosedError(message))
+
+    def _last_seen(self) -> str:
+        error = self._machine.last_error
+        return "" if error is None else f"; last seen: {error}"
+
+
+def _machine(config: ProducerConfig, engine: Engine) -> ProducerMachine:
+    limits = ProducerLimits(
+        idempotent=config.enable_idempotence,
+        in_flight_max=config.max_in_flight_requests_per_connection,
+        request_size_max=config.max_request_size,
+        delivery_timeout_ms=config.delivery_timeout_ms,
+        retries=config.retries,
+    )
+    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    return ProducerMachine(limits, engine.cluster, lambda attempt: int(backoff.delay_ms(attempt, engine.runtime.rng)))
+
+
+def _refusing(kind: type[KafkaError], message: str) -> Append:
+    def refuse(*_record: object) -> tuple[AppendStatus, Ticket | None]:
+        raise kind(message)
+
+    return refuse
+
+
+def _closed_before(entry: Unacknowledged) -> KafkaError:
+    message = f"{entry}: the producer was closed before a broker acknowledged them"
+    return DeliveryTimeout(message, unacknowledged=(entry,))
+
+
+async def _all_done(promises: Sequence[BatchPromise], timeout: float) -> bool:
+    """Wait for all of them, on the loop that settles them; False when the time is up."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    missing = len(promises)
+
+    def count_down(_: BatchPromise) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing and not done.done():
+            done.set_result(None)
+
+    for promise in promises:
+        promise.add_callback(count_down)
+    await asyncio.wait([done], timeout=timeout)
+    return not missing
+
+
+def _size(field: bytes | None) -> int:
+    """Length of a field; what is not bytes is refused elsewhere, with a better message."""
+    if field is None:
+        return 0
+    return getattr(field, "nbytes", 0) or (len(field) if hasattr(field, "__len__") else 0)

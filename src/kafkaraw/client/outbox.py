@@ -1,0 +1,142 @@
+"""Carries out what the producer machine wants done on the network; each thing done ends in one event for the machine.
+
+Produce requests to one node reach the wire in the order in which they were given: they wait together for the
+connection, and then start one after the other. Nothing here decides or retries. Start at `Outbox.send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+
+from kafkaraw.client.config import ProducerConfig
+from kafkaraw.client.connection import Connection
+from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.produce import outcomes_of, produce_request, unanswered
+from kafkaraw.core.producer.events import (
+    Answered,
+    Event,
+    MetadataRefreshed,
+    PartitionOutcome,
+    ProducerIdentity,
+    ProducerIdGiven,
+    ProducerIdRefused,
+    RequestLost,
+    SendProduce,
+)
+from kafkaraw.errors import KafkaError, RetriableError, StaleMetadataError, UnsupportedVersionError
+from kafkaraw.protocol.error_codes import error_for, error_name
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaraw.protocol.messages.produce import ProduceResponse
+from kafkaraw.records import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class Outbox:
+    """The producer's hands on the network.
+
+    Args:
+        engine: the way to the brokers.
+        config: for acks and timeouts.
+        tell: takes the event with which each thing ends; called on the loop.
+    """
+
+    def __init__(self, engine: Engine, config: ProducerConfig, tell: Callable[[Event], None]) -> None:
+        self._engine = engine
+        self._acks = config.acks
+        self._timeout_ms = config.request_timeout_ms
+        self._timeout = config.request_timeout_ms / 1000
+        self._tell = tell
+        self._waiting: dict[int, deque[SendProduce]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, action: SendProduce) -> None:
+        """Send a produce request; ends in `Answered` or `RequestLost`."""
+        waiting = self._waiting.setdefault(action.node_id, deque())
+        waiting.append(action)
+        if len(waiting) == 1:
+            self._spawn(self._send_waiting(action.node_id, waiting), f"produce to {action.node_id}")
+
+    def ask_producer_id(self) -> None:
+        """Get a producer id; ends in `ProducerIdGiven` or `ProducerIdRefused`."""
+        self._spawn(self._ask_producer_id(), "producer id")
+
+    def refresh(self, topics: frozenset[str]) -> None:
+        """Refresh metadata; ends in `MetadataRefreshed`."""
+        self._spawn(self._refresh(topics), "producer metadata")
+
+    async def close(self) -> None:
+        """Drop everything under way, without events."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[object, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send_waiting(self, node_id: int, waiting: deque[SendProduce]) -> None:
+        try:
+            connection = await self._engine.connection(node_id, timeout=self._timeout)
+        except KafkaError as error:
+            while waiting:
+                self._tell(_lost(waiting.popleft(), error, maybe_written=False))
+            return
+        while waiting:
+            action = waiting.popleft()
+            self._spawn(self._send(connection, action), f"produce request {action.request_id}")
+
+    async def _send(self, connection: Connection, action: SendProduce) -> None:
+        """One request and its answer; a loop root, because the machine waits for the outcome."""
+        event: Event
+        try:
+            event = Answered(action.request_id, await self._exchange(connection, action))
+        except KafkaError as error:
+            event = _lost(action, error, maybe_written=not isinstance(error, UnsupportedVersionError))
+        except Exception as error:
+            log.exception("a produce request failed in an unforeseen way")
+            event = _lost(action, KafkaError(f"produce request failed: {error!r}"), maybe_written=True)
+        self._tell(event)
+
+    async def _exchange(self, connection: Connection, action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]:
+        request = produce_request(action, self._engine.cluster, acks=self._acks, timeout_ms=self._timeout_ms)
+        if self._acks == 0:
+            connection.send_oneway(request)
+            return unanswered(action)
+        response = await connection.request(request, timeout=self._timeout)
+        return outcomes_of(request, reply(response, ProduceResponse))
+
+    async def _ask_producer_id(self) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=self._timeout_ms, producer_id=-1, producer_epoch=-1
+        )
+        try:
+            answer = reply(await self._engine.request_any(request, timeout=self._timeout), InitProducerIdResponse)
+            if answer.error_code:
+                raise error_for(answer.error_code, "no producer id (enable_idempotence=False does without one)")
+        except KafkaError as error:
+            self._tell(ProducerIdRefused(error, retriable=isinstance(error, RetriableError)))
+        else:
+            self._tell(ProducerIdGiven(ProducerIdentity(answer.producer_id, answer.producer_epoch)))
+
+    async def _refresh(self, topics: frozenset[str]) -> None:
+        problem: KafkaError | None = None
+        try:
+            await self._engine.refresh(topics, timeout=self._timeout)
+        except KafkaError as error:
+            problem = error
+        else:
+            cluster = self._engine.cluster
+            bad = {topic: error_name(cluster.error_of(topic)) for topic in sorted(topics) if cluster.error_of(topic)}
+            if bad:
+                problem = StaleMetadataError(f"metadata: {', '.join(f'topic {t!r} {name}' for t, name in bad.items())}")
+        self._tell(MetadataRefreshed(problem))
+
+
+def _lost(action: SendProduce, error: KafkaError, *, maybe_written: bool) -> RequestLost:
+    return RequestLost(action.request_id, error, maybe_written, retriable=isinstance(error, RetriableError))

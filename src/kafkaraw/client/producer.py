@@ -1,0 +1,167 @@
+"""`AsyncProducer`: send records to topics.
+
+Only a face: `delivery.py` does the work, `core/producer` takes the decisions. The blocking face is in `blocking.py`;
+the two differ in `async` only, and in `send`, which awaits admission here and blocks there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
+from kafkaraw.client.runtime import Runtime
+from kafkaraw.errors import DeliveryError
+from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class AsyncProducer:
+    """Sends records; each `send` gives a ticket for the outcome.
+
+    Records are collected into batches per partition, which leave when they are full or `linger_ms` old. A key decides
+    the partition as in Java (murmur2); records without one fill partition after partition. The connection is made on
+    first use. Safe for use by many tasks of one loop.
+
+    With `enable_idempotence` (the default) a record is written once and in the order of sending, whatever is sent
+    again. Without it, sending again may write twice; with more than one request in flight
+    (`max_in_flight_requests_per_connection`) it may also reorder. `acks=0` confirms only that a record was handed to
+    the network.
+
+    Args:
+        runtime: network, clock and randomness; the real ones when None.
+        settings: see `ProducerConfig`; `bootstrap_servers` is required.
+
+    Raises:
+        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+        self._delivery = Delivery(parse(ProducerConfig, settings), runtime)
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close(None if isinstance(error, Exception) else INTERRUPTED_CLOSE_S)
+        except DeliveryError as lost:
+            error.add_note(f"while closing the producer: {lost}")
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ticket:
+        """Take a record for sending; waits only for the topic's metadata or for room in `buffer_memory`.
+
+        Args:
+            topic: where it goes.
+            value: the content; None is a tombstone.
+            key: decides the partition, and what compaction keeps.
+            headers: name and value pairs.
+            partition: to choose it yourself.
+            timestamp_ms: milliseconds since 1970 UTC; None is now.
+
+        Returns:
+            a ticket: `await ticket` or `ticket.result(timeout)` gives the `RecordMetadata`, or raises.
+
+        Raises:
+            RecordTooLarge: over `max_request_size`, before compression.
+            KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`.
+            StaleMetadataError: the topic does not exist.
+            UsageError: a field of the wrong type, or a partition that the topic does not have.
+            KafkaError: no broker can be reached.
+        """
+        delivery = self._delivery
+        if (
+            headers is not None
+            or (value is not None and (type(value) is not bytes or len(value) > delivery.value_size_safe))
+            or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
+        ):
+            delivery.check_size(topic, value, key, headers)
+        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        if ticket is None:
+            return await delivery.admit(topic, value, key, headers, partition, timestamp_ms)
+        if status is AppendStatus.SEALED:
+            delivery.wake()
+            await asyncio.sleep(0)  # a loop full of sends must not keep the batches from leaving
+        return ticket
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ticket:
+        """Take a record for sending, or refuse at once; arguments and result as for `send`.
+
+        Raises:
+            BufferFull: no room in `buffer_memory` just now.
+            StaleMetadataError: the topic is not known (yet): `partitions_for` makes it known.
+            RecordTooLarge: over `max_request_size`, before compression.
+            UsageError: a field of the wrong type.
+        """
+        delivery = self._delivery
+        delivery.check_size(topic, value, key, headers)
+        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        if ticket is None:
+            raise delivery.refusal(status, topic)
+        if status is AppendStatus.SEALED:
+            delivery.wake()
+        return ticket
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything now, and wait until every record sent so far is acknowledged or has failed.
+
+        Args:
+            timeout: seconds; None waits until `delivery_timeout_ms` has decided about each record.
+
+        Raises:
+            DeliveryTimeout: some are still on their way; the error says which, and they may yet be written.
+            DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
+        """
+        await self._delivery.flush(timeout)
+
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic.
+
+        Args:
+            topic: its name; it may be created, as by `send`.
+            timeout: seconds; None is `max_block_ms`.
+
+        Raises:
+            StaleMetadataError: the topic does not exist.
+            KafkaError: no broker gave an answer.
+        """
+        return await self._delivery.partitions_for(topic, timeout)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, then close all connections. May be called twice; `send` raises from now on.
+
+        Args:
+            timeout: seconds for the flush; records that are not acknowledged by then are given up. None is as for
+                `flush`.
+
+        Raises:
+            DeliveryTimeout: some were given up; the error says which.
+            DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
+        """
+        await self._delivery.close(timeout)

@@ -1,0 +1,96 @@
+"""Waiting for a batch's promise: on a thread that may block, and in a coroutine.
+
+`records` knows promises but neither threads nor loops; it is handed a `PromiseWaiter`, one per producer. Nothing here
+is touched when a record is sent, only when somebody waits for one. Start at `PromiseWaiter.wait`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable
+
+from kafkaraw.errors import ForkedError, KafkaTimeoutError, UsageError
+from kafkaraw.records import BatchPromise
+
+FORKED = "this producer belongs to the parent process; make a new one after the fork"
+
+
+class PromiseWaiter:
+    """How the tickets of one producer wait; implements `records.Waiter`.
+
+    Attributes:
+        loop: the loop on which the producer settles its promises; waiting must not block it.
+        forked: this process is a child of the one that sent the records, which will hear of them; nobody here will.
+    """
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.forked = False
+
+    def wait(self, promise: BatchPromise, timeout: float | None) -> None:
+        """Block until the promise is done; see `records.Waiter.wait`.
+
+        Raises:
+            KafkaTimeoutError: it is still pending after `timeout` seconds.
+            UsageError: called on the loop that has to settle it.
+        """
+        if self._is_forked(promise):
+            return
+        if self.loop is not None and _running_loop() is self.loop:
+            raise UsageError("Ticket.result() would block the loop that has to deliver the record; `await` the ticket")
+        done = threading.Event()
+        promise.add_callback(lambda _: done.set())
+        if not done.wait(timeout):
+            raise KafkaTimeoutError(
+                f"no acknowledgement for {promise.topic}-{promise.partition} within {timeout:g} s; "
+                f"the record is still on its way and may yet be written"
+            )
+
+    def awaitable(self, promise: BatchPromise) -> Awaitable[None]:
+        """Give a future of the running loop that is done when the promise is."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if self._is_forked(promise):
+            future.set_result(None)
+            return future
+
+        def settle(_: BatchPromise) -> None:
+            if _running_loop() is loop:
+                _finish(future)
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(_finish, future)
+
+        promise.add_callback(settle)
+        return future
+
+    def check_not_forked(self) -> None:
+        """Refuse to go on in a child process.
+
+        Raises:
+            ForkedError: this is one.
+        """
+        if self.forked:
+            raise ForkedError(FORKED)
+
+    def _is_forked(self, promise: BatchPromise) -> bool:
+        if self.forked:
+            promise.fail(
+                ForkedError(
+                    f"the record for {promise.topic}-{promise.partition} was sent before the fork: the parent process "
+                    f"delivers it, this one cannot know the outcome"
+                )
+            )
+        return self.forked
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
