@@ -142,6 +142,8 @@ def _decompress_snappy(data: Buffer, size_max_bytes: int) -> bytes:
         part = _decompress_snappy_block(data[block_at:at], size_max_bytes, size)
         parts.append(part)
         size += len(part)
+    if at > len(data):
+        raise _corrupt("snappy", "its header is cut short")
     return b"".join(parts)
 
 
