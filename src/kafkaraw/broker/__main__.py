@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 
-from kafkaraw.broker.foreground import run_broker
+from kafkaraw.broker.foreground import ERROR_LINE, run_broker
 from kafkaraw.errors import KafkaError
 
 
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     try:
         run_broker(properties, end_with_stdin=True)
     except (KafkaError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stdout.write(f"{ERROR_LINE}{error}\n")
         return 1
     return 0
 

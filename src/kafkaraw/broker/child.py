@@ -13,12 +13,12 @@ import subprocess
 import sys
 
 from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.foreground import ADDRESS_LINE, ERROR_LINE
 from kafkaraw.broker.settings import to_text
 from kafkaraw.errors import KafkaError, KafkaTimeoutError
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
-FIRST_LINE = "bootstrap.servers="
 
 
 class BrokerProcess:
@@ -55,14 +55,20 @@ class BrokerProcess:
             if not selector.select(START_TIMEOUT_S):
                 raise KafkaTimeoutError(f"the broker process did not start within {START_TIMEOUT_S:g} s")
         line = self._process.stdout.readline().strip()
-        if not line.startswith(FIRST_LINE):
-            raise KafkaError(f"the broker process ended at once, see its message on standard error ({line!r})")
-        return line.removeprefix(FIRST_LINE)
+        if not line.startswith(ADDRESS_LINE):
+            why = line.removeprefix(ERROR_LINE) or "see its message on standard error"
+            raise KafkaError(f"the broker process ended at once: {why}")
+        return line.removeprefix(ADDRESS_LINE)
 
     @property
     def process_id(self) -> int:
         """The child's process id."""
         return self._process.pid
+
+    def kill(self) -> None:
+        """End the child at once, as the operating system would."""
+        self._process.kill()
+        self.stop()
 
     def stop(self) -> None:
         """End the child: it is asked first, and killed when it does not listen."""

@@ -27,7 +27,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
     (
         Setting("node.id", 0, "the broker's id", low=0, high=INT_MAX),
         Setting("broker.rack", "", "the rack that metadata tells clients"),
-        Setting("listeners", "PLAINTEXT://127.0.0.1:9092", "where to listen: NAME://host:port, port 0 for any free one"),
+        Setting("listeners", "PLAINTEXT://127.0.0.1:9092", "where to listen: NAME://host:port; port 0 is any"),
         Setting("advertised.listeners", "", "what clients are told to connect to, when not the listeners themselves"),
         Setting("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT", "the protocol of each listener name"),
         Setting("log.dirs", "", "the data directory; none keeps everything in memory"),

@@ -31,7 +31,7 @@ from kafkaraw.protocol import (
 )
 from kafkaraw.protocol.apis import API_BY_KEY
 
-WAITING_FRAMES_MAX: Final = 8
+WAITING_BYTES_MAX: Final = 1 << 20
 """Requests that may wait in memory behind one that is being answered; more are left in the network's buffers."""
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -52,6 +52,8 @@ class BrokerConnection:
         self._on_lost = on_lost
         self._link: Link | None = None
         self._frames: deque[memoryview] = deque()
+        self._waiting_bytes = 0
+        self._closing = False
         self._waiting: Deferred[object] | None = None
         self._working = False
         self._reading_paused = False
@@ -68,7 +70,10 @@ class BrokerConnection:
 
     def frame_received(self, frame: memoryview) -> None:
         """A request has come."""
+        if self._closing:
+            return
         self._frames.append(frame)
+        self._waiting_bytes += len(frame)
         self._work()
 
     def writing_paused(self, paused: bool) -> None:
@@ -78,27 +83,30 @@ class BrokerConnection:
 
     def link_lost(self, error: KafkaError | None) -> None:
         """The connection is gone."""
-        peer = "" if self._link is None else self._link.peer
-        self._link = None
-        self._frames.clear()
+        link, self._link = self._link, None
+        self.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
-        if error is not None:
-            _logger.info("connection from %s lost: %s", peer, error)
+        if error is not None and link is not None:
+            _logger.info("connection from %s lost: %s", link.peer, error)
         self._on_lost(self)
 
     def close(self) -> None:
-        """Close the link once what was answered is sent."""
+        """Take no more requests, and close the link once what was answered is sent."""
+        self._closing = True
+        self._frames.clear()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
         if self._link is not None:
             self._link.close()
 
     def abort(self) -> None:
-        """Close the link at once."""
-        if self._link is not None:
-            self._link.abort()
+        """Close the link at once, and drop what was answered but not sent."""
+        link = self._link
+        self.close()
+        if link is not None:
+            link.abort()
 
     def _work(self) -> None:
         """Answer requests until one has to wait, or the client has to catch up."""
@@ -107,7 +115,9 @@ class BrokerConnection:
         self._working = True
         try:
             while self._frames and self._waiting is None and self._link is not None and not self._link.write_paused:
-                self._answer(self._link, self._frames.popleft())
+                frame = self._frames.popleft()
+                self._waiting_bytes -= len(frame)
+                self._answer(self._link, frame)
         finally:
             self._working = False
         self._set_reading()
@@ -115,7 +125,7 @@ class BrokerConnection:
     def _set_reading(self) -> None:
         if self._link is None:
             return
-        pause = self._link.write_paused or len(self._frames) >= WAITING_FRAMES_MAX
+        pause = self._link.write_paused or self._waiting_bytes > WAITING_BYTES_MAX
         if pause != self._reading_paused:
             self._reading_paused = pause
             if pause:
@@ -129,16 +139,11 @@ class BrokerConnection:
             header, at = decode_request_header(frame)
             self._dispatch(link, header, frame, at)
         except (ProtocolError, CloseConnection) as error:
-            self._give_up(link, str(error))
+            _logger.warning("closing the connection from %s: %s", link.peer, error)
+            self.close()
         except Exception:
             _logger.exception("a request from %s failed in an unforeseen way; closing the connection", link.peer)
-            self._frames.clear()
-            link.abort()
-
-    def _give_up(self, link: Link, reason: str) -> None:
-        _logger.warning("closing the connection from %s: %s", link.peer, reason)
-        self._frames.clear()
-        link.close()
+            self.close()
 
     def _dispatch(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
         api = API_BY_KEY.get(header.api_key)
@@ -178,6 +183,6 @@ class BrokerConnection:
             return
         if loop.time() >= due and self._waiting is None:
             _logger.info("closing the connection from %s: idle for %g s", self._link.peer, idle_seconds)
-            self._link.close()
+            self.close()
             return
         self._idle_timer = loop.call_at(max(due, loop.time() + 1), self._watch_idleness, idle_seconds)

@@ -97,14 +97,21 @@ class EmbeddedBroker:
 
     def stop(self) -> None:
         """Stop; what is in `data_dir` is complete when this returns. Stopping twice does nothing."""
+        self._end(kill=False)
+
+    def kill(self) -> None:
+        """Stop as if the broker had crashed: connections break and nothing is written out. For fault tests."""
+        self._end(kill=True)
+
+    def _end(self, *, kill: bool) -> None:
         child, self._child = self._child, None
         node, self._node = self._node, None
         loop_thread, self._loop_thread = self._loop_thread, None
         if child is not None:
-            child.stop()
+            (child.kill if kill else child.stop)()
         if node is not None and loop_thread is not None:
             try:
-                loop_thread.run(node.stop(), STOP_TIMEOUT_S)
+                loop_thread.run(node.kill() if kill else node.stop(), STOP_TIMEOUT_S)
             finally:
                 loop_thread.stop()
 

@@ -18,6 +18,8 @@ from kafkaraw.errors import ConfigError
 
 DEFAULT_PORT = 9092
 LOOPBACK = "127.0.0.1"
+ADDRESS_LINE = "bootstrap.servers="
+ERROR_LINE = "error="
 
 
 def broker_config(
@@ -81,7 +83,7 @@ async def _run(config: BrokerConfig, *, end_with_stdin: bool) -> None:
     if end_with_stdin:
         loop.add_reader(sys.stdin.fileno(), _end_at_eof, stop)
     async with real_node(config) as node:
-        sys.stdout.write(f"bootstrap.servers={node.bootstrap_servers}\n")
+        sys.stdout.write(f"{ADDRESS_LINE}{node.bootstrap_servers}\n")
         sys.stdout.flush()
         await stop.wait()
 

@@ -155,9 +155,10 @@ class Partition:
         """Tell it no longer."""
         self._watchers.pop(watcher, None)
 
-    def close(self) -> None:
-        """Write everything out for good and let go of the files."""
-        self.log.sync()
+    def close(self, *, sync: bool) -> None:
+        """Let go of the files; with `sync`, after what was written is there for good."""
+        if sync:
+            self.log.sync()
         self.log.close()
 
     def remove(self) -> None:

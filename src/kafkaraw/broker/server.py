@@ -6,6 +6,8 @@ ones are chosen in `system`. Requests are handled by `connection` and `handlers`
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from types import TracebackType
 
@@ -17,6 +19,9 @@ from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.state import BrokerState, RandomBits
 from kafkaraw.errors import UsageError
 from kafkaraw.net import Clock, Link, Listener, Network
+
+DRAIN_TIMEOUT_S = 1.0
+"""How long clients have, when the broker stops, to read answers that are on their way."""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -41,6 +46,7 @@ class BrokerNode:
         self._listeners: list[Listener] = []
         self._connections: dict[BrokerConnection, None] = {}
         self._endpoints: dict[str, Endpoint] = {}
+        self._all_gone: asyncio.Event | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -91,6 +97,8 @@ class BrokerNode:
     def forget(self, connection: BrokerConnection) -> None:
         """A connection is gone."""
         self._connections.pop(connection, None)
+        if self._all_gone is not None and not self._connections:
+            self._all_gone.set()
 
     @property
     def connections_count(self) -> int:
@@ -102,15 +110,34 @@ class BrokerNode:
 
         Stopping twice does nothing.
         """
+        await self._stop_listening()
+        await self._end_connections()
+        self.state.close()
+
+    async def kill(self) -> None:
+        """Stop as a process does that is killed: connections break, and nothing is synced or said. For fault tests."""
+        await self._stop_listening()
+        for connection in list(self._connections):
+            connection.abort()
+        self.state.close(sync=False)
+
+    async def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             await listener.close()
-        for connection in list(self._connections):
-            connection.abort()
-        self._connections.clear()
         self._endpoints.clear()
         self.state.catalog.brokers.clear()
-        self.state.close()
+
+    async def _end_connections(self) -> None:
+        """Let answers on their way arrive, for clients that read them soon; then drop the rest."""
+        for connection in list(self._connections):
+            connection.close()
+        if self._connections:
+            self._all_gone = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), DRAIN_TIMEOUT_S)
+        for connection in list(self._connections):
+            connection.abort()
 
     async def __aenter__(self) -> BrokerNode:
         await self.start()

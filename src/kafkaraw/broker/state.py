@@ -42,6 +42,7 @@ STRAY_SUFFIX: Final = "-stray"
 DELETE_SUFFIX: Final = "-delete"
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_metadata
 UUID_BITS: Final = 128
+FOLDER_NAME_MAX: Final = 255
 
 
 class RandomBits(Protocol):
@@ -109,7 +110,7 @@ class BrokerState:
             if folder.endswith(DELETE_SUFFIX):
                 self._storage.remove_folder(folder)
             elif not folder.endswith(STRAY_SUFFIX) and self._is_stray(folder, topics.get(folder)):
-                stray = f"{folder}.{self.new_uuid().hex()}{STRAY_SUFFIX}"
+                stray = aside_name(folder, self.new_uuid(), STRAY_SUFFIX)
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
                 self._storage.rename_folder(folder, stray)
 
@@ -193,13 +194,23 @@ class BrokerState:
             if partition is None:
                 continue
             partition.remove()
-            doomed = f"{folder_name(key)}.{topic.topic_id.hex()}{DELETE_SUFFIX}"
+            doomed = aside_name(folder_name(key), topic.topic_id, DELETE_SUFFIX)
             self._storage.rename_folder(folder_name(key), doomed)
             self._storage.remove_folder(doomed)
 
-    def close(self) -> None:
-        """Write everything out for good and let go of the storage."""
+    def close(self, *, sync: bool = True) -> None:
+        """Let go of the storage.
+
+        Args:
+            sync: write everything out for good first; without it, it is as after a crash.
+        """
         for partition in self._partitions.values():
-            partition.close()
+            partition.close(sync=sync)
         self._partitions.clear()
         self._storage.close()
+
+
+def aside_name(folder: str, unique: Uuid, suffix: str) -> str:
+    """Kafka's name for a partition folder that is to be removed or ignored, cut to what file systems take."""
+    ending = f".{unique.hex()}{suffix}"
+    return folder[: FOLDER_NAME_MAX - len(ending)] + ending

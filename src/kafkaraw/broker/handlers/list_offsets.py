@@ -111,3 +111,5 @@ def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> Ti
         return partition.log.first_at_or_after(timestamp) or NOT_FOUND
     except ProtocolError as error:
         raise Refusal(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+    except OSError as error:
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}") from error

@@ -148,6 +148,7 @@ class FileStorage:
     def close(self) -> None:
         """Give up the lock."""
         if self._lock >= 0:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked child may still have the descriptor, and so the lock
             os.close(self._lock)
             self._lock = -1
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kafkaraw.broker.log.batch_index import BatchIndex
 from kafkaraw.broker.log.storage import Content, LogFile, LogStorage
@@ -17,8 +16,7 @@ from kafkaraw.errors import CorruptBatch
 from kafkaraw.records import HEADER_SIZE, BatchHeader, parse_header, verify_crc
 
 SUFFIX = ".log"
-MAGIC = 2
-OVERHEAD_BYTES = 12  # base offset and length, which a batch's length does not count
+WINDOW_BYTES = 1 << 20  # how much is read at once when a segment is opened
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -26,14 +24,6 @@ _logger = logging.getLogger("kafkaraw.broker")
 def file_name(base_offset: int) -> str:
     """Kafka's name for the segment that starts at `base_offset`."""
     return f"{base_offset:020d}{SUFFIX}"
-
-
-@dataclass(frozen=True, slots=True)
-class BadTail:
-    """Where a segment stops making sense, and why."""
-
-    position: int
-    reason: str
 
 
 class Segment:
@@ -46,6 +36,7 @@ class Segment:
     """
 
     def __init__(self, storage: LogStorage, folder: str, base_offset: int) -> None:
+        self.folder = folder
         self.base_offset = base_offset
         self.name = file_name(base_offset)
         self.index = BatchIndex()
@@ -109,37 +100,34 @@ class Segment:
         Args:
             check_crcs: verify the checksums too (only the segment that was written last can be torn).
         """
+        window = _Window(self._file)
         position = 0
         while position < self._file.size_bytes:
-            found = self._batch_at(position, check_crcs=check_crcs)
-            if isinstance(found, BadTail):
+            found = self._batch_at(window, position, check_crcs=check_crcs)
+            if isinstance(found, str):
                 lost = self._file.size_bytes - position
-                _logger.warning("%s: cut %d bytes at position %d: %s", self.name, lost, position, found.reason)
+                _logger.warning("%s/%s: cut %d bytes at %d: %s", self.folder, self.name, lost, position, found)
                 self._file.truncate(position)
                 return
             self._note(found)
             position += found.size
             yield found
 
-    def _batch_at(self, position: int, *, check_crcs: bool) -> BatchHeader | BadTail:
+    def _batch_at(self, window: _Window, position: int, *, check_crcs: bool) -> BatchHeader | str:
+        """The header of the batch at a position, or what is wrong with it."""
         left = self._file.size_bytes - position
         if left < HEADER_SIZE:
-            return BadTail(position, f"{left} bytes are not a batch header")
+            return f"{left} bytes are not a batch header"
         try:
-            header = parse_header(self._file.read(position, HEADER_SIZE))
+            header = parse_header(window.read(position, HEADER_SIZE))
+            if header.size > left:
+                return f"a batch of {header.size} bytes, of which {left} are there"
+            if header.base_offset < self.next_offset:
+                return f"offset {header.base_offset} comes after {self.next_offset - 1}"
+            if check_crcs:
+                verify_crc(window.read(position, header.size))
         except CorruptBatch as error:
-            return BadTail(position, str(error))
-        if header.magic != MAGIC or header.size < HEADER_SIZE or header.last_offset_delta < 0:
-            return BadTail(position, "not the header of a batch")
-        if header.size > left:
-            return BadTail(position, f"a batch of {header.size} bytes, of which {left} are there")
-        if header.base_offset < self.next_offset:
-            return BadTail(position, f"offset {header.base_offset} comes after {self.next_offset - 1}")
-        if check_crcs:
-            try:
-                verify_crc(self._file.read(position, header.size))
-            except CorruptBatch as error:
-                return BadTail(position, str(error))
+            return str(error)
         return header
 
     def sync(self) -> None:
@@ -149,3 +137,20 @@ class Segment:
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
+
+
+class _Window:
+    """Reads a file in large pieces, as small ones are asked for in order."""
+
+    def __init__(self, file: LogFile) -> None:
+        self._file = file
+        self._position = 0
+        self._piece = memoryview(b"")
+
+    def read(self, position: int, size: int) -> memoryview:
+        """The bytes from `position` on."""
+        start = position - self._position
+        if start < 0 or start + size > len(self._piece):
+            self._piece = self._file.read(position, max(size, WINDOW_BYTES))
+            self._position, start = position, 0
+        return self._piece[start : start + size]
