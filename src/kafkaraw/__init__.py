@@ -1,1 +1,125 @@
-"""Apache Kafka from the wire up: client, embedded broker, and a Spark data source that needs no JAR."""
+"""Apache Kafka from the wire up: client, embedded broker, and a Spark data source that needs no JAR.
+
+The public names, each imported when it is first asked for, so that `import kafkaraw` costs next to nothing. Nothing
+inside the package imports this module.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from kafkaraw._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from kafkaraw.client.admin import AsyncAdmin as AsyncAdmin
+    from kafkaraw.client.admin import NewTopic as NewTopic
+    from kafkaraw.client.admin import TopicCreated as TopicCreated
+    from kafkaraw.client.admin import TopicDescription as TopicDescription
+    from kafkaraw.client.admin import TopicListing as TopicListing
+    from kafkaraw.client.blocking import Admin as Admin
+    from kafkaraw.client.blocking import Consumer as Consumer
+    from kafkaraw.client.blocking import Producer as Producer
+    from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
+    from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
+    from kafkaraw.client.producer import AsyncProducer as AsyncProducer
+    from kafkaraw.client.runtime import Runtime as Runtime
+    from kafkaraw.core.producer.report import Unacknowledged as Unacknowledged
+    from kafkaraw.errors import AuthenticationError as AuthenticationError
+    from kafkaraw.errors import AuthorizationError as AuthorizationError
+    from kafkaraw.errors import BatchTooLarge as BatchTooLarge
+    from kafkaraw.errors import BrokerError as BrokerError
+    from kafkaraw.errors import BufferFull as BufferFull
+    from kafkaraw.errors import ClosedError as ClosedError
+    from kafkaraw.errors import ConfigError as ConfigError
+    from kafkaraw.errors import CorruptBatch as CorruptBatch
+    from kafkaraw.errors import DeliveryError as DeliveryError
+    from kafkaraw.errors import DeliveryTimeout as DeliveryTimeout
+    from kafkaraw.errors import ForkedError as ForkedError
+    from kafkaraw.errors import KafkaError as KafkaError
+    from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
+    from kafkaraw.errors import NetworkError as NetworkError
+    from kafkaraw.errors import ProtocolError as ProtocolError
+    from kafkaraw.errors import RecordTooLarge as RecordTooLarge
+    from kafkaraw.errors import RetriableBrokerError as RetriableBrokerError
+    from kafkaraw.errors import RetriableError as RetriableError
+    from kafkaraw.errors import Stage as Stage
+    from kafkaraw.errors import StaleMetadataError as StaleMetadataError
+    from kafkaraw.errors import UnsupportedVersionError as UnsupportedVersionError
+    from kafkaraw.errors import UsageError as UsageError
+    from kafkaraw.records import Batch as Batch
+    from kafkaraw.records import Header as Header
+    from kafkaraw.records import Headers as Headers
+    from kafkaraw.records import Record as Record
+    from kafkaraw.records import RecordMetadata as RecordMetadata
+    from kafkaraw.records import Ticket as Ticket
+    from kafkaraw.records import TopicPartition as TopicPartition
+
+_HOMES = {
+    "kafkaraw.client.admin": (
+        "AsyncAdmin",
+        "NewTopic",
+        "TopicCreated",
+        "TopicDescription",
+        "TopicListing",
+    ),
+    "kafkaraw.client.blocking": (
+        "Admin",
+        "Consumer",
+        "Producer",
+    ),
+    "kafkaraw.client.consumer": ("AsyncConsumer",),
+    "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
+    "kafkaraw.client.producer": ("AsyncProducer",),
+    "kafkaraw.client.runtime": ("Runtime",),
+    "kafkaraw.core.producer.report": ("Unacknowledged",),
+    "kafkaraw.errors": (
+        "AuthenticationError",
+        "AuthorizationError",
+        "BatchTooLarge",
+        "BrokerError",
+        "BufferFull",
+        "ClosedError",
+        "ConfigError",
+        "CorruptBatch",
+        "DeliveryError",
+        "DeliveryTimeout",
+        "ForkedError",
+        "KafkaError",
+        "KafkaTimeoutError",
+        "NetworkError",
+        "ProtocolError",
+        "RecordTooLarge",
+        "RetriableBrokerError",
+        "RetriableError",
+        "Stage",
+        "StaleMetadataError",
+        "UnsupportedVersionError",
+        "UsageError",
+    ),
+    "kafkaraw.records": (
+        "Batch",
+        "Header",
+        "Headers",
+        "Record",
+        "RecordMetadata",
+        "Ticket",
+        "TopicPartition",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *_HOME_OF]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -558,3 +558,21 @@ def _checked(partition: object) -> TopicPartition:
         if isinstance(topic, str) and topic and isinstance(number, int) and number >= 0:
             return TopicPartition(topic, number)
     raise UsageError(f"{partition!r} is not a TopicPartition(topic, partition)")
+
+
+# -- for the blocking face, which reads records on its caller's thread while no call is under way
+
+
+def cursor_of(consumer: AsyncConsumer) -> RecordCursor:
+    """Where the next record comes from."""
+    return consumer._cursor  # noqa: SLF001 - same module
+
+
+async def next_batch_of(consumer: AsyncConsumer, timeout: float | None) -> Batch | None:
+    """The rest of the batch under the cursor, or the next one; None when none came in time, or it was closed."""
+    return consumer._cursor.rest() or await consumer._next_batch(timeout)  # noqa: SLF001 - same module
+
+
+def is_closed(consumer: AsyncConsumer) -> bool:
+    """Whether an iteration over it has come to its end."""
+    return consumer._engine.closed  # noqa: SLF001 - same module

@@ -64,6 +64,7 @@ Append: TypeAlias = Callable[
 RECORD_OVERHEAD_BYTES = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
 KEY_SIZE_SAFE = 1024
+CLOSED = "the producer is closed; make a new one"
 INTERRUPTED_CLOSE_S = 5.0
 """How long a `with` block that is left by Ctrl-C or cancellation may still try to deliver."""
 
@@ -176,9 +177,7 @@ class Delivery:
                 await self._learn_topic(topic, partition, deadline)
 
     def refusal(self, status: AppendStatus, topic: str) -> KafkaError:
-        """Why `append` did not take a record, for callers that do not wait; and sees to it that it will later."""
-        self._begin()
-        self.wake()
+        """Why `append` did not take a record, for callers that do not wait."""
         if status is AppendStatus.FULL:
             return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
         return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")
@@ -198,14 +197,23 @@ class Delivery:
         await self._settle(timeout, "flush")
         self._failures.raise_if_any()
 
+    @property
+    def begun(self) -> bool:
+        """Whether it has ever run on a loop; if not, there is nothing to deliver and nothing to let go of."""
+        return self._loop is not None
+
+    def close_unused(self) -> None:
+        """Close what has not begun."""
+        self._closed = True
+        self.append = _refusing(ClosedError, CLOSED)
+
     async def close(self, timeout: float | None) -> None:
         """Flush, then let go of everything; see `AsyncProducer.close`."""
         if self._closed:
             return
+        self._begin()
         self._closed = True
-        self._waiter.check_not_forked()
-        self._loop = asyncio.get_running_loop()
-        self.append = _refusing(ClosedError, "the producer is closed")
+        self.append = _refusing(ClosedError, CLOSED)
         problem: DeliveryError | None = None
         try:
             await self._settle(timeout, "close")
@@ -230,7 +238,7 @@ class Delivery:
         """Make the running loop this producer's own; refuse if that cannot be."""
         self._waiter.check_not_forked()
         if self._closed:
-            raise ClosedError("the producer is closed")
+            raise ClosedError(CLOSED)
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = self._waiter.loop = loop

@@ -123,6 +123,7 @@ class AsyncProducer:
         delivery.check_size(topic, value, key, headers)
         status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
         if ticket is None:
+            delivery.wake()
             raise delivery.refusal(status, topic)
         if status is AppendStatus.SEALED:
             delivery.wake()

@@ -1,0 +1,353 @@
+"""`Producer`, `Consumer`, `Admin`: the asyncio clients for code that blocks.
+
+The same objects, run on the one loop thread of the process. A call crosses threads once; sending and reading records
+cross none: records are collected into batches, and batches decoded, on the caller's thread. Methods are documented
+where they are implemented, in the async faces; their texts are taken over here.
+
+What differs: producers may be used by many threads, consumers and admins by one at a time. Nothing of this may be
+called on the loop thread (in a ticket's callback): it would wait for itself, and raises `UsageError` instead.
+"""
+
+# ruff: noqa: D102 - the docstrings come from the async faces, see `_documented_by`
+
+from __future__ import annotations
+
+import atexit
+import logging
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from kafkaraw.client.admin import AsyncAdmin, NewTopic, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.arrow import check_columns, to_arrow
+from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.client.consumer import AsyncConsumer, cursor_of, is_closed, next_batch_of
+from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
+from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.offsets import OffsetAndTimestamp
+from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.client.runtime import Runtime
+from kafkaraw.errors import DeliveryError, ForkedError, KafkaError
+from kafkaraw.net.loop_thread import client_loop_thread
+from kafkaraw.records import AppendStatus, Batch, Headers, Record, Ticket, TopicPartition
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pyarrow
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+EXIT_CLOSE_S = 10.0
+"""How long producers that were left open may try to deliver when the interpreter exits."""
+
+
+def _documented_by(twin: type) -> Callable[[C], C]:
+    """Give public methods the docstrings of their async twins."""
+
+    def document(face: C) -> C:
+        for name, method in vars(face).items():
+            if callable(method) and not name.startswith("_") and method.__doc__ is None:
+                method.__doc__ = getattr(twin, name).__doc__
+        return face
+
+    return document
+
+
+class _Bridge:
+    """The way of one object's calls to the loop thread; closed in a child process."""
+
+    def __init__(self, owner: str, inner: object) -> None:
+        self._owner = owner
+        self._inner = inner
+        self._forked = False
+        tell_about_forks(self)
+
+    def run(self, work: Coroutine[object, None, T]) -> T:
+        """Run it there and wait for the result; the work keeps its own time limit."""
+        if self._forked:
+            work.close()
+            raise ForkedError(f"this {self._owner} belongs to the parent process; make a new one after the fork")
+        return client_loop_thread().run(work)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Call a plain function there: it changes what tasks on the loop look at."""
+
+        async def on_loop() -> T:
+            return work()
+
+        return self.run(on_loop())
+
+    def after_fork_in_child(self) -> None:
+        """The loop it belongs to does not run here."""
+        self._forked = True
+        leave_behind(self._inner)
+
+
+@_documented_by(AsyncProducer)
+class Producer:
+    """Sends records; each `send` gives a ticket for the outcome. `AsyncProducer` for code that blocks.
+
+    Safe for use by many threads. In a forked child process it goes on as a new producer; what was sent before the fork
+    the parent delivers, and its tickets raise `ForkedError` in the child. See `AsyncProducer` for what it promises.
+
+    Args:
+        runtime: network, clock and randomness; the real ones when None.
+        settings: see `ProducerConfig`; `bootstrap_servers` is required.
+
+    Raises:
+        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+        self._config = parse(ProducerConfig, settings)
+        self._runtime = runtime
+        self._delivery = Delivery(self._config, runtime)
+        tell_about_forks(self)
+        _open_producers.add(self)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(None if isinstance(error, Exception) else INTERRUPTED_CLOSE_S)
+        except DeliveryError as lost:
+            error.add_note(f"while closing the producer: {lost}")
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ticket:
+        delivery = self._delivery
+        if (
+            headers is not None
+            or (value is not None and (type(value) is not bytes or len(value) > delivery.value_size_safe))
+            or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
+        ):
+            delivery.check_size(topic, value, key, headers)
+        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        if ticket is None:
+            return _run(delivery.admit(topic, value, key, headers, partition, timestamp_ms))
+        if status is AppendStatus.SEALED:
+            delivery.wake_from_thread()
+        return ticket
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ticket:
+        delivery = self._delivery
+        delivery.check_size(topic, value, key, headers)
+        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        if ticket is None:
+            delivery.wake_from_thread()
+            raise delivery.refusal(status, topic)
+        if status is AppendStatus.SEALED:
+            delivery.wake_from_thread()
+        return ticket
+
+    def flush(self, timeout: float | None = None) -> None:
+        _run(self._delivery.flush(timeout))
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        return _run(self._delivery.partitions_for(topic, timeout))
+
+    def close(self, timeout: float | None = None) -> None:
+        _open_producers.discard(self)
+        if self._delivery.begun:
+            _run(self._delivery.close(timeout))
+        else:
+            self._delivery.close_unused()
+
+    def after_fork_in_child(self) -> None:
+        """Start anew in a child process: with a producer id, connections and batches of its own."""
+        if self in _open_producers:
+            self._delivery = Delivery(self._config, self._runtime)
+
+
+@_documented_by(AsyncConsumer)
+class Consumer:
+    """Reads records from partitions that are assigned to it. `AsyncConsumer` for code that blocks.
+
+    The connection is made on first use. To be used by one thread at a time, except `close`.
+
+    Args:
+        runtime: network, clock and randomness; the real ones when None.
+        settings: see `ConsumerConfig`; `bootstrap_servers` is required.
+
+    Raises:
+        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+        self._async = AsyncConsumer(runtime=runtime, **settings)
+        self._cursor = cursor_of(self._async)
+        self._bridge = _Bridge("consumer", self._async)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = list(partitions)
+        self._bridge.call(lambda: self._async.assign(wanted))
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._bridge.call(self._async.assignment)
+
+    def subscribe(self, topics: Iterable[str]) -> NoReturn:
+        self._async.subscribe(topics)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._bridge.call(lambda: self._async.seek(partition, offset))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        chosen = None if partitions is None else list(partitions)
+        self._bridge.call(lambda: self._async.seek_to_beginning(chosen))
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        chosen = None if partitions is None else list(partitions)
+        self._bridge.call(lambda: self._async.seek_to_end(chosen))
+
+    def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+        return self._bridge.run(self._async.position(partition, timeout))
+
+    def poll(self, timeout: float | None = None, max_records: int | None = None) -> dict[TopicPartition, Batch]:
+        return self._bridge.run(self._async.poll(timeout, max_records))
+
+    def batches(self, timeout: float | None = None) -> Iterator[Batch]:
+        while not is_closed(self._async):
+            batch = self._bridge.run(next_batch_of(self._async, timeout))
+            if batch is not None:
+                yield batch
+            elif timeout is not None:
+                return
+
+    def __iter__(self) -> Consumer:
+        """Iterate over records, until the consumer is closed; may be left and gone on with at any record."""
+        return self
+
+    def __next__(self) -> Record:
+        while True:
+            record = self._cursor.next_record()  # decoded here; threads are crossed once per batch
+            if record is not None:
+                return record
+            if is_closed(self._async):
+                raise StopIteration
+            batch = self._bridge.run(next_batch_of(self._async, None))
+            if batch is not None:
+                self._cursor.start(batch)
+
+    def poll_arrow(
+        self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
+    ) -> pyarrow.RecordBatch:
+        names = check_columns(columns)
+        batches = self.poll(timeout, max_records)
+        return to_arrow(list(batches.values()), names)
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        return self._bridge.run(self._async.partitions_for(topic, timeout))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._bridge.run(self._async.beginning_offsets(list(partitions), timeout))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._bridge.run(self._async.end_offsets(list(partitions), timeout))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return self._bridge.run(self._async.offsets_for_times(timestamps, timeout))
+
+    def close(self) -> None:
+        self._bridge.run(self._async.close())
+
+
+@_documented_by(AsyncAdmin)
+class Admin:
+    """Manages topics. `AsyncAdmin` for code that blocks; the connection is made on first use.
+
+    Args:
+        runtime: network, clock and randomness; the real ones when None.
+        settings: see `AdminConfig`; `bootstrap_servers` is required.
+
+    Raises:
+        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+        self._async = AsyncAdmin(runtime=runtime, **settings)
+        self._bridge = _Bridge("admin client", self._async)
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_topics(
+        self, topics: Iterable[NewTopic | str], *, timeout: float | None = None, validate_only: bool = False
+    ) -> dict[str, TopicCreated]:
+        return self._bridge.run(self._async.create_topics(topics, timeout=timeout, validate_only=validate_only))
+
+    def delete_topics(self, names: Iterable[str], *, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.delete_topics(names, timeout=timeout))
+
+    def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
+        return self._bridge.run(self._async.list_topics(timeout=timeout))
+
+    def describe_topics(self, names: Iterable[str], *, timeout: float | None = None) -> dict[str, TopicDescription]:
+        return self._bridge.run(self._async.describe_topics(names, timeout=timeout))
+
+    def close(self) -> None:
+        self._bridge.run(self._async.close())
+
+
+def _run(work: Coroutine[object, None, T]) -> T:
+    return client_loop_thread().run(work)
+
+
+_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _close_producers() -> None:
+    """At exit, deliver what is still there, and say what could not be: a loss must not be silent."""
+    for producer in list(_open_producers):
+        try:
+            producer.close(EXIT_CLOSE_S)
+        except KafkaError as error:
+            log.error("a producer was left open, and at exit: %s", error)
+
+
+atexit.register(_close_producers)  # runs before the loop thread's own, which was registered by the import above
