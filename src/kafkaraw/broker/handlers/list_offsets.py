@@ -36,6 +36,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 VERSION_MIN: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11
 }  # fmt: skip
+LEADER_EPOCH_SINCE: Final = 4
 READ_COMMITTED: Final = 1
 NO_TIMESTAMP: Final = -1
 NOT_FOUND: Final = TimestampAndOffset(-1, -1)
@@ -80,7 +81,7 @@ def _answer(
         error_code=ErrorCode.NONE,
         timestamp=found.timestamp_ms,
         offset=found.offset,
-        leader_epoch=-1 if found == NOT_FOUND else partition.leader_epoch,
+        leader_epoch=-1 if found == NOT_FOUND or context.api_version < LEADER_EPOCH_SINCE else partition.leader_epoch,
     )
 
 
