@@ -1,0 +1,147 @@
+"""What one client writes, every other client reads the same: on our broker and on Apache Kafka.
+
+On each broker at least one of the three parties (producer, broker, consumer) is ours; the rest is the yardstick.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaraw.broker import EmbeddedBroker
+from tests.interop.apache_kafka import ApacheKafka
+from tests.interop.clients import FOREIGN, OURS, Client, Received, Sample
+
+PARTITIONS = 4
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# Keys of every length up to two rounds of murmur2's loop, and what clients tend to get wrong: null and empty.
+SAMPLES = (
+    *(Sample(bytes(range(65, 65 + length)), f"key of {length}".encode()) for length in range(1, 12)),
+    *(Sample(f"carrier-{number}".encode(), b'{"flight": %d}' % number) for number in range(40)),
+    Sample(b"null value", None),
+    Sample(b"empty value", b""),
+    Sample(b"\x00\xff\x80", bytes(range(256))),
+    Sample("schlüssel".encode(), b"wert", timestamp_ms=1),
+    Sample(b"one header", b"v", (("source", b"flights"),)),
+    Sample(b"headers", b"v", (("a", b"1"), ("a", b"2"), ("empty", b""), ("null", None), ("ключ", b"\x00"))),
+    Sample(b"large", b"0123456789" * 20_000),
+    Sample(b"large too", bytes(range(256)) * 400),
+)
+KEYED = tuple(sample for sample in SAMPLES if not sample.headers)
+KEYLESS = tuple(Sample(None, f"no key {number}".encode()) for number in range(20))
+
+
+@pytest.fixture(scope="module")
+def our_broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties={"num.partitions": str(PARTITIONS)}) as broker:
+        yield broker
+
+
+def new_topic(bootstrap_servers: str) -> str:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = f"interop-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+    for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        done.result(30)
+    return topic
+
+
+def samples_for(producer: Client) -> tuple[Sample, ...]:
+    return tuple(
+        sample
+        for sample in SAMPLES + KEYLESS
+        if producer.null_header_values or all(value is not None for _, value in sample.headers)
+    )
+
+
+def assert_same_records(received: list[Received], sent: tuple[Sample, ...]) -> None:
+    assert sorted(map(repr, (each.sample for each in received))) == sorted(map(repr, sent))
+    for partition in range(PARTITIONS):
+        offsets = [each.offset for each in received if each.partition == partition]
+        assert offsets == list(range(len(offsets))), f"partition {partition} has gaps or is out of order"
+
+
+def partition_by_key(received: list[Received]) -> dict[bytes | None, int]:
+    return {each.sample.key: each.partition for each in received if each.sample.key is not None}
+
+
+def by_name(client: Client) -> str:
+    return client.name
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("producer", [*FOREIGN, *OURS], ids=by_name)
+def test_on_our_broker_every_client_reads_what_any_client_wrote(
+    producer: Client, codec: str, our_broker: EmbeddedBroker
+) -> None:
+    bootstrap = our_broker.bootstrap_servers
+    topic = new_topic(bootstrap)
+    sent = samples_for(producer)
+    producer.produce(bootstrap, topic, sent, codec=codec, acks="all", idempotent=True)
+    for consumer in (*FOREIGN, *OURS):
+        assert_same_records(consumer.consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("producer", OURS, ids=by_name)
+def test_on_apache_kafka_every_client_reads_what_we_wrote(
+    producer: Client, codec: str, apache_kafka: ApacheKafka
+) -> None:
+    bootstrap = apache_kafka.bootstrap_servers
+    topic = new_topic(bootstrap)
+    sent = samples_for(producer)
+    producer.produce(bootstrap, topic, sent, codec=codec, acks="all", idempotent=True)
+    for consumer in (*FOREIGN, *OURS):
+        assert_same_records(consumer.consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("producer", FOREIGN, ids=by_name)
+def test_on_apache_kafka_we_read_what_any_client_wrote(producer: Client, codec: str, apache_kafka: ApacheKafka) -> None:
+    bootstrap = apache_kafka.bootstrap_servers
+    topic = new_topic(bootstrap)
+    sent = samples_for(producer)
+    producer.produce(bootstrap, topic, sent, codec=codec, acks="all", idempotent=False)
+    for consumer in OURS:
+        assert_same_records(consumer.consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+@pytest.mark.parametrize("producer", [*FOREIGN, *OURS], ids=by_name)
+def test_our_broker_takes_every_kind_of_acknowledgement(
+    producer: Client, acks: str, our_broker: EmbeddedBroker
+) -> None:
+    bootstrap = our_broker.bootstrap_servers
+    topic = new_topic(bootstrap)
+    sent = samples_for(producer)
+    producer.produce(bootstrap, topic, sent, codec="none", acks=acks, idempotent=False)
+    assert_same_records(OURS[0].consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+@pytest.mark.parametrize("producer", OURS, ids=by_name)
+def test_apache_kafka_takes_every_kind_of_our_acknowledgement(
+    producer: Client, acks: str, apache_kafka: ApacheKafka
+) -> None:
+    bootstrap = apache_kafka.bootstrap_servers
+    topic = new_topic(bootstrap)
+    sent = samples_for(producer)
+    producer.produce(bootstrap, topic, sent, codec="none", acks=acks, idempotent=False)
+    assert_same_records(FOREIGN[0].consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+
+
+def test_a_key_lands_on_the_same_partition_whoever_sends_it(our_broker: EmbeddedBroker) -> None:
+    bootstrap = our_broker.bootstrap_servers
+    places = {}
+    for producer in (*FOREIGN, *OURS):
+        topic = new_topic(bootstrap)
+        producer.produce(bootstrap, topic, KEYED, codec="none", acks="all", idempotent=False)
+        places[producer.name] = partition_by_key(FOREIGN[0].consume(bootstrap, topic, PARTITIONS, len(KEYED)))
+    yardstick = places.pop(FOREIGN[0].name)
+    assert len(set(yardstick.values())) == PARTITIONS
+    for name, found in places.items():
+        assert found == yardstick, name
