@@ -19,9 +19,7 @@ MAGIC: Final = 2
 MAGIC_AT: Final = 16
 ZSTD_ID: Final = 4
 ZSTD_PRODUCE_VERSION_MIN: Final = 7
-_BASE_OFFSET = struct.Struct(">q")
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT: Final = 23
+_FRAME: Final = struct.Struct(">qi")  # base offset, and the length of what follows
 
 
 def check_records(records: memoryview | None, config: TopicConfig, *, version: int, now_ms: int) -> BatchHeader:
@@ -34,22 +32,25 @@ def check_records(records: memoryview | None, config: TopicConfig, *, version: i
         now_ms: wall clock.
 
     Returns:
-        The batch's header.
+        The header of the batch; the batch is all of `records`.
 
     Raises:
         Refusal: INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE or INVALID_TIMESTAMP.
     """
-    header = _only_batch(records, version)
-    assert records is not None
-    if header.size > config.max_message_bytes:
+    records = _only_batch(records, version)
+    if len(records) > config.max_message_bytes:
         raise Refusal(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {header.size} bytes, max.message.bytes allows {config.max_message_bytes}",
+            f"the batch has {len(records)} bytes, max.message.bytes allows {config.max_message_bytes}",
         )
     try:
         verify_crc(records)
     except CorruptBatch as error:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        raise _corrupt(error.message) from error
+    try:
+        header = parse_header(records)
+    except CorruptBatch as error:  # the checksum is right, so this is what the producer meant to send
+        raise _invalid(error.message) from error
     _check_counts(header)
     _check_codec(header, version)
     _check_timestamps(header, config, now_ms)
@@ -58,29 +59,25 @@ def check_records(records: memoryview | None, config: TopicConfig, *, version: i
     return header
 
 
-def _only_batch(records: memoryview | None, version: int) -> BatchHeader:
-    """The header of the one batch that a Produce request of version 3 or later may carry."""
+def _only_batch(records: memoryview | None, version: int) -> memoryview:
+    """The one batch that a Produce request of version 3 or later may carry; only its frame is looked at."""
     if records is None or not len(records):
         raise _invalid(f"a Produce request of version {version} has one batch per partition, this one has none")
     if len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC:
         raise _invalid(f"a Produce request of version {version} has batches of magic 2, not {records[MAGIC_AT]}")
     if len(records) < HEADER_SIZE:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are less than the header of a batch")
-    (base_offset,) = _BASE_OFFSET.unpack_from(records)
+        raise _corrupt(f"{len(records)} bytes are less than the header of a batch")
+    base_offset, length = _FRAME.unpack_from(records)
+    size = length + _FRAME.size
+    if records[MAGIC_AT] > MAGIC:
+        raise _corrupt(f"magic {records[MAGIC_AT]} is not known")
+    if not HEADER_SIZE <= size <= len(records):
+        raise _corrupt(f"the batch says {size} bytes, {len(records)} have come")
+    if size < len(records):
+        raise _invalid(f"a Produce request of version {version} has one batch per partition, this one has more")
     if base_offset != 0:
         raise _invalid(f"the base offset of a batch that is sent is 0, not {base_offset}")
-    if _LAST_OFFSET_DELTA.unpack_from(records, _LAST_OFFSET_DELTA_AT)[0] < 0:
-        raise _invalid("the last offset delta is negative")
-    try:
-        header = parse_header(records)
-    except CorruptBatch as error:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, error.message) from error
-    if header.size > len(records):
-        message = f"the batch says {header.size} bytes, of which {len(records)} have come"
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, message)
-    if header.size < len(records):
-        raise _invalid(f"a Produce request of version {version} has one batch per partition, this one has more")
-    return header
+    return records
 
 
 def _check_counts(header: BatchHeader) -> None:
@@ -124,7 +121,11 @@ def _check_keys(records: memoryview, header: BatchHeader) -> None:
             if record.key is None:
                 raise _invalid(f"a compacted topic cannot take a record without a key: record {at} of the batch")
     except (CorruptBatch, BatchTooLarge) as error:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        raise _corrupt(error.message) from error
+
+
+def _corrupt(message: str) -> Refusal:
+    return Refusal(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 def _invalid(message: str) -> Refusal:

@@ -1,0 +1,94 @@
+"""What the broker's tests share: a state without network, requests that go through real bytes, and batches."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, TypeVar
+
+from kafkaraw.broker.catalog import Broker
+from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.listeners import Endpoint
+from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol import (
+    FileSlice,
+    RequestHeader,
+    ResponseHeader,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from kafkaraw.protocol.apis import api_of
+from kafkaraw.records import encode_batch
+
+NOW_MS = 1_700_000_000_000
+LISTENER = "PLAINTEXT"
+
+Response = TypeVar("Response")
+
+
+class FixedClock:
+    """A wall clock that moves when it is told to."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.now_ms = now_ms
+
+    def time_ms(self) -> int:
+        return self.now_ms
+
+
+def make_state(
+    storage: LogStorage | None = None, *, clock: FixedClock | None = None, seed: int = 1, **properties: Any
+) -> BrokerState:
+    """A broker's state; properties with `_` for `.`."""
+    config = BrokerConfig.parse({name.replace("_", "."): value for name, value in properties.items()})
+    state = BrokerState(config, storage or MemoryStorage(), clock or FixedClock(), random.Random(seed))
+    state.open()
+    node_id = config.node_id
+    state.catalog.brokers[node_id] = Broker(node_id, {LISTENER: Endpoint(LISTENER, "127.0.0.1", 9092)})
+    return state
+
+
+def ask(state: BrokerState, request: Any, version: int | None = None) -> Any:
+    """Send a request through its bytes to its handler, and the answer back through its bytes.
+
+    A deferred answer is returned as it is, None for no answer.
+    """
+    api = api_of(request)
+    version = api.supported.max if version is None else version
+    header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, "test"), request)))
+    context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000")
+    answer = HANDLERS[api.key](state, context, message)
+    if answer is None or isinstance(answer, Deferred):
+        return answer
+    return through_bytes(answer, version)
+
+
+def through_bytes(response: Response, version: int) -> Response:
+    """A response as the client decodes it."""
+    api = api_of(response)
+    encoded = encode_response(ResponseHeader(7), response, version)
+    header, decoded = decode_response(encoded, api.key, version)
+    assert header.correlation_id == 7
+    return decoded  # type: ignore[return-value]
+
+
+def batch(*values: bytes | None, key: bytes | None = None, timestamp_ms: int = NOW_MS, **settings: Any) -> bytes:
+    """One encoded batch, a record per value."""
+    return encode_batch([(timestamp_ms, key, value, []) for value in values], **settings)
+
+
+def content_bytes(content: Any) -> bytes:
+    """What a log gave, read."""
+    if content is None:
+        return b""
+    if isinstance(content, FileSlice):
+        import os
+
+        return os.pread(content.fd, content.size, content.offset)
+    return bytes(content)

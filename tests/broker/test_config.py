@@ -1,0 +1,195 @@
+"""Properties: Kafka's names, defaults and limits."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kafkaraw.broker.config import BROKER_SETTINGS, BrokerConfig
+from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
+from kafkaraw.broker.listeners import Endpoint
+from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS, TopicConfig, check, not_acted_on
+from kafkaraw.errors import ConfigError
+
+
+def test_without_properties_everything_is_as_in_kafka_but_on_this_machine_only():
+    config = BrokerConfig.parse()
+    assert config.listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.advertised_listeners == config.listeners
+    assert config.auto_create_topics_enable
+    assert config.num_partitions == 1
+    assert config.socket_request_max_bytes == 104_857_600
+    assert config.log_dir is None
+    assert config.topic_defaults["segment.bytes"] == 1_073_741_824
+
+
+def test_values_may_be_text_or_of_their_type():
+    for value in ("4", 4):
+        assert BrokerConfig.parse({"num.partitions": value}).num_partitions == 4
+    for value in ("false", False, "FALSE"):
+        assert not BrokerConfig.parse({"auto.create.topics.enable": value}).auto_create_topics_enable
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("num.partition", "num.partitions"),
+        ("auto.create.topic.enable", "auto.create.topics.enable"),
+        ("message.max.byte", "message.max.bytes"),
+        ("log.segment.byte", "log.segment.bytes"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_nearest_one(name: str, nearest: str):
+    with pytest.raises(ConfigError, match=f"unknown broker property '{name}'; did you mean '{nearest}'"):
+        BrokerConfig.parse({name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("num.partitions", "0", "at least 1"),
+        ("num.partitions", "many", "a whole number"),
+        ("num.partitions", "1.5", "a whole number"),
+        ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.segment.bytes", 1000, "at least 1.04858e"),
+        ("log.message.timestamp.type", "Whenever", "one of CreateTime, LogAppendTime"),
+        ("log.cleanup.policy", "compact,shred", "one of compact, delete"),
+        ("node.id", -5, "at least 0"),
+    ],
+)
+def test_a_value_outside_its_limits_is_refused(name: str, value: str | int, wanted: str):
+    with pytest.raises(ConfigError, match=f"Invalid value {value} for configuration .*: it must be {wanted}"):
+        BrokerConfig.parse({name: value})
+
+
+def test_a_kafka_property_without_meaning_here_is_accepted_with_one_warning(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
+        BrokerConfig.parse({"num.network.threads": 3, "log.retention.hours": 24, "process.roles": "broker,controller"})
+    assert len(caplog.records) == 1
+    assert "log.retention.hours, num.network.threads, process.roles" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["authorizer.class.name", "ssl.keystore.location", "sasl.enabled.mechanisms"])
+def test_a_property_that_would_weaken_security_in_silence_is_refused(name: str):
+    with pytest.raises(ConfigError, match="no TLS, SASL or ACLs"):
+        BrokerConfig.parse({name: "x"})
+
+
+def test_no_name_is_in_two_tables():
+    mine = {*BROKER_SETTINGS, *BROKER_PROPERTY.values()}
+    assert not mine & IGNORED
+    assert not mine & REFUSED
+    assert not IGNORED & REFUSED
+    assert len(mine | IGNORED | REFUSED) > 300
+
+
+def test_an_alias_and_its_name_must_not_contradict_each_other():
+    assert BrokerConfig.parse({"broker.id": 3}).node_id == 3
+    assert BrokerConfig.parse({"broker.id": 3, "node.id": 3}).node_id == 3
+    with pytest.raises(ConfigError, match="given twice"):
+        BrokerConfig.parse({"broker.id": 3, "node.id": 4})
+
+
+def test_topics_take_their_defaults_from_the_broker():
+    config = BrokerConfig.parse({"message.max.bytes": 5000, "log.retention.hours": 2, "log.roll.ms": 77})
+    assert config.topic_defaults["max.message.bytes"] == 5000
+    assert config.topic_defaults["retention.ms"] == 2 * 3_600_000
+    assert config.topic_defaults["segment.ms"] == 77
+    effective = TopicConfig.of({"max.message.bytes": "6000"}, config.topic_defaults)
+    assert effective.max_message_bytes == 6000
+
+
+def test_the_finer_unit_of_a_property_wins():
+    given = {"log.retention.ms": 5, "log.retention.minutes": 7, "log.retention.hours": 9}
+    assert BrokerConfig.parse(given).topic_defaults["retention.ms"] == 5
+    del given["log.retention.ms"]
+    assert BrokerConfig.parse(given).topic_defaults["retention.ms"] == 7 * 60_000
+
+
+def test_a_topic_setting_is_checked_by_name_and_value():
+    check({"cleanup.policy": "compact,delete", "retention.ms": "-1", "min.cleanable.dirty.ratio": "0.3"})
+    with pytest.raises(ConfigError, match=r"did you mean 'retention\.ms'"):
+        check({"retention.m": "1"})
+    with pytest.raises(ConfigError, match=r"cleanup\.policy"):
+        check({"cleanup.policy": "shred"})
+    with pytest.raises(ConfigError, match=r"min\.cleanable\.dirty\.ratio"):
+        check({"min.cleanable.dirty.ratio": "1.5"})
+
+
+def test_settings_without_effect_yet_are_named():
+    assert not_acted_on({"retention.ms": "1", "max.message.bytes": "1000"}) == ["retention.ms"]
+
+
+def test_every_default_of_a_topic_passes_its_own_check():
+    for setting in TOPIC_SETTINGS.values():
+        assert setting.parse(setting.default) == setting.default
+
+
+def test_the_level_is_that_of_the_codec_in_effect():
+    defaults = BrokerConfig.parse().topic_defaults
+    effective = TopicConfig.of({"compression.type": "zstd", "compression.zstd.level": "7"}, defaults)
+    assert (effective.compression_type, effective.compression_level) == ("zstd", 7)
+    assert TopicConfig.of({"compression.type": "gzip"}, defaults).compression_level is None
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("PLAINTEXT://127.0.0.1:0", Endpoint("PLAINTEXT", "127.0.0.1", 0)),
+        ("plaintext://localhost:9092", Endpoint("PLAINTEXT", "localhost", 9092)),
+        ("PLAINTEXT://[::1]:9092", Endpoint("PLAINTEXT", "::1", 9092)),
+    ],
+)
+def test_a_listener_is_a_name_a_host_and_a_port(text: str, endpoint: Endpoint):
+    assert BrokerConfig.parse({"listeners": text}).listeners == (endpoint,)
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:70000", "PLAINTEXT://a b:1", ""]
+)
+def test_a_malformed_listener_is_refused(text: str):
+    with pytest.raises(ConfigError, match=r"listeners: .* is not NAME://host:port"):
+        BrokerConfig.parse({"listeners": text})
+
+
+def test_a_listener_with_a_protocol_that_is_missing_here_is_refused():
+    with pytest.raises(ConfigError, match="PLAINTEXT only"):
+        BrokerConfig.parse({"listeners": "SSL://127.0.0.1:9093"})
+    secure = {"listeners": "IN://127.0.0.1:9093", "listener.security.protocol.map": "IN:SASL_SSL"}
+    with pytest.raises(ConfigError, match="SASL_SSL"):
+        BrokerConfig.parse(secure)
+
+
+def test_listeners_may_have_names_of_their_own_and_be_advertised_elsewhere():
+    config = BrokerConfig.parse(
+        {
+            "listeners": "IN://127.0.0.1:0,OUT://0.0.0.0:0",
+            "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+            "advertised.listeners": "OUT://broker.example:29092",
+        }
+    )
+    assert [str(endpoint) for endpoint in config.advertised_listeners] == [
+        "IN://127.0.0.1:0",
+        "OUT://broker.example:29092",
+    ]
+
+
+def test_an_address_that_no_client_can_use_is_not_advertised():
+    with pytest.raises(ConfigError, match=r"set advertised\.listeners to PLAINTEXT://<host>:<port>"):
+        BrokerConfig.parse({"listeners": "PLAINTEXT://0.0.0.0:9092"})
+
+
+def test_two_listeners_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="name of its own"):
+        BrokerConfig.parse({"listeners": "PLAINTEXT://127.0.0.1:1,PLAINTEXT://127.0.0.1:2"})
+
+
+def test_an_advertised_listener_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="OUT is not among the listeners"):
+        BrokerConfig.parse({"advertised.listeners": "OUT://a:1", "listener.security.protocol.map": "OUT:PLAINTEXT"})
+
+
+def test_data_is_kept_in_one_directory():
+    with pytest.raises(ConfigError, match="one directory"):
+        BrokerConfig.parse({"log.dirs": "/a,/b"})

@@ -1,0 +1,94 @@
+"""Sequences of idempotent producers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaraw.broker.producers import EXPIRY_SWEEP_MS, SEQUENCE_MAX, ProducerTable, add_sequence
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import BatchHeader, parse_header
+from tests.broker.support import NOW_MS, batch
+
+DAY_MS = 86_400_000
+
+
+def header(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 7, offset: int = 0) -> BatchHeader:
+    data = batch(*[b"v"] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return parse_header(data)._replace(base_offset=offset)
+
+
+def table(*headers: BatchHeader) -> ProducerTable:
+    made = ProducerTable(DAY_MS)
+    for one in headers:
+        assert made.check(one) is None
+        made.note(one, NOW_MS)
+    return made
+
+
+def refused(made: ProducerTable, one: BatchHeader) -> ErrorCode:
+    with pytest.raises(Refusal) as caught:
+        made.check(one)
+    return caught.value.code
+
+
+def test_sequences_follow_each_other_by_records():
+    made = table(header(0, 3), header(3, 2))
+    assert made.check(header(5)) is None
+
+
+def test_a_producer_that_is_not_known_may_start_anywhere():
+    assert table().check(header(41)) is None
+
+
+@pytest.mark.parametrize("sequence", [0, 4, 6, 100])
+def test_a_gap_or_a_step_back_is_out_of_order(sequence: int):
+    made = table(header(0, 3), header(3, 2))
+    assert refused(made, header(sequence, 7)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_each_of_the_last_five_batches_is_known_again_with_its_offset():
+    batches = [header(at, offset=100 + at) for at in range(6)]
+    made = table(*batches)
+    for one in batches[1:]:
+        found = made.check(one)
+        assert found is not None
+        assert found.base_offset == one.base_offset
+    assert refused(made, batches[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero():
+    made = table(header(0, epoch=3))
+    assert refused(made, header(1, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(made, header(1, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert made.check(header(0, epoch=4)) is None
+    made.note(header(0, epoch=4), NOW_MS)
+    assert refused(made, header(1, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert made.check(header(1, epoch=4)) is None
+
+
+def test_sequences_wrap_around_to_zero():
+    assert add_sequence(SEQUENCE_MAX, 1) == 0
+    made = table(header(SEQUENCE_MAX - 1, 4))
+    assert made.check(header(2)) is None
+    assert made.check(header(SEQUENCE_MAX - 1, 4)) is not None
+
+
+def test_producers_do_not_disturb_each_other():
+    made = table(header(0, producer_id=1), header(0, producer_id=2))
+    assert made.check(header(1, producer_id=1)) is None
+    assert len(made) == 2
+
+
+def test_batches_without_a_producer_leave_no_trace():
+    made = ProducerTable(DAY_MS)
+    made.note(parse_header(batch(b"v")), NOW_MS)
+    assert len(made) == 0
+
+
+def test_a_producer_idle_for_too_long_is_forgotten():
+    made = table(header(0, producer_id=1))
+    later = NOW_MS + DAY_MS + EXPIRY_SWEEP_MS
+    made.note(header(0, producer_id=2), later)
+    assert len(made) == 1
+    assert made.check(header(9, producer_id=1)) is None
