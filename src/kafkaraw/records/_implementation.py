@@ -8,6 +8,7 @@ environment variable KAFKARAW_IMPL=python|native overrules it. Start at `choose`
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -50,7 +51,9 @@ IMPLEMENTATION: Final = choose(os.environ.get(_VARIABLE, ""), Path(__file__).par
 if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kafkaraw.records._fallback import BatchBuilder, OpenBatches, Ticket, fill, read_records, read_values
 else:
-    from kafkaraw.records._builder import BatchBuilder, OpenBatches, Ticket
-    from kafkaraw.records._reader import fill, read_records, read_values
+    _builder = import_module("kafkaraw.records._builder")
+    _reader = import_module("kafkaraw.records._reader")
+    BatchBuilder, OpenBatches, Ticket = _builder.BatchBuilder, _builder.OpenBatches, _builder.Ticket
+    fill, read_records, read_values = _reader.fill, _reader.read_records, _reader.read_values
 
 __all__ = ["IMPLEMENTATION", "BatchBuilder", "OpenBatches", "Ticket", "choose", "fill", "read_records", "read_values"]

@@ -75,6 +75,7 @@ def _decompress_none(data: Buffer, size_max_bytes: int) -> bytes:
 
 _GZIP_WINDOW: Final = 31
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_PIECE: Final = 16 * 1024
 
 
 def _compress_gzip(data: Buffer, level: int | None) -> bytes:
@@ -83,25 +84,28 @@ def _compress_gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_gzip(data: Buffer, size_max_bytes: int) -> bytes:
-    """Members follow one another; what follows the last one is ignored, as Java's GZIPInputStream does."""
+    """Members follow one another; what follows the last one is ignored, as Java's GZIPInputStream does.
+
+    Input goes in by small pieces: zlib copies what is left behind each member, and there may be very many members.
+    """
+    data = bytes(data)
     parts: list[bytes] = []
-    size = 0
-    rest = bytes(data)
-    while not parts or rest.startswith(_GZIP_MAGIC):
+    size = at = 0
+    while at == 0 or data.startswith(_GZIP_MAGIC, at):
         inflate = zlib.decompressobj(_GZIP_WINDOW)
         while not inflate.eof:
+            piece = data[at : at + _GZIP_PIECE]
+            if not piece:
+                raise _corrupt("gzip", "it ends too early")
             try:
-                part = inflate.decompress(rest, size_max_bytes - size + 1)
+                part = inflate.decompress(piece, size_max_bytes - size + 1)
             except zlib.error as error:
                 raise _corrupt("gzip", error) from None
-            if not part and not inflate.eof:
-                raise _corrupt("gzip", "it ends too early")
+            at += len(piece) - len(inflate.unused_data)
             parts.append(part)
             size += len(part)
             if size > size_max_bytes:
                 raise _too_large(size_max_bytes)
-            rest = inflate.unconsumed_tail
-        rest = inflate.unused_data
     return b"".join(parts)
 
 
@@ -115,7 +119,7 @@ _SNAPPY_RATIO_MAX: Final = 32
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:
-    """Write what snappy-java's SnappyOutputStream writes; Kafka's Java clients read the plain form from 4.0 on only."""
+    """Write what snappy-java's SnappyOutputStream writes, as Java producers do."""
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for at in range(0, len(view), _XERIAL_BLOCK_SIZE):
