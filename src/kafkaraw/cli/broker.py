@@ -8,22 +8,25 @@ import click
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 takes a free port.")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free port.  [default: 9092]")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the topics in this folder; without it they live in memory and are gone at the end.",
 )
 @click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A setting, by Kafka's own name.")
-def broker(host: str, port: int, data_dir: Path | None, properties: tuple[str, ...]) -> None:
+def broker(host: str | None, port: int | None, data_dir: Path | None, properties: tuple[str, ...]) -> None:
     """Run a broker for development and tests.
 
     The first line it prints is bootstrap.servers=HOST:PORT. Stop it with Ctrl-C or SIGTERM.
     """
     from kafkaraw.broker import run_broker
 
-    run_broker(parse_properties(properties), data_dir, host, port)
+    try:
+        run_broker(parse_properties(properties), data_dir, host, port)
+    except OSError as error:
+        raise click.ClickException(f"--data-dir {data_dir}: {error}") from error
 
 
 def parse_properties(texts: tuple[str, ...]) -> dict[str, str]:

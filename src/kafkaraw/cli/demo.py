@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import click
@@ -53,6 +54,8 @@ def flights(
     from kafkaraw.demo.run import FlightsOptions, run_flights
     from kafkaraw.demo.screen import Screen
 
+    # `kill` stops the demo as Ctrl-C does, so that it leaves no process and no temporary folder behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = FlightsOptions(
         limit=limit, malformed=malformed, bootstrap_server=bootstrap_server, topic_prefix=topic_prefix, keep=keep
     )

@@ -14,7 +14,6 @@ session must have `spark.sql.session.timeZone` set to UTC, as in SESSION_SETTING
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from pyspark.sql.types import (
 
 from kafkaraw.demo.schema import FLIGHT_FIELDS, REFERENCE_TABLES, SCHEDULED_DEPARTURE, Field, Kind
 from kafkaraw.demo.topics import DEAD_LETTER_HEADERS, Topics
+from kafkaraw.spark import batch_writer
 
 SESSION_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -215,30 +215,25 @@ class Places:
         return {"kafka.bootstrap.servers": self.bootstrap_servers, **more}
 
 
-def start_queries(
-    spark: SparkSession,
-    places: Places,
-    *,
-    offsets_per_trigger: int,
-    batch_writer: Callable[[Mapping[str, str]], Callable[[DataFrame, int], None]],
-) -> dict[str, StreamingQuery]:
+def start_queries(spark: SparkSession, places: Places, offsets_per_trigger: int) -> dict[str, StreamingQuery]:
     """Start the three queries; each ends by itself when it has read all that was there at its start.
 
     Args:
         spark: a session with SESSION_SETTINGS.
         places: where to read and write.
         offsets_per_trigger: how many records a micro-batch takes at most.
-        batch_writer: `kafkaraw.spark.batch_writer`.
     """
 
-    def records(*, headers: bool = False) -> DataFrame:
+    def records(columns: str | None = None) -> DataFrame:
         options = places.options(
             subscribe=places.topics.flights,
             startingOffsets="earliest",
             maxOffsetsPerTrigger=str(offsets_per_trigger),
-            includeHeaders=str(headers).lower(),
+            includeHeaders="true",
         )
-        return classified(spark.readStream.format("kafkaraw").options(**options).load())
+        reader = spark.readStream.format("kafkaraw").options(**options)
+        # A schema of one's own is the choice of columns: what it leaves out is not even decoded.
+        return classified((reader if columns is None else reader.schema(columns)).load())
 
     airlines = latest_airlines(
         spark.read.format("kafkaraw").options(**places.options(subscribe=places.topics.airlines)).load()
@@ -246,15 +241,18 @@ def start_queries(
     airlines.count()
     # Spark takes no Python sink in update mode, so this query writes each micro-batch by a batch write.
     by_hour = (
-        delays_by_hour(cleaned_flights(records()), airlines)
+        delays_by_hour(cleaned_flights(records("value binary")), airlines)
         .writeStream.outputMode("update")
         .foreachBatch(batch_writer(places.options(topic=places.topics.delays_by_hour)))
     )
     cleaned = (
-        cleaned_flights(records()).writeStream.format("parquet").partitionBy("month").option("path", places.parquet)
+        cleaned_flights(records("value binary"))
+        .writeStream.format("parquet")
+        .partitionBy("month")
+        .option("path", places.parquet)
     )
     dead = (
-        dead_letters(records(headers=True))
+        dead_letters(records())
         .writeStream.format("kafkaraw")
         .options(**places.options(topic=places.topics.dead_letters))
     )

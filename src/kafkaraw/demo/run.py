@@ -23,7 +23,7 @@ from kafkaraw.demo.readback import (
 from kafkaraw.demo.replay import Sent, create_topics, send_flights, send_reference_tables
 from kafkaraw.demo.screen import Screen
 from kafkaraw.demo.sheet import BalanceSheet
-from kafkaraw.demo.spark_run import QueryMeter, SparkRun
+from kafkaraw.demo.spark_run import SPARK_TEMPORARY, QueryMeter, SparkRun
 from kafkaraw.demo.topics import Topics
 from kafkaraw.errors import UsageError
 
@@ -89,7 +89,7 @@ def _process(
     spark: SparkRun, bootstrap_servers: str, topics: Topics, folder: Path, sent: Sent, screen: Screen
 ) -> tuple[BalanceSheet, list[Hour], DeadLetters]:
     screen.say("Spark is starting ...")
-    spark.session()
+    spark.wait_until_started()
     from kafkaraw.demo.pipeline import CLEANED, DEAD_LETTERS, DELAYS_BY_HOUR, Places
 
     places = Places(bootstrap_servers, topics, folder)
@@ -170,5 +170,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         raise UsageError(f"--keep {keep}: {error.strerror or error}") from error
     if in_use:
         raise UsageError(f"--keep {keep}: the folder is not empty; old checkpoints would spoil this run")
-    yield keep.resolve()
-    shutil.rmtree(keep / "spark-temporary", ignore_errors=True)
+    try:
+        yield keep.resolve()
+    finally:
+        shutil.rmtree(keep / SPARK_TEMPORARY, ignore_errors=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -18,8 +19,7 @@ from kafkaraw.demo.sheet import BalanceSheet
 
 class _RowsColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
-        total = f"/{task.total:,.0f}" if task.total else ""
-        return Text(f"{task.completed:,.0f}{total} rows", style="progress.download")
+        return Text(f"{task.completed:,.0f}/{task.total or 0:,.0f} rows", style="progress.download")
 
 
 class _SpeedColumn(ProgressColumn):
@@ -62,24 +62,25 @@ class Screen:
     @contextmanager
     def bars(self) -> Iterator[Bars]:
         """Progress bars while the block lasts."""
-        columns = (TextColumn("{task.description:<18}"), BarColumn(24), _RowsColumn(), _SpeedColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(18), _RowsColumn(), _SpeedColumn())
         with Progress(*columns, TimeElapsedColumn(), console=self._console) as progress:
             yield Bars(progress)
 
     def worst_hours(self, hours: list[Hour]) -> None:
         """The table of the worst hours."""
-        table = Table(title="The worst hours, read back from Kafka (departure delay in minutes)", title_justify="left")
+        table = _table("The worst hours, read back from Kafka (departure delay in minutes)")
         table.add_column("hour in New York", no_wrap=True)
         table.add_column("from")
-        for name in ("flights", "cancelled", "mean", "p95", "worst"):
-            table.add_column(name, justify="right")
-        table.add_column("carrier of the worst")
+        for name in ("flights", "left", "mean", "p95", "worst"):
+            table.add_column(name, justify="right", no_wrap=True)
+        # All columns together fit into 80 characters.
+        table.add_column("carrier of the worst", no_wrap=True, overflow="ellipsis", max_width=22)
         for hour in hours:
             table.add_row(
                 _local(hour.hour),
                 hour.origin,
                 str(hour.flights),
-                str(hour.cancelled),
+                str(hour.departed),
                 f"{hour.mean_delay_min:.1f}",
                 f"{hour.p95_delay_min:.0f}",
                 str(hour.worst_delay_min),
@@ -97,9 +98,10 @@ class Screen:
 
     def balance_sheet(self, sheet: BalanceSheet) -> None:
         """The sheet, line by line, and the verdict."""
-        table = Table(title="Balance sheet", title_justify="left")
-        for name, justify in (("", "left"), ("records", "right"), ("", "center"), ("records", "right"), ("", "left")):
-            table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        table = _table("Balance sheet")
+        table.show_header = False
+        for justify in ("left", "right", "center", "right", "left"):
+            table.add_column(justify=justify)
         for line in sheet.lines():
             sign = "[green]=[/green]" if line.balanced else "[bold red]≠[/bold red]"
             table.add_row(line.left_name, f"{line.left:,}", sign, f"{line.right:,}", line.right_name)
@@ -110,5 +112,11 @@ class Screen:
             self._console.print("[bold red]The sheet does not balance.[/bold red]")
 
 
+def _table(title: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.collapse_padding = True
+    return table
+
+
 def _local(iso: str) -> str:
-    return datetime.fromisoformat(iso).astimezone(NEW_YORK).strftime("%a %Y-%m-%d %H:%M")
+    return datetime.fromisoformat(iso).astimezone(NEW_YORK).strftime("%Y-%m-%d %H:%M")

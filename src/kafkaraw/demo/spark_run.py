@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kafkaraw.demo.pipeline import Places
+
+SPARK_TEMPORARY = "spark-temporary"
+"""Spark's scratch folder, inside the folder of a run."""
 
 _POLL_S = 0.2
 _STDERR = 2
@@ -67,60 +71,46 @@ class QueryMeter:
 class SparkRun:
     """One Spark session for one run of the demo.
 
+    A thread of its own does all the talking to Spark: Spark keeps the session in use per thread, and Ctrl-C, which
+    strikes the main thread, must not cut off an answer of the JVM.
+
     Args:
         folder: for Spark's temporary files and its log, `spark.log`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.log_file = folder / "spark.log"
-        self._temporary = folder / "spark-temporary"
-        self._session: SparkSession | None = None
-        self._failure: BaseException | None = None
-        self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
+        self._temporary = folder / SPARK_TEMPORARY
+        self._thread = ThreadPoolExecutor(1, "spark")
+        self._starting: Future[SparkSession] | None = None
         self._queries: dict[str, StreamingQuery] = {}
+        self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Begin to start Spark; `session` waits for it."""
+        """Begin to start Spark; `wait_until_started` waits for it."""
         self._temporary.mkdir()
-        self._starter.start()
+        self._starting = self._thread.submit(self._start)
 
-    def session(self) -> SparkSession:
-        """The session, as soon as it is there.
+    def wait_until_started(self) -> None:
+        """Wait for the session.
 
         Raises:
             DemoFailed: Spark did not start.
         """
-        while self._starter.is_alive():
-            self._starter.join(_POLL_S)  # in short steps, so that Ctrl-C works
-        if self._session is None:
-            raise DemoFailed(f"Spark did not start: {_first_line(self._failure)}; {self._log_hint()}")
-        return self._session
+        self._session()
 
     def run(self, places: Places, offsets_per_trigger: int, watch: Callable[[QueryMeter], None]) -> list[QueryMeter]:
         """Run the three queries side by side to their end.
 
-        Raises:
-            DemoFailed: one of them failed; the others are stopped.
-        """
-        from kafkaraw.demo.pipeline import start_queries
-        from kafkaraw.spark import batch_writer
+        Args:
+            places: where they read and write.
+            offsets_per_trigger: how many records a micro-batch takes at most.
+            watch: called, on another thread, when there may be progress.
 
-        spark = self.session()
-        with self._spark_errors("the queries did not start"):
-            self._queries = start_queries(
-                spark, places, offsets_per_trigger=offsets_per_trigger, batch_writer=batch_writer
-            )
-        meters = {name: QueryMeter(name) for name in self._queries}
-        while not all(meter.ended for meter in meters.values()):
-            for name, query in self._queries.items():
-                meter = meters[name]
-                if meter.ended:
-                    continue
-                with self._spark_errors(f"the query '{name}' failed"):
-                    meter.ended = bool(query.awaitTermination(_POLL_S))  # type: ignore[arg-type]  # takes fractions
-                meter.update(query)
-                watch(meter)
-        return list(meters.values())
+        Raises:
+            DemoFailed: one of them failed.
+        """
+        return self._thread.submit(self._run, places, offsets_per_trigger, watch).result()
 
     def parquet_rows(self, places: Places) -> int:
         """The number of rows in the Parquet files, read back.
@@ -128,22 +118,24 @@ class SparkRun:
         Raises:
             DemoFailed: they cannot be read.
         """
-        spark = self.session()
-        with self._spark_errors("the Parquet files cannot be read"):
-            return spark.read.parquet(places.parquet).count()
+
+        def count() -> int:
+            with self._spark_errors("the Parquet files cannot be read"):
+                return self._session().read.parquet(places.parquet).count()
+
+        return self._thread.submit(count).result()
 
     def stop(self) -> None:
         """Stop the queries and Spark, whatever state they are in; waits until Spark is gone."""
-        while self._starter.is_alive():
-            self._starter.join(_POLL_S)
-        if self._session is None:
-            return
-        for query in self._queries.values():
-            if query.isActive:
-                query.stop()
-        self._session.stop()
+        self._stopping.set()
+        self._thread.submit(self._stop).result()
+        self._thread.shutdown()
 
-    def _start(self) -> None:
+    def _session(self) -> SparkSession:
+        assert self._starting is not None, "start() comes first"
+        return self._starting.result()
+
+    def _start(self) -> SparkSession:
         from kafkaraw.demo.pipeline import SESSION_SETTINGS
         from kafkaraw.spark import session
 
@@ -154,11 +146,33 @@ class SparkRun:
             "spark.sql.warehouse.dir": str(self._temporary / "warehouse"),
             **SESSION_SETTINGS,
         }
-        try:
-            with _stderr_to(self.log_file):
-                self._session = session(app_name="kafkaraw flights", master="local[2]", conf=settings)
-        except Exception as failure:  # noqa: BLE001 - the root of a thread: told to whoever asks for the session
-            self._failure = failure
+        with _stderr_to(self.log_file), self._spark_errors("Spark did not start"):
+            return session(app_name="kafkaraw flights", master="local[2]", conf=settings)
+
+    def _run(self, places: Places, offsets_per_trigger: int, watch: Callable[[QueryMeter], None]) -> list[QueryMeter]:
+        from kafkaraw.demo.pipeline import start_queries
+
+        with self._spark_errors("the queries did not start"):
+            self._queries = start_queries(self._session(), places, offsets_per_trigger)
+        meters = {name: QueryMeter(name) for name in self._queries}
+        while not self._stopping.is_set() and not all(meter.ended for meter in meters.values()):
+            for name, query in self._queries.items():
+                meter = meters[name]
+                if meter.ended:
+                    continue
+                with self._spark_errors(f"the query '{name}' failed"):
+                    meter.ended = bool(query.awaitTermination(_POLL_S))  # type: ignore[arg-type]  # takes fractions
+                    meter.update(query)
+                watch(meter)
+        return list(meters.values())
+
+    def _stop(self) -> None:
+        if self._starting is None or self._starting.exception() is not None:
+            return
+        for query in self._queries.values():
+            if query.isActive:
+                query.stop()
+        self._session().stop()
 
     @contextmanager
     def _spark_errors(self, what: str) -> Iterator[None]:
@@ -192,5 +206,7 @@ def _stderr_to(path: Path) -> Iterator[None]:
 
 
 def _first_line(error: BaseException | None) -> str:
-    lines = str(error or "").strip().splitlines()
+    # py4j's own text says only which Java method was called; what went wrong is in the Java exception.
+    said = getattr(error, "java_exception", None) or error
+    lines = str(said or "").strip().splitlines()
     return lines[0] if lines else type(error).__name__

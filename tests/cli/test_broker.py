@@ -1,0 +1,97 @@
+"""`kafkaraw broker`, as a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkaraw.cli import main
+from kafkaraw.client.blocking import Admin
+
+TIMEOUT = 30.0
+
+
+@contextmanager
+def running_broker(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and its HOST:PORT."""
+    command = [sys.executable, "-u", "-m", "kafkaraw", "broker", "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            name, _, address = process.stdout.readline().strip().partition("=")
+            assert name == "bootstrap.servers"
+            yield process, address
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_line_names_the_address_and_a_signal_stops_it_cleanly(stop_signal: signal.Signals):
+    with running_broker() as (process, address):
+        with Admin(bootstrap_servers=address) as admin:
+            assert admin.list_topics(timeout=TIMEOUT) == []
+        process.send_signal(stop_signal)
+        _, errors = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 0
+        assert "Traceback" not in errors
+
+
+def test_it_listens_on_this_machine_only_unless_told_otherwise():
+    with running_broker() as (_, address):
+        assert address.rpartition(":")[0] == "127.0.0.1"
+
+
+def test_topics_in_a_data_folder_outlive_the_broker(tmp_path: Path):
+    from kafkaraw.client.admin import NewTopic
+
+    for run in (1, 2):
+        with running_broker("--data-dir", str(tmp_path)) as (process, address):
+            with Admin(bootstrap_servers=address) as admin:
+                if run == 1:
+                    admin.create_topics([NewTopic("kept", 2)], timeout=TIMEOUT)
+                assert [topic.name for topic in admin.list_topics(timeout=TIMEOUT)] == ["kept"]
+            process.terminate()
+            assert process.wait(TIMEOUT) == 0
+
+
+def test_a_property_is_taken_by_its_kafka_name():
+    from kafkaraw.client.admin import NewTopic
+
+    with running_broker("-X", "num.partitions=5") as (_, address), Admin(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic("t")], timeout=TIMEOUT)
+        assert len(admin.describe_topics(["t"], timeout=TIMEOUT)["t"].partitions) == 5
+
+
+def test_a_port_in_use_is_said_in_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = CliRunner().invoke(main, ["broker", "--port", port])
+    assert result.exit_code == 1
+    assert port in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (["-X", "num.partition=5"], 1, "num.partitions"),
+        (["-X", "num.partitions=many"], 1, "num.partitions"),
+        (["-X", "num.partitions"], 2, "property=value"),
+        (["-X", "=5"], 2, "property=value"),
+        (["--port", "70000"], 2, "70000"),
+        (["--host", "no-such-host.invalid"], 1, "no-such-host.invalid"),
+    ],
+)
+def test_bad_input_is_refused_with_a_hint(arguments: list[str], exit_code: int, said: str):
+    result = CliRunner().invoke(main, ["broker", *(["--port", "0"] if "--port" not in arguments else []), *arguments])
+    assert result.exit_code == exit_code
+    assert said in result.stderr
+    assert "Traceback" not in result.output

@@ -1,0 +1,69 @@
+"""The whole demo, by the command, on a small part of the year."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.demo.readback import read_hours, read_topic
+from kafkaraw.demo.topics import Topics
+
+pytest.importorskip("pyspark")
+
+LIMIT = 2_000
+DEADLINE_S = 240
+
+
+def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kafkaraw", "demo", "flights", "--limit", str(LIMIT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+
+
+@pytest.mark.timeout(DEADLINE_S)
+def test_the_demo_balances_and_keeps_what_it_is_told_to(tmp_path: Path, flights_folder: Path):
+    kept = tmp_path / "kept"
+    before = set(Path(tempfile.gettempdir()).glob("kafkaraw-flights-*"))
+    done = run_demo("--keep", str(kept))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "The sheet balances" in done.stdout
+    assert re.search(r"records in topic flights +2,025 += +2,025 +rows in Parquet \+ dead letters", done.stdout)
+    assert set(Path(tempfile.gettempdir()).glob("kafkaraw-flights-*")) == before
+    assert {path.name for path in (kept / "parquet").glob("month=*")} == {"month=1"}
+    assert {path.name for path in (kept / "checkpoints").iterdir()} == {
+        "delays-by-hour",
+        "cleaned-flights",
+        "dead-letters",
+    }
+    with EmbeddedBroker(data_dir=kept / "broker") as broker:
+        hours = read_hours(broker.bootstrap_servers, Topics())
+        letters = list(read_topic(broker.bootstrap_servers, "flights.dead-letter"))
+        by_hour = list(read_topic(broker.bootstrap_servers, "delays-by-hour"))
+    assert sum(hour.flights for hour in hours) == LIMIT
+    assert len(letters) == 25
+    assert all({"malformed", "dead-letter.reason"} <= dict(letter.headers).keys() for letter in letters)
+    assert {record.key for record in by_hour} == {
+        f"{value['origin']}|{value['hour']}".encode() for value in (json.loads(r.value or b"") for r in by_hour)
+    }
+
+
+@pytest.mark.timeout(DEADLINE_S)
+def test_the_demo_uses_a_cluster_that_has_topics_of_these_names_and_leaves_them_alone(flights_folder: Path):
+    from kafkaraw.client.admin import NewTopic
+    from kafkaraw.client.blocking import Admin, Producer
+
+    with EmbeddedBroker() as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("flights", 1)])
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("flights", b"not of the demo")
+        done = run_demo("--bootstrap-server", broker.bootstrap_servers)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "demo-2.flights" in done.stdout
+        assert [record.value for record in read_topic(broker.bootstrap_servers, "flights")] == [b"not of the demo"]
