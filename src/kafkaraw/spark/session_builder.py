@@ -96,15 +96,10 @@ def session(
     """
     from pyspark.sql import SparkSession
 
-    from kafkaraw.spark.source import KafkaDataSource
-
     settings = {"spark.master": "local[*]"} | dict(conf or {})
     if master is not None:
         settings["spark.master"] = master
     builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    # Spark finds the source by itself through the module pyspark_kafkaraw; this works beside a broken pyspark_* module.
-    spark.dataSource.register(KafkaDataSource)
-    return spark
+    return builder.getOrCreate()

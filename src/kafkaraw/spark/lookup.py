@@ -1,0 +1,145 @@
+"""What the driver asks the cluster: which partitions there are, and from where to where they reach.
+
+Owns the driver's clients. An idle query must not hammer the brokers: the list of partitions is kept for a second, and
+`wait_for_change` asks less and less often. Must not decide anything: `stream_plan.py` does.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from kafkaraw.client.blocking import Admin, Consumer
+from kafkaraw.client.config import AdminConfig, ConsumerConfig
+from kafkaraw.errors import BrokerError, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.offsets import PartitionOffsets
+from kafkaraw.spark.options import Settings, SparkOptions, settings_for, typed_settings
+
+_PARTITIONS_AGE_MAX_S = 1.0
+_PAUSE_FIRST_S = 0.01
+_PAUSE_MAX_S = 0.1
+_WAIT_MAX_S = 0.25
+# A broker that has just started, or a topic just made, may be unknown for a moment.
+_MISSING_RETRIES = 3
+_MISSING_PAUSE_S = 0.2
+
+
+def consumer_settings(client: Settings) -> Settings:
+    """Settings of the consumers of this source: they never start anywhere by themselves, nor create a topic."""
+    ours = {
+        "client_id": "kafkaraw-spark",
+        "auto_offset_reset": "none",
+        "allow_auto_create_topics": "false",
+        # What a task reads is there already. A fetch that waits at the end of the log only delays the next task.
+        "fetch_max_wait_ms": "10",
+    }
+    return ours | settings_for(ConsumerConfig, client)
+
+
+class ClusterLookup:
+    """Implements `OffsetLookup` with the blocking clients.
+
+    Args:
+        options: which cluster and what to read there.
+    """
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._servers = options.client["bootstrap_servers"]
+        self._admin = Admin(runtime=None, **typed_settings(AdminConfig, settings_for(AdminConfig, options.client)))
+        self._consumer = Consumer(runtime=None, **typed_settings(ConsumerConfig, consumer_settings(options.client)))
+        self._known: _Known | None = None
+        self._pause_s = _PAUSE_FIRST_S
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._consumer.close()
+        self._admin.close()
+
+    def partitions(self) -> list[TopicPartition]:
+        """Those of the partitions to read that exist, not older than a second."""
+        return self._look().existing
+
+    def require_all(self) -> None:
+        """Check that everything that is to be read exists.
+
+        Raises:
+            UsageError: a topic or partition does not; the message names it.
+        """
+        missing = self._look().missing
+        if missing:
+            raise UsageError(
+                f"{', '.join(missing)} does not exist on {self._servers}: create it before reading, or check the "
+                f"option {'subscribe' if self._options.subscribe else 'assign'}"
+            )
+
+    def earliest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
+        """The first offset of each partition."""
+        return dict(self._consumer.beginning_offsets(partitions)) if partitions else {}
+
+    def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
+        """The offset after the last readable record of each partition."""
+        return dict(self._consumer.end_offsets(partitions)) if partitions else {}
+
+    def wait_for_change(self, seen: PartitionOffsets) -> PartitionOffsets:
+        """Ask until the ends differ from `seen`, for a quarter of a second at most; gives what was last heard."""
+        deadline = time.monotonic() + _WAIT_MAX_S
+        while True:
+            time.sleep(self._pause_s)
+            found = self.latest(self.partitions())
+            if found != seen:
+                self._pause_s = _PAUSE_FIRST_S
+                return found
+            self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
+            if time.monotonic() + self._pause_s > deadline:
+                return found
+
+    def _look(self) -> _Known:
+        known = self._known
+        if known is not None and time.monotonic() - known.at_s < _PARTITIONS_AGE_MAX_S:
+            return known
+        found = self._ask()
+        for _ in range(_MISSING_RETRIES):
+            if not found.missing:
+                break
+            time.sleep(_MISSING_PAUSE_S)
+            found = self._ask()
+        self._known = found
+        return found
+
+    def _ask(self) -> _Known:
+        counts = self._partition_counts(self._options.topics)
+        known = _Known(time.monotonic())
+        if self._options.subscribe:
+            known.existing += [TopicPartition(topic, n) for topic in sorted(counts) for n in range(counts[topic])]
+            known.missing += [f"topic {topic!r}" for topic in self._options.subscribe if topic not in counts]
+            return known
+        for tp in self._options.assign:
+            if tp.partition < counts.get(tp.topic, 0):
+                known.existing.append(tp)
+            else:
+                known.missing.append(f"partition {tp.topic}-{tp.partition}")
+        return known
+
+    def _partition_counts(self, topics: list[str]) -> dict[str, int]:
+        """Partition count of those of the topics that exist; one request unless some do not."""
+        try:
+            return {name: len(topic.partitions) for name, topic in self._admin.describe_topics(topics).items()}
+        except BrokerError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        if len(topics) == 1:
+            return {}
+        counts: dict[str, int] = {}
+        for topic in topics:
+            counts |= self._partition_counts([topic])
+        return counts
+
+
+@dataclass
+class _Known:
+    at_s: float
+    existing: list[TopicPartition] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)

@@ -1,0 +1,212 @@
+"""Format "kafkaraw" as Spark calls it: the source, its batch and its streaming reader.
+
+Thin on purpose: each method hands over to a module that does not know Spark. Options are checked when the DataFrame is
+made. What depends on the kind of read is checked when the reader is asked for something: were `streamReader()` itself
+to raise, Spark would hide the message behind an error of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.spark.arrow import arrow_schema, check_selection, schema_text
+from kafkaraw.spark.offsets import OffsetJson
+from kafkaraw.spark.options import (
+    SparkOptions,
+    check_batch_read,
+    check_read,
+    check_stream_read,
+    parse_options,
+)
+from kafkaraw.spark.planning import OffsetRange, ranges_between, split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    from pyspark.sql.types import StructType
+
+    from kafkaraw.spark.lookup import ClusterLookup
+    from kafkaraw.spark.reading import ReadSettings
+    from kafkaraw.spark.stream_plan import StreamPlan
+
+# Spark tells Trigger.Once apart only by its limit ReadAllAvailable, so the default limit must never be that one.
+_NO_LIMIT = 2**63 - 1
+
+
+class KafkaPartition(InputPartition):
+    """The work of one task.
+
+    Args:
+        work: partition and offsets; None for a batch read that has nothing to read.
+    """
+
+    def __init__(self, work: OffsetRange | None) -> None:
+        super().__init__(work)
+
+
+class KafkaDataSource(DataSource):
+    """Kafka topics as DataFrames, to read and to write, in batches and as streams.
+
+    Args:
+        options: options of the DataFrame, in any case.
+
+    Raises:
+        ConfigError: an option is unknown or wrong.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._options = parse_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to `format()`."""
+        return "kafkaraw"
+
+    def schema(self) -> str:
+        """All columns; Spark asks for it when a DataFrame is made to read without a schema of its own."""
+        check_read(self._options)
+        return schema_text(include_headers=self._options.include_headers)
+
+    def reader(self, schema: StructType) -> KafkaBatchReader:
+        """A batch reader of these columns."""
+        return KafkaBatchReader(self._options, schema)
+
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:  # Spark's name
+        """A streaming reader of these columns."""
+        return KafkaStreamReader(self._options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A batch writer of these columns."""
+        from kafkaraw.spark.sink import KafkaBatchWriter
+
+        if overwrite:
+            raise ConfigError('mode("overwrite") is not possible: Kafka topics are appended to; use mode("append")')
+        return KafkaBatchWriter(self._options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """A streaming writer of these columns; complete mode appends all rows, as in Spark's own connector."""
+        from kafkaraw.spark.sink import KafkaStreamWriter
+
+        return KafkaStreamWriter(self._options, schema)
+
+
+class _TaskReader:
+    """What tasks of both readers do; pickled to the workers, so it holds settings only."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from kafkaraw.spark.reading import read_range
+
+        work = partition.value
+        if work is not None:
+            yield from read_range(work, arrow_schema(self._schema), self._read_settings())
+
+    def _read_settings(self) -> ReadSettings:
+        from kafkaraw.spark.lookup import consumer_settings
+        from kafkaraw.spark.reading import ReadSettings
+
+        return ReadSettings(
+            consumer_settings(self._options.client), self._options.fail_on_data_loss, self._options.poll_timeout_ms
+        )
+
+
+class KafkaBatchReader(_TaskReader, DataSourceReader):
+    """Reads from `startingOffsets` to `endingOffsets`."""
+
+    def partitions(self) -> list[InputPartition]:
+        """One task per partition with records, more if `minPartitions` asks for them."""
+        from kafkaraw.spark.lookup import ClusterLookup
+
+        starting, ending = check_batch_read(self._options)
+        check_selection(self._schema)
+        lookup = ClusterLookup(self._options)
+        try:
+            lookup.require_all()
+            partitions = lookup.partitions()
+            start = starting.resolve(partitions, lookup.earliest, lookup.latest)
+            end = ending.resolve(partitions, lookup.earliest, lookup.latest)
+        finally:
+            lookup.close()
+        ranges = split(ranges_between(start, end), self._options.partitions_min)
+        # Spark takes an empty list for one task without a partition.
+        return [KafkaPartition(work) for work in ranges] or [KafkaPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task, as Arrow batches."""
+        return self._read(partition)
+
+
+class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, where it lives as long as the query, and reads them in the workers."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._lookup: ClusterLookup | None = None
+        self._plan: StreamPlan | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Always a number of rows, so that Trigger.Once is recognised by its ReadAllAvailable."""
+        return ReadMaxRows(self._options.rows_per_trigger_max or _NO_LIMIT)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is there now as the end of the query."""
+        self._planned().fix_target()
+
+    def initialOffset(self) -> OffsetJson:
+        """Where a query without a checkpoint starts."""
+        plan = self._planned()
+        self._looked_up().require_all()
+        return plan.initial()
+
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
+        """How far the next micro-batch goes; `start` itself when nothing is new."""
+        rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
+        return self._planned().latest(start, rows_max, wait=self._looked_up().wait_for_change)
+
+    def reportLatestOffset(self) -> OffsetJson | None:
+        """The ends of the partitions, for the query's progress."""
+        return self._planned().known_latest
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """One task per partition with new records; none when `end` is not behind `start`."""
+        ranges = self._planned().ranges(start, end)
+        return [KafkaPartition(work) for work in split(ranges, self._options.partitions_min)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task, as Arrow batches."""
+        return self._read(partition)
+
+    def stop(self) -> None:
+        """Close the clients; Spark usually ends the process instead of calling this."""
+        if self._lookup is not None:
+            self._lookup.close()
+            self._lookup = None
+            self._plan = None
+
+    def _rows_max(self, limit: ReadLimit) -> int:
+        return limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
+
+    def _looked_up(self) -> ClusterLookup:
+        from kafkaraw.spark.lookup import ClusterLookup
+
+        if self._lookup is None:
+            self._lookup = ClusterLookup(self._options)
+        return self._lookup
+
+    def _planned(self) -> StreamPlan:
+        from kafkaraw.spark.stream_plan import StreamPlan
+
+        if self._plan is None:
+            starting = check_stream_read(self._options)
+            check_selection(self._schema)
+            self._plan = StreamPlan(self._looked_up(), starting, fail_on_data_loss=self._options.fail_on_data_loss)
+        return self._plan

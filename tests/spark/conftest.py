@@ -1,0 +1,49 @@
+"""One broker in a process of its own and one Spark session, made once for all tests that ask for them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.client.blocking import Admin, Producer
+from kafkaraw.spark import session
+from tests.spark import stalling
+from tests.spark.kafka import Kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(process=True) as embedded:
+        yield embedded
+
+
+@pytest.fixture(scope="session")
+def kafka(broker) -> Iterator[Kafka]:
+    servers = broker.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers, linger_ms=0) as producer:
+        yield Kafka(servers, admin, producer)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory) -> Iterator[SparkSession]:
+    conf = {"spark.sql.shuffle.partitions": "1", "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    spark = session("kafkaraw tests", master="local[2]", conf=conf)
+    spark.sparkContext.setLogLevel("OFF")
+    stalling.register(spark)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]

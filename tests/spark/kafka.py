@@ -1,0 +1,71 @@
+"""Topics for Spark tests, written and read by the plain client."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.blocking import Admin, Consumer, Producer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader, SparkSession
+    from pyspark.sql.streaming import DataStreamReader
+
+    from kafkaraw.records import Record
+
+
+@dataclass
+class Kafka:
+    """A cluster and clients for it."""
+
+    servers: str
+    admin: Admin
+    producer: Producer
+    _names: itertools.count[int] = field(default_factory=itertools.count)
+
+    def new_topic(self, partitions: int = 1) -> str:
+        name = f"topic-{next(self._names)}"
+        self.admin.create_topics([NewTopic(name, partitions=partitions)])
+        return name
+
+    def remake_topic(self, name: str) -> None:
+        """Delete a topic and make it again, empty."""
+        self.admin.delete_topics([name])
+        self.admin.create_topics([NewTopic(name, partitions=1)])
+
+    def produce(self, topic: str, values: Iterable[int], partition: int = 0) -> None:
+        """Write numbers, as text, and wait for them to be there."""
+        tickets = [self.producer.send(topic, b"%d" % value, partition=partition) for value in values]
+        for ticket in tickets:
+            ticket.result(30)
+
+    def records(self, topic: str) -> list[Record]:
+        """Everything there is in a topic, by partition and offset."""
+        with Consumer(bootstrap_servers=self.servers, auto_offset_reset="earliest") as consumer:
+            partitions = consumer.partitions_for(topic)
+            missing = {tp: end for tp, end in consumer.end_offsets(partitions).items() if end}
+            found: list[Record] = []
+            consumer.assign(list(missing))
+            while missing:
+                for tp, batch in consumer.poll(30).items():
+                    found.extend(batch)
+                    if batch.next_offset >= missing[tp]:
+                        del missing[tp]
+                        consumer.assign(list(missing))
+            return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def numbers(self, topic: str) -> list[int]:
+        """The numbers in a topic, in order; as often as they are there."""
+        return sorted(int(record.value or b"") for record in self.records(topic))
+
+    def options(self, **given: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.servers} | given
+
+    def batch(self, spark: SparkSession, **given: str) -> DataFrameReader:
+        return spark.read.format("kafkaraw").options(**self.options(**given))
+
+    def stream(self, spark: SparkSession, **given: str) -> DataStreamReader:
+        return spark.readStream.format("kafkaraw").options(**self.options(**given))

@@ -1,0 +1,199 @@
+"""Batch reads and writes through Spark, against a broker in a process of its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from kafkaraw.errors import KafkaError
+
+
+def values(frame) -> list[int]:
+    return sorted(int(row.value) for row in frame.select("value").collect())
+
+
+def test_what_the_producer_wrote_is_what_spark_reads(spark, kafka):
+    topic = kafka.new_topic(partitions=2)
+    headers = [("a", b"1"), ("a", None), ("é", b"")]
+    kafka.producer.send(topic, b"v", b"k", headers=headers, partition=1, timestamp_ms=1_357_016_400_123)
+    kafka.producer.send(topic, None, None, partition=0, timestamp_ms=1).result(10)
+    kafka.producer.flush(10)
+    rows = kafka.batch(spark, subscribe=topic, includeHeaders="true").load().orderBy("partition").collect()
+    assert [row.asDict(recursive=True) for row in rows] == [
+        {
+            "key": None,
+            "value": None,
+            "topic": topic,
+            "partition": 0,
+            "offset": 0,
+            "timestamp": rows[0].timestamp,
+            "timestampType": 0,
+            "headers": None,
+        },
+        {
+            "key": b"k",
+            "value": b"v",
+            "topic": topic,
+            "partition": 1,
+            "offset": 0,
+            "timestamp": rows[1].timestamp,
+            "timestampType": 0,
+            "headers": [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "é", "value": b""}],
+        },
+    ]
+    shown = [
+        row.ms
+        for row in spark.createDataFrame(rows)
+        .orderBy("partition")
+        .select(F.unix_millis("timestamp").alias("ms"))
+        .collect()
+    ]
+    assert shown == [1, 1_357_016_400_123]
+
+
+def test_what_spark_writes_is_what_the_consumer_reads(spark, kafka):
+    topic = kafka.new_topic(partitions=3)
+    moment = datetime(2013, 1, 1, 5, 0, 0, 123_000, UTC)
+    rows = [
+        (bytearray(b"\x00\xff"), "text", [("h", bytearray(b"1")), ("h", None)], 2, moment),
+        (None, None, None, 0, moment),
+        (bytearray(b""), "", [], 1, moment),
+    ]
+    schema = (
+        "key binary, value string, headers array<struct<key:string,value:binary>>, partition int, timestamp timestamp"
+    )
+    frame = spark.createDataFrame(rows, schema)
+    frame.write.format("kafkaraw").options(**kafka.options(topic=topic)).mode("append").save()
+    found = kafka.records(topic)
+    assert [(r.partition, r.key, r.value, r.headers) for r in found] == [
+        (0, None, None, []),
+        (1, b"", b"", []),
+        (2, b"\x00\xff", b"text", [("h", b"1"), ("h", None)]),
+    ]
+    assert {r.timestamp_ms for r in found} == {1_357_016_400_123}
+
+
+def test_many_records_of_many_partitions_come_back_once_each(spark, kafka):
+    topic = kafka.new_topic(partitions=4)
+    options = kafka.options(topic=topic, **{"kafka.compression.type": "zstd"})
+    frame = spark.range(0, 50_000, numPartitions=3).select(
+        F.col("id").cast("string").alias("value"), F.col("id").cast("string").alias("key")
+    )
+    frame.write.format("kafkaraw").options(**options).mode("append").save()
+    read = kafka.batch(spark, subscribe=topic, minPartitions="6").load()
+    assert read.rdd.getNumPartitions() >= 6
+    summary = read.agg(
+        F.count("*"),
+        F.countDistinct("partition", "offset"),
+        F.sum(F.col("value").cast("string").cast("long")),
+        F.countDistinct("partition"),
+    )
+    assert tuple(summary.collect()[0]) == (50_000, 50_000, sum(range(50_000)), 4)
+
+
+def test_each_row_goes_to_the_topic_that_it_names(spark, kafka):
+    first, second = kafka.new_topic(), kafka.new_topic()
+    frame = spark.createDataFrame([(first, "1"), (second, "2"), (first, "3")], "topic string, value string")
+    frame.write.format("kafkaraw").options(**kafka.options()).mode("append").save()
+    assert (kafka.numbers(first), kafka.numbers(second)) == ([1, 3], [2])
+
+
+POSITIONS = {
+    "everything by default": ({}, range(20)),
+    "earliest to latest": ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(20)),
+    "offsets": (
+        {"startingOffsets": '{"T":{"0":2,"1":-2}}', "endingOffsets": '{"T":{"0":5,"1":-1}}'},
+        [2, 3, 4, *range(10, 20)],
+    ),
+    "an end before the start": (
+        {"startingOffsets": '{"T":{"0":9,"1":9}}', "endingOffsets": '{"T":{"0":5,"1":10}}'},
+        [19],
+    ),
+    "nothing": ({"startingOffsets": '{"T":{"0":10,"1":10}}'}, []),
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), POSITIONS.values(), ids=POSITIONS)
+def test_a_batch_reads_from_its_start_to_its_end(spark, kafka, two_tens, given, expected):
+    given = {name: text.replace("T", two_tens) if "{" in text else text for name, text in given.items()}
+    assert values(kafka.batch(spark, subscribe=two_tens, **given).load()) == list(expected)
+
+
+@pytest.fixture(scope="module")
+def two_tens(kafka) -> str:
+    """A topic with 0 to 9 in partition 0 and 10 to 19 in partition 1."""
+    topic = kafka.new_topic(partitions=2)
+    kafka.produce(topic, range(10))
+    kafka.produce(topic, range(10, 20), partition=1)
+    return topic
+
+
+def test_single_partitions_can_be_assigned(spark, kafka, two_tens):
+    assert values(kafka.batch(spark, assign=f'{{"{two_tens}":[1]}}').load()) == list(range(10, 20))
+
+
+def test_a_schema_chooses_the_columns_that_are_decoded(spark, kafka, two_tens):
+    frame = kafka.batch(spark, subscribe=two_tens).schema("offset bigint, partition int").load()
+    assert frame.columns == ["offset", "partition"]
+    assert frame.agg(F.sum("offset"), F.sum("partition")).collect() == [(90, 10)]
+
+
+def test_a_temporary_view_reads_and_takes_inserts(spark, kafka):
+    topic = kafka.new_topic()
+    spark.sql(
+        f"CREATE TEMP VIEW sql_topic USING kafkaraw OPTIONS (`kafka.bootstrap.servers` '{kafka.servers}', "
+        f"subscribe '{topic}', topic '{topic}')"
+    )
+    kafka.produce(topic, [7])
+    assert [bytes(row.value) for row in spark.sql("SELECT value FROM sql_topic").collect()] == [b"7"]
+    spark.catalog.dropTempView("sql_topic")
+
+
+def error_of(action) -> str:
+    with pytest.raises((PySparkException, KafkaError)) as error:
+        action()
+    return str(error.value)
+
+
+def test_a_wrong_option_is_refused_when_the_dataframe_is_made(spark, kafka):
+    assert "did you mean startingOffsets?" in error_of(
+        lambda: kafka.batch(spark, subscribe="t", startingOffset="x").load()
+    )
+    assert "did you mean startingOffsets?" in error_of(
+        lambda: kafka.stream(spark, subscribe="t", startingOffset="x").load()
+    )
+    assert "give the option subscribe or assign" in error_of(lambda: kafka.batch(spark).load())
+    assert "kafka.bootstrap.servers is missing" in error_of(lambda: spark.read.format("kafkaraw").load())
+
+
+def test_a_topic_that_does_not_exist_is_named_and_not_made(spark, kafka):
+    assert "topic 'nowhere' does not exist" in error_of(kafka.batch(spark, subscribe="nowhere").load().collect)
+    assert "nowhere" not in {listing.name for listing in kafka.admin.list_topics()}
+
+
+def test_a_partition_that_does_not_exist_is_named(spark, kafka, two_tens):
+    message = error_of(kafka.batch(spark, assign=f'{{"{two_tens}":[0,2]}}').load().collect)
+    assert f"partition {two_tens}-2 does not exist" in message
+
+
+def test_a_broker_that_is_not_there_is_named(spark, closed_port):
+    frame = spark.read.format("kafkaraw").option("kafka.bootstrap.servers", f"127.0.0.1:{closed_port}")
+    frame = frame.option("subscribe", "t").option("kafka.default.api.timeout.ms", "2000")
+    assert f"127.0.0.1:{closed_port}" in error_of(frame.load().collect)
+
+
+def test_columns_that_cannot_be_written_are_refused(spark, kafka):
+    write = spark.range(1).write.format("kafkaraw").options(**kafka.options(topic="t"))
+    assert "there is no column `value` to write" in error_of(write.mode("append").save)
+    assert 'mode("overwrite") is not possible' in error_of(write.mode("overwrite").save)
+
+
+def test_a_record_that_is_too_large_fails_the_write_and_says_so(spark, kafka):
+    topic = kafka.new_topic()
+    frame = spark.range(1).select(F.expr("repeat('x', 2000000)").alias("value"))
+    message = error_of(frame.write.format("kafkaraw").options(**kafka.options(topic=topic)).mode("append").save)
+    assert "RecordTooLarge" in message
+    assert "max_request_size" in message

@@ -1,0 +1,47 @@
+"""The session that the package recommends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from kafkaraw.spark import recommended_conf
+
+
+def test_the_recommended_settings_are_in_force(spark):
+    for name, value in recommended_conf().items():
+        assert spark.conf.get(name) == value
+
+
+def test_settings_of_ones_own_win(spark):
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    assert spark.conf.get("spark.master") == "local[2]"
+    assert spark.conf.get("spark.app.name") == "kafkaraw tests"
+
+
+def test_workers_run_this_interpreter(spark):
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_object_stores_keep_sparks_own_checkpoint_writer():
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    assert name in recommended_conf()
+    assert name not in recommended_conf(checkpoints_local=False)
+
+
+def test_importing_the_package_imports_neither_pyspark_nor_pyarrow():
+    code = (
+        "import sys, kafkaraw.spark; print([m for m in sys.modules if m.partition('.')[0] in ('pyspark', 'pyarrow')])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "[]\n"
+
+
+def test_the_module_that_spark_looks_for_is_there_and_never_raises():
+    code = (
+        "import sys; sys.modules['kafkaraw.spark.source'] = None; import pyspark_kafkaraw as found; "
+        "print(hasattr(found, 'DefaultSource'))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "False\n"

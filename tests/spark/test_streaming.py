@@ -1,0 +1,178 @@
+"""Streaming queries through Spark: triggers, start positions, restarts, limits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import functions as F
+
+from kafkaraw.spark import batch_writer
+
+TRIGGERS = {
+    "once": {"once": True},
+    "available now": {"availableNow": True},
+    "processing time": {"processingTime": "50 milliseconds"},
+}
+STARTS = {
+    "earliest": ("earliest", range(40)),
+    "latest": ("latest", range(20, 40)),
+    "offsets": ('{"T":{"0":5,"1":-2}}', [*range(5, 40)]),
+    "latest and earliest": ('{"T":{"0":-1,"1":-2}}', [*range(10, 40)]),
+}
+
+
+class Copy:
+    """A query that copies a topic, run as often as one likes on one checkpoint."""
+
+    def __init__(self, spark, kafka, folder, **given: str) -> None:
+        self._spark, self._kafka, self._given = spark, kafka, given
+        self.checkpoint = folder / "checkpoint"
+        self.target = kafka.new_topic()
+
+    def start(self, **trigger):
+        rows = self._kafka.stream(self._spark, **self._given).load().select("value")
+        writer = rows.writeStream.format("kafkaraw").options(**self._kafka.options(topic=self.target))
+        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()
+
+    def run(self, **trigger) -> list[dict]:
+        """Run until everything that is there now is read; gives the progress of each batch."""
+        query = self.start(**trigger)
+        try:
+            if "processingTime" in trigger:
+                query.processAllAvailable()
+            else:
+                assert query.awaitTermination(60)
+            return [json.loads(progress.json) for progress in query.recentProgress]
+        finally:
+            query.stop()
+
+    @property
+    def numbers(self) -> list[int]:
+        return self._kafka.numbers(self.target)
+
+
+def test_every_start_and_trigger_reads_what_it_should_and_goes_on_from_its_checkpoint(
+    spark, kafka, tmp_path, start, trigger
+):
+    topic = kafka.new_topic(partitions=2)
+    kafka.produce(topic, range(10))
+    kafka.produce(topic, range(10, 20), partition=1)
+    starting, expected = STARTS[start]
+    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets=starting.replace("T", topic))
+    copy.run(**TRIGGERS[trigger])
+    before = [number for number in expected if number < 20]
+    assert copy.numbers == before
+    kafka.produce(topic, range(20, 30))
+    kafka.produce(topic, range(30, 40), partition=1)
+    copy.run(**TRIGGERS[trigger])
+    assert copy.numbers == list(expected)
+
+
+def pytest_generate_tests(metafunc):
+    if {"start", "trigger"} <= set(metafunc.fixturenames):
+        pairs = [(start, trigger) for start in STARTS for trigger in TRIGGERS]
+        metafunc.parametrize(("start", "trigger"), pairs)
+
+
+def test_a_limit_makes_batches_of_that_size_and_the_lag_is_reported(spark, kafka, tmp_path):
+    topic = kafka.new_topic(partitions=2)
+    kafka.produce(topic, range(30))
+    kafka.produce(topic, range(30, 40), partition=1)
+    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="20")
+    progress = copy.run(availableNow=True)
+    assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [20, 20]
+    assert copy.numbers == list(range(40))
+    source = progress[0]["sources"][0]
+    assert source["endOffset"] == {topic: {"0": 15, "1": 5}}
+    assert source["latestOffset"] == {topic: {"0": 30, "1": 10}}
+
+
+def test_the_checkpoint_holds_offsets_as_the_jvm_connector_writes_them(spark, kafka, tmp_path):
+    topic = kafka.new_topic(partitions=11)
+    kafka.produce(topic, [1], partition=10)
+    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets="earliest")
+    copy.run(availableNow=True)
+    logged = json.loads((copy.checkpoint / "offsets" / "0").read_text().splitlines()[-1])
+    assert logged == {topic: {str(n): int(n == 10) for n in range(11)}}
+    assert list(logged[topic]) == [str(n) for n in range(11)]
+
+
+def test_an_idle_query_makes_no_empty_batches(spark, kafka, tmp_path):
+    topic = kafka.new_topic(partitions=11)
+    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets="earliest")
+    query = copy.start(processingTime="0 seconds")
+    try:
+        kafka.produce(topic, [1], partition=10)
+        query.processAllAvailable()
+        kafka.produce(topic, [2], partition=9)
+        query.processAllAvailable()
+        query.processAllAvailable()
+        assert copy.numbers == [1, 2]
+        assert len(list((copy.checkpoint / "commits").glob("[0-9]*"))) <= 3
+    finally:
+        query.stop()
+
+
+def test_partitions_added_while_the_query_runs_are_read_from_their_start(spark, kafka, tmp_path):
+    first, second = kafka.new_topic(), kafka.new_topic()
+    kafka.produce(first, [1])
+    kafka.produce(second, [2])
+    Copy(spark, kafka, tmp_path, subscribe=first, startingOffsets="latest").run(availableNow=True)
+    copy = Copy(spark, kafka, tmp_path, subscribe=f"{first},{second}", startingOffsets="latest")
+    copy.run(availableNow=True)
+    assert copy.numbers == [2]
+
+
+def test_update_mode_goes_through_foreach_batch(spark, kafka, tmp_path):
+    topic, target = kafka.new_topic(), kafka.new_topic()
+    kafka.produce(topic, [1, 2, 1])
+    counts = kafka.stream(spark, subscribe=topic, startingOffsets="earliest").load().groupBy("value").count()
+    rows = counts.select(F.col("value").alias("key"), F.col("count").cast("string").alias("value"))
+    write = batch_writer(kafka.options(topic=target))
+    query = rows.writeStream.outputMode("update").foreachBatch(write)
+    query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    assert sorted((record.key, record.value) for record in kafka.records(target)) == [(b"1", b"2"), (b"2", b"1")]
+
+
+def failure_of(query) -> str:
+    try:
+        with pytest.raises(Exception) as error:
+            query.awaitTermination(60)
+        return str(error.value)
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"subscribe": "nowhere"}, "topic 'nowhere' does not exist"),
+        ({"subscribe": "T", "endingOffsets": "latest"}, "endingOffsets is for batch reads"),
+        ({"subscribe": "T", "startingOffsets": '{"T":{"0":5}}'}, "startingOffsets leaves out"),
+    ],
+)
+def test_a_query_that_cannot_start_says_why(spark, kafka, tmp_path, given, message):
+    topic = kafka.new_topic(partitions=2)
+    given = {name: text.replace("T", topic) for name, text in given.items()}
+    failure = failure_of(Copy(spark, kafka, tmp_path, **given).start(availableNow=True))
+    assert message in failure
+    assert "UnboundLocalError" not in failure
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_topic_made_anew_is_lost_data_or_a_warning(spark, kafka, tmp_path, strict):
+    topic = kafka.new_topic()
+    kafka.produce(topic, range(5))
+    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets="earliest", failOnDataLoss=str(strict).lower())
+    copy.run(availableNow=True)
+    kafka.remake_topic(topic)
+    kafka.produce(topic, [100])
+    if strict:
+        assert f"{topic}-0 ends at offset 1, before 5" in failure_of(copy.start(availableNow=True))
+    else:
+        copy.run(availableNow=True)
+        kafka.produce(topic, [101])
+        copy.run(availableNow=True)
+        assert copy.numbers == [0, 1, 2, 3, 4, 101]

@@ -1,0 +1,71 @@
+"""What a worker process keeps between tasks."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kafkaraw.spark.worker import ClientPool
+
+
+class Client:
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.settings = settings
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_client_serves_one_task_after_another():
+    pool = ClientPool(Client)
+    with pool.borrow({"a": "1", "b": "2"}) as first:
+        pass
+    with pool.borrow({"b": "2", "a": "1"}) as second:
+        assert second is first
+        assert not first.closed
+
+
+def test_clients_with_other_settings_are_others():
+    pool = ClientPool(Client)
+    with pool.borrow({"a": "1"}) as first:
+        pass
+    with pool.borrow({"a": "2"}) as second:
+        assert second is not first
+        assert second.settings == {"a": "2"}
+
+
+def test_reads_that_are_interleaved_do_not_share_a_client():
+    pool = ClientPool(Client)
+    with pool.borrow({}) as first, pool.borrow({}) as second:
+        assert first is not second
+
+
+def test_a_client_is_closed_when_its_task_fails():
+    pool = ClientPool(Client)
+    with pytest.raises(RuntimeError), pool.borrow({}) as failed:
+        raise RuntimeError("task failed")
+    assert failed.closed
+    with pool.borrow({}) as next_one:
+        assert next_one is not failed
+
+
+def test_no_more_idle_clients_are_kept_than_allowed():
+    pool = ClientPool(Client, idle_max=1)
+    with pool.borrow({}) as first, pool.borrow({}) as second:
+        pass
+    assert sorted([first.closed, second.closed]) == [False, True]
+    pool.close()
+    assert first.closed
+    assert second.closed
+
+
+def test_a_forked_worker_makes_its_own_clients_and_leaves_its_parents_alone(monkeypatch):
+    pool = ClientPool(Client)
+    with pool.borrow({}) as parents:
+        pass
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pool.borrow({}) as childs:
+        assert childs is not parents
+    assert not parents.closed
