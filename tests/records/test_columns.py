@@ -7,7 +7,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from kafkaraw.errors import CorruptBatch, UsageError
+from kafkaraw.errors import BatchTooLarge, CorruptBatch, UsageError
 from kafkaraw.records import HEADER_SIZE, Batch, Columns, encode_batch, encode_control_batch, fill, patch_header
 from kafkaraw.records.batch import PlainRecord
 from kafkaraw.records.columns import COLUMN_NAMES
@@ -180,6 +180,15 @@ def test_a_damaged_batch_leaves_the_rows_before_it() -> None:
         fill(memoryview(damaged), columns, 4, "ms")
     assert fill(view(RECORDS, 4), columns, 4, "ms") == 8
     assert [row["offset"] for row in rows(columns)] == list(range(8))
+
+
+def test_a_column_that_arrow_cannot_address_is_refused_and_leaves_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaraw.records.columns._DATA_SIZE_MAX", 10)
+    columns = Columns(COLUMN_NAMES, 0)
+    fill(view(RECORDS), columns, 0, "ms")
+    with pytest.raises(BatchTooLarge, match="2 GiB"):
+        fill(view([(0, b"key", bytes(11), None)], 4), columns, 4, "ms")
+    assert [row["key"] for row in rows(columns)] == [b"k0", None, b"", b"k3"]
 
 
 def test_times_that_microseconds_cannot_hold_are_refused_and_leave_no_row() -> None:

@@ -214,8 +214,7 @@ class Columns:
         import pyarrow as pa
 
         rows = self.rows if rows is None else rows
-        if rows != self.rows:
-            self.truncate(rows)
+        self.truncate(rows)  # also of a fill that failed midway
         kinds = {
             "offset": (self.offset, pa.int64()),
             "timestamp": (self.timestamp, pa.timestamp(self.unit or "ms", "UTC")),
