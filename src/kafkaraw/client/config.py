@@ -234,6 +234,11 @@ def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False
         raise ConfigError(
             "bootstrap_servers is missing: give the address of one or more brokers, as in 'localhost:9092'"
         )
+    if config.retry_backoff_max_ms < config.retry_backoff_ms:
+        raise ConfigError(
+            f"retry_backoff_max_ms={config.retry_backoff_max_ms} must be at least "
+            f"retry_backoff_ms={config.retry_backoff_ms}"
+        )
     return cast("K", _settle(config, given)) if isinstance(config, ProducerConfig) else config
 
 

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kafkaraw.client.config import (
+    INT32_MAX,
+    Address,
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    parse,
+)
+from kafkaraw.client.settings import settings_of
+from kafkaraw.errors import ConfigError
+
+SERVERS = {"bootstrap_servers": "localhost:9092"}
+
+
+def test_defaults_are_those_of_java_but_for_the_batch_size() -> None:
+    producer = parse(ProducerConfig, SERVERS)
+    assert (producer.acks, producer.enable_idempotence, producer.linger_ms, producer.batch_size) == (
+        -1,
+        True,
+        5,
+        262_144,
+    )
+    consumer = parse(ConsumerConfig, SERVERS)
+    assert (consumer.auto_offset_reset, consumer.fetch_max_bytes, consumer.fetch_max_wait_ms) == (
+        "latest",
+        52_428_800,
+        500,
+    )
+
+
+@pytest.mark.parametrize("kind", [ClientConfig, ProducerConfig, ConsumerConfig, AdminConfig])
+def test_every_setting_has_a_text_and_every_time_and_size_a_unit(kind: type) -> None:
+    settings = settings_of(kind)
+    assert set(settings) == {field.name for field in dataclasses.fields(kind)}
+    for name, about in settings.items():
+        assert about.doc.endswith("."), name
+        assert about.unit == "ms" if name.endswith("_ms") else about.unit in ("", "bytes"), name
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a:1", [Address("a", 1)]),
+        ("a:1, b:2 ,", [Address("a", 1), Address("b", 2)]),
+        (["a:1", "b:2", "a:1"], [Address("a", 1), Address("b", 2)]),
+        ("[::1]:9092", [Address("::1", 9092)]),
+        ("PLAINTEXT://a:1", [Address("a", 1)]),
+        ([Address("::1", 2)], [Address("::1", 2)]),
+    ],
+)
+def test_servers_are_read_from_text_and_lists(given: object, expected: list[Address]) -> None:
+    assert list(parse(AdminConfig, {"bootstrap_servers": given}).bootstrap_servers) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("localhost", "'localhost' has no port; did you mean 'localhost:9092'?"),
+        ("::1", "has no port"),
+        ("a:b", "number from 1 to 65535"),
+        ("a:0", "number from 1 to 65535"),
+        ("a:70000", "number from 1 to 65535"),
+        (":9092", "has no host"),
+        ("", "names no server"),
+        ([], "names no server"),
+        (9092, "not int"),
+        ([9092], "not"),
+    ],
+)
+def test_a_wrong_server_says_what_is_wrong(given: object, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(AdminConfig, {"bootstrap_servers": given})
+    assert says in str(caught.value)
+
+
+def test_without_servers_there_is_no_client() -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers is missing"):
+        parse(ConsumerConfig, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        (ConsumerConfig, "fetch_max_byte", "did you mean 'fetch_max_bytes'?"),
+        (ConsumerConfig, "auto.offset.reset", "did you mean 'auto_offset_reset'?"),
+        (ProducerConfig, "lingerms", "did you mean 'linger_ms'?"),
+        (ConsumerConfig, "linger_ms", "it is a setting of the producer"),
+        (ProducerConfig, "auto_offset_reset", "it is a setting of the consumer"),
+        (ConsumerConfig, "group_id", "use assign()"),
+        (ProducerConfig, "transactional_id", "transactions are not part of this version"),
+        (ConsumerConfig, "xyzzy", "unknown setting 'xyzzy'"),
+    ],
+)
+def test_an_unknown_setting_says_what_exists(kind: type[ClientConfig], name: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(kind, SERVERS | {name: 1})
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "says"),
+    [
+        (ProducerConfig, {"linger_ms": -1}, "at least 0 ms"),
+        (ProducerConfig, {"batch_size": 2**31}, f"at most {INT32_MAX} bytes"),
+        (ProducerConfig, {"linger_ms": "5"}, "whole number, not str"),
+        (ProducerConfig, {"linger_ms": True}, "whole number, not bool"),
+        (ProducerConfig, {"linger_ms": 0.5}, "whole number, not float"),
+        (ProducerConfig, {"compression_type": "gzipp"}, "did you mean 'gzip'?"),
+        (ProducerConfig, {"acks": 2}, "'all'"),
+        (ProducerConfig, {"acks": True}, "'all'"),
+        (ConsumerConfig, {"auto_offset_reset": "early"}, "did you mean 'earliest'?"),
+        (ConsumerConfig, {"check_crcs": 1}, "True or False"),
+        (ConsumerConfig, {"isolation_level": "read_committed"}, "must be one of 'read_uncommitted'"),
+        (ConsumerConfig, {"client_id": None}, "text, not NoneType"),
+    ],
+)
+def test_a_value_that_does_not_fit_says_why(kind: type[ClientConfig], settings: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(kind, SERVERS | settings)
+    assert says in str(caught.value)
+    assert next(iter(settings)) in str(caught.value)
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(ProducerConfig, SERVERS | {"linger_ms": -1, "batch_sice": 3})
+    assert "linger_ms=-1" in str(caught.value)
+    assert "'batch_size'" in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "kept"), [("all", -1), (-1, -1), ("-1", -1), (0, 0), ("0", 0), (1, 1), ("1", 1)])
+def test_acks_are_kept_as_a_number(given: object, kept: int) -> None:
+    assert parse(ProducerConfig, SERVERS | {"acks": given}).acks == kept
+
+
+def test_text_is_converted_only_when_asked_for() -> None:
+    text = SERVERS | {"check_crcs": "false", "fetch_min_bytes": "3", "max_poll_records": "10"}
+    config = parse(ConsumerConfig, text, from_text=True)
+    assert (config.check_crcs, config.fetch_min_bytes, config.max_poll_records) == (False, 3, 10)
+    with pytest.raises(ConfigError, match="whole number"):
+        parse(ConsumerConfig, SERVERS | {"fetch_min_bytes": "many"}, from_text=True)
+    with pytest.raises(ConfigError):
+        parse(ConsumerConfig, text)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"acks": 1}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}], ids=lambda s: next(iter(s))
+)
+def test_idempotence_gives_way_unless_it_was_asked_for(settings: dict[str, object]) -> None:
+    assert not parse(ProducerConfig, SERVERS | settings).enable_idempotence
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        parse(ProducerConfig, SERVERS | settings | {"enable_idempotence": True})
+
+
+def test_the_delivery_timeout_covers_linger_and_one_request() -> None:
+    assert parse(ProducerConfig, SERVERS | {"request_timeout_ms": 200_000}).delivery_timeout_ms == 200_005
+    with pytest.raises(ConfigError, match="at least linger_ms"):
+        parse(ProducerConfig, SERVERS | {"request_timeout_ms": 200_000, "delivery_timeout_ms": 1000})
+
+
+def test_a_backoff_that_shrinks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="retry_backoff_max_ms"):
+        parse(AdminConfig, SERVERS | {"retry_backoff_ms": 5000})
