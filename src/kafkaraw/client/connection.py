@@ -27,7 +27,7 @@ from kafkaraw.core.connection import (
     Succeed,
 )
 from kafkaraw.core.negotiation import ApiVersionTable
-from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.errors import ClosedError, KafkaError, UsageError
 from kafkaraw.net import Link, Network
 
 FRAME_SIZE_MAX = 1 << 28
@@ -220,9 +220,10 @@ class Connection:
         self._machine.receive(event, self._loop.time() * 1000)
         self._act()
 
-    def _wake(self) -> None:
+    def _wake(self, deadline_ms: float) -> None:
+        # The loop's clock, turned into milliseconds, may be a rounding error short of the deadline that it has reached.
         self._timer = None
-        self._machine.tick(self._loop.time() * 1000)
+        self._machine.tick(max(self._loop.time() * 1000, deadline_ms))
         self._act()
 
     def _act(self) -> None:
@@ -244,7 +245,8 @@ class Connection:
             case End(error):
                 self._error = error
                 _settle(self._ready, error)
-                if self._link is not None:
+                # Closed by `close` or `abort`, which see to the link themselves: what is unsent may still go out.
+                if self._link is not None and not isinstance(error, ClosedError):
                     self._link.abort()
 
     def _arm_timer(self) -> None:
@@ -256,7 +258,7 @@ class Connection:
             self._timer.cancel()
             self._timer = None
         if deadline_ms is not None:
-            self._timer = self._loop.call_at(deadline_ms / 1000, self._wake)
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._wake, deadline_ms)
 
 
 def _settle(key: object, outcome: object) -> None:

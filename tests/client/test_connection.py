@@ -1,0 +1,346 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kafkaraw.client.connection import Connection
+from kafkaraw.errors import (
+    ClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    ProtocolError,
+    Stage,
+    UnsupportedVersionError,
+)
+from kafkaraw.net import AsyncioNetwork
+from kafkaraw.protocol import ResponseHeader, encode_response
+from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.client.stub_broker import FRAME_SIZE_MAX, StubBroker, api_versions
+
+HOST, PORT = "127.0.0.1", 9092
+
+
+def simulate(play: Callable[[Connection, StubBroker, Simulation], Awaitable[None]], **settings: float) -> None:
+    """Play against a stub broker, on virtual time."""
+
+    async def main(simulation: Simulation) -> None:
+        broker = StubBroker()
+        await simulation.network.listen(HOST, PORT, lambda: broker, frame_size_max=FRAME_SIZE_MAX)
+        connection = await Connection.open(
+            simulation.network,
+            HOST,
+            PORT,
+            client_id="test",
+            connect_timeout=10,
+            **settings,  # type: ignore[arg-type]
+        )
+        await play(connection, broker, simulation)
+        await connection.close()
+
+    run_virtual(main, seed=1)
+
+
+def ask(connection: Connection, timeout: float = 5) -> asyncio.Task[object]:
+    return asyncio.ensure_future(connection.request(MetadataRequest(topics=[]), timeout=timeout))
+
+
+async def error_of(awaitable: Awaitable[object]) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        await awaitable
+    return caught.value
+
+
+# -- opening, against real sockets and strangers ---------------------------------------------------------------------
+
+
+def opening_error(answer: Callable[[bytes], bytes | None], *, timeout: float = 10) -> KafkaError:
+    """Open a connection to a port whose answer to the first bytes is this; None: hang up."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = answer(await reader.read(65536))
+        if data is not None:
+            writer.write(data)
+            await reader.read()  # until the client hangs up
+        writer.close()
+
+    async def main() -> KafkaError:
+        server = await asyncio.start_server(serve, HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        opening = Connection.open(AsyncioNetwork(), HOST, port, client_id="test", connect_timeout=timeout)
+        error = await error_of(opening)
+        assert f"{HOST}:{port}" in str(error)
+        server.close()
+        await asyncio.sleep(0.01)
+        return error
+
+    return asyncio.run(main())
+
+
+def test_an_http_server_is_recognised() -> None:
+    error = opening_error(lambda request: b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    assert isinstance(error, ProtocolError)
+    assert "is not a Kafka broker: the other side speaks HTTP" in str(error)
+
+
+def test_a_tls_port_is_recognised() -> None:
+    error = opening_error(lambda request: b"\x15\x03\x03\x00\x02\x02\x32")
+    assert isinstance(error, ProtocolError)
+    assert "TLS" in str(error)
+
+
+def test_garbage_is_recognised() -> None:
+    for garbage in (b"SSH-2.0-OpenSSH_9.2\r\n", b"\xff\xff\xff\xff", b"220 mail.test ESMTP\r\n", b"\0\0\0\2\0\0"):
+        assert isinstance(opening_error(lambda request, garbage=garbage: garbage), ProtocolError)
+
+
+def test_silence_ends_at_the_connect_timeout() -> None:
+    error = opening_error(lambda request: b"", timeout=0.1)
+    assert isinstance(error, NetworkError)
+    assert error.stage is Stage.API_VERSIONS
+    assert "accepted the connection but did not answer ApiVersions within 0." in str(error)
+
+
+def test_a_peer_that_hangs_up_is_named() -> None:
+    error = opening_error(lambda request: None)
+    assert isinstance(error, NetworkError)
+    assert error.stage is Stage.API_VERSIONS
+
+
+def test_an_answer_that_is_cut_and_then_hangs_ends_at_the_connect_timeout() -> None:
+    whole = encode_response(ResponseHeader(0), api_versions(), 4)
+    answer = len(whole).to_bytes(4, "big") + whole
+    for size in (1, 3, 4, 5, len(answer) - 1):
+        error = opening_error(lambda request, size=size: answer[:size], timeout=0.05)
+        assert isinstance(error, NetworkError)
+        assert error.stage is Stage.API_VERSIONS
+
+
+def test_a_closed_port_and_an_unknown_name_keep_their_stages() -> None:
+    with socket.socket() as sock:
+        sock.bind((HOST, 0))
+        port = sock.getsockname()[1]
+
+    async def main() -> list[Stage]:
+        errors = [
+            await error_of(Connection.open(AsyncioNetwork(), host, port, client_id=None, connect_timeout=10))
+            for host in (HOST, "nohost.invalid")
+        ]
+        return [error.stage for error in errors if isinstance(error, NetworkError)]
+
+    assert asyncio.run(main()) == [Stage.CONNECT, Stage.RESOLVE]
+
+
+def test_opening_can_be_cancelled() -> None:
+    async def main(simulation: Simulation) -> None:
+        broker = StubBroker()
+        await simulation.network.listen(HOST, PORT, lambda: broker, frame_size_max=FRAME_SIZE_MAX)
+        broker.frame_received = lambda frame: None  # type: ignore[method-assign]
+        opening = asyncio.ensure_future(
+            Connection.open(simulation.network, HOST, PORT, client_id="test", connect_timeout=10)
+        )
+        await asyncio.sleep(1)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        await asyncio.sleep(1)
+        assert broker.link is None
+
+    run_virtual(main, seed=1)
+
+
+# -- using, on virtual time ------------------------------------------------------------------------------------------
+
+
+def test_requests_are_answered_each_with_its_own_answer() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        answers = await asyncio.gather(*[ask(connection) for _ in range(50)])
+        assert [answer.controller_id for answer in answers] == list(range(1, 51))
+        assert connection.version_for(3) == 13
+        assert connection.api_versions.offered[3] == (0, 13)
+        assert (connection.peer, connection.closed, connection.error) == (f"{HOST}:{PORT}", False, None)
+
+    simulate(play)
+
+
+def test_it_works_on_real_sockets_too() -> None:
+    async def main() -> None:
+        network, broker = AsyncioNetwork(), StubBroker()
+        listener = await network.listen(HOST, 0, lambda: broker, frame_size_max=FRAME_SIZE_MAX)
+        connection = await Connection.open(network, "localhost", listener.port, client_id="test", connect_timeout=10)
+        answers = await asyncio.gather(*[ask(connection) for _ in range(50)])
+        assert all(isinstance(answer, MetadataResponse) for answer in answers)
+        await connection.close()
+        await listener.close()
+        await asyncio.sleep(0.01)
+        assert broker.link is None
+
+    asyncio.run(main())
+
+
+def test_a_timeout_fails_its_request_only() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        broker.holding = True
+        impatient, patient = ask(connection, 1), ask(connection, 20)
+        started = simulation.loop.time()
+        assert isinstance(await error_of(impatient), KafkaTimeoutError)
+        assert simulation.loop.time() - started == pytest.approx(1, abs=0.01)
+        broker.release(2)
+        assert isinstance(await patient, MetadataResponse)
+
+    simulate(play)
+
+
+def test_a_cancelled_request_leaves_the_connection_in_step() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        broker.holding = True
+        cancelled, kept = ask(connection), ask(connection)
+        await asyncio.sleep(0.1)
+        cancelled.cancel()
+        broker.release(2)
+        answer = await kept
+        assert isinstance(answer, MetadataResponse)
+        assert answer.controller_id == 2
+
+    simulate(play)
+
+
+def test_a_broker_that_goes_silent_is_given_up_after_the_request_timeout() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        simulation.network.silence(HOST, PORT)
+        error = await error_of(ask(connection, 4))
+        assert isinstance(error, KafkaTimeoutError)
+        assert simulation.loop.time() == pytest.approx(4, abs=0.1)
+        assert not connection.closed
+        await asyncio.sleep(3.5)
+        assert connection.closed
+        assert "has been silent for 7 s" in str(connection.error)
+
+    simulate(play, request_timeout=7)
+
+
+def test_a_lost_link_fails_exactly_what_is_in_flight() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        assert await ask(connection)
+        broker.holding = True
+        waiting = [ask(connection) for _ in range(7)]
+        await asyncio.sleep(0.1)
+        broker.release()
+        await asyncio.sleep(0.1)
+        simulation.network.cut(HOST, PORT)
+        assert isinstance(await waiting[0], MetadataResponse)
+        for request in waiting[1:]:
+            error = await error_of(request)
+            assert isinstance(error, NetworkError)
+            assert error.stage is Stage.REQUEST
+            assert f"{HOST}:{PORT}" in str(error)
+        assert connection.closed
+        assert isinstance(await error_of(ask(connection)), NetworkError)
+        assert isinstance(connection.error, NetworkError)
+
+    simulate(play)
+
+
+def test_an_answer_cut_in_the_middle_by_the_peers_end_is_reported() -> None:
+    async def main() -> None:
+        def answer_half(frame: memoryview) -> None:
+            if frame[1] == 18:
+                StubBroker.frame_received(broker, frame)
+            else:
+                transport = broker.link._transport  # type: ignore[union-attr]
+                transport.write(b"\0\0\0\x40only half")
+                transport.close()
+
+        network, broker = AsyncioNetwork(), StubBroker()
+        broker.frame_received = answer_half  # type: ignore[method-assign]
+        listener = await network.listen(HOST, 0, lambda: broker, frame_size_max=FRAME_SIZE_MAX)
+        connection = await Connection.open(network, HOST, listener.port, client_id="test", connect_timeout=10)
+        error = await error_of(ask(connection))
+        assert isinstance(error, NetworkError)
+        assert "after 9 of 64 bytes of a frame" in str(error)
+        await connection.close()
+        await listener.close()
+
+    asyncio.run(main())
+
+
+def test_garbage_in_mid_life_is_a_network_error_with_its_cause() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        broker.holding = True
+        request = ask(connection)
+        await asyncio.sleep(0.1)
+        broker.link.send([b"\x7f\xff\xff\xffnonsense"])
+        error = await error_of(request)
+        assert isinstance(error, NetworkError)
+        assert isinstance(error.__cause__, ProtocolError)
+
+    simulate(play)
+
+
+def test_a_oneway_request_is_sent_and_forgotten() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]))
+        assert isinstance(await ask(connection), MetadataResponse)
+        assert broker.seen == [18, 0, 3]
+        with pytest.raises(UnsupportedVersionError):
+            connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), version=99)
+        await connection.close()
+        with pytest.raises(NetworkError):
+            connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]))
+
+    simulate(play)
+
+
+def test_closing_fails_what_is_in_flight_as_closed() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        broker.holding = True
+        request = ask(connection)
+        await asyncio.sleep(0.1)
+        await connection.close()
+        assert isinstance(await error_of(request), ClosedError)
+        await asyncio.sleep(0.1)
+        assert broker.link is None
+        assert connection.closed
+        await connection.close()
+
+    simulate(play)
+
+
+def test_closing_sends_what_is_unsent_and_gives_up_on_a_peer_that_does_not_read() -> None:
+    async def main(reads: bool) -> list[int]:
+        network, broker = AsyncioNetwork(), StubBroker()
+        listener = await network.listen(HOST, 0, lambda: broker, frame_size_max=1 << 28)
+        connection = await Connection.open(network, HOST, listener.port, client_id="test", connect_timeout=10)
+        if not reads:
+            broker.link.pause_reading()
+        records = bytes(30_000_000)
+        partition = PartitionProduceData(index=0, records=records)
+        topic = TopicProduceData(name="t", partition_data=[partition])
+        connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[topic]), version=9)
+        await asyncio.wait_for(connection.close(), 30)
+        if not reads:
+            broker.link.resume_reading()
+        while broker.link is not None:
+            await asyncio.sleep(0.01)
+        await listener.close()
+        return broker.seen
+
+    assert asyncio.run(main(reads=True)) == [18, 0]
+    assert asyncio.run(main(reads=False)) == [18]
+
+
+def test_reading_can_be_paused() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        connection.pause_reading()
+        request = ask(connection)
+        await asyncio.sleep(1)
+        assert not request.done()
+        connection.resume_reading()
+        assert isinstance(await request, MetadataResponse)
+
+    simulate(play)
