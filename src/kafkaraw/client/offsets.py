@@ -14,7 +14,14 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, RetriableError, StaleMetadataError
+from kafkaraw.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    RetriableError,
+    StaleMetadataError,
+)
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -57,27 +64,36 @@ async def look_up(
         BrokerError: a broker refuses.
         KafkaTimeoutError: some are not known in time; names them, and why.
     """
+    await engine.start(deadline.remaining)
     backoff = Backoff(engine.config.retry_backoff_ms, engine.config.retry_backoff_max_ms)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
-    attempt = 0
-    while True:
-        missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
-        if not missing:
-            return {tp: found[tp] for tp in timestamps}
-        topics = sorted({tp.topic for tp in missing})
-        if attempt:
-            await deadline.sleep(backoff.delay_ms(attempt - 1, engine.runtime.rng) / 1000)
-            await engine.refresh(topics, timeout=deadline.remaining)
-        await engine.wait_for_topics(topics, deadline.remaining)
-        _check_partitions(engine, missing)
-        failures: dict[TopicPartition, KafkaError] = {}
-        for topic_partition, outcome in (await look_up_once(engine, missing, deadline=deadline)).items():
-            if isinstance(outcome, OffsetAndTimestamp):
-                found[topic_partition] = outcome
-            else:
-                failures[topic_partition] = outcome
+    missing, attempt = dict(timestamps), 0
+    failures: dict[TopicPartition, KafkaError] = {}
+    while missing:
+        try:
+            outcomes = await _round(engine, missing, deadline, refresh=attempt > 0)
+        except (NetworkError, KafkaTimeoutError) as error:
+            outcomes = {topic_partition: failures.get(topic_partition, error) for topic_partition in missing}
+        found |= {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, OffsetAndTimestamp)}
+        failures = {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
         _raise_for(failures, deadline)
-        attempt += 1
+        missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
+        if missing:
+            await deadline.sleep(backoff.delay_ms(attempt, engine.runtime.rng) / 1000)
+            attempt += 1
+    return {topic_partition: found[topic_partition] for topic_partition in timestamps}
+
+
+async def _round(
+    engine: Engine, timestamps: Mapping[TopicPartition, int], deadline: Deadline, *, refresh: bool
+) -> dict[TopicPartition, Outcome]:
+    """Make sure that the leaders are known, and ask them."""
+    topics = sorted({topic_partition.topic for topic_partition in timestamps})
+    if refresh or any(engine.cluster.partition(topic_partition) is None for topic_partition in timestamps):
+        await engine.refresh(topics, timeout=deadline.remaining)
+    await engine.wait_for_topics(topics, deadline.remaining)
+    _check_partitions(engine, timestamps)
+    return await look_up_once(engine, timestamps, deadline=deadline)
 
 
 async def look_up_once(
