@@ -142,9 +142,10 @@ def _topics(column: pa.Array) -> _Values:
 
 def _milliseconds(column: pa.Array) -> _Values:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    # Kafka counts in milliseconds; rounding down as Java does.
-    return _plain(column.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
+    # Kafka counts in milliseconds. Round down, also before 1970, as Java does.
+    return _plain(pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()))
 
 
 def _headers(column: pa.Array) -> _Values:
