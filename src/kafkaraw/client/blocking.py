@@ -64,7 +64,7 @@ class _Bridge:
         self._owner = owner
         self._inner = inner
         self._forked = False
-        tell_about_forks(self)
+        tell_about_forks(self, _Bridge._after_fork_in_child)
 
     def run(self, work: Coroutine[object, None, T]) -> T:
         """Run it there and wait for the result; the work keeps its own time limit."""
@@ -81,7 +81,7 @@ class _Bridge:
 
         return self.run(on_loop())
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """The loop it belongs to does not run here."""
         self._forked = True
         leave_behind(self._inner)
@@ -106,7 +106,7 @@ class Producer:
         self._config = parse(ProducerConfig, settings)
         self._runtime = runtime
         self._delivery = Delivery(self._config, runtime)
-        tell_about_forks(self)
+        tell_about_forks(self, Producer._after_fork_in_child)
         _open_producers.add(self)
 
     def __enter__(self) -> Producer:
@@ -180,7 +180,7 @@ class Producer:
         else:
             self._delivery.close_unused()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Start anew in a child process: with a producer id, connections and batches of its own."""
         if self in _open_producers:
             self._delivery = Delivery(self._config, self._runtime)

@@ -110,7 +110,7 @@ class Delivery:
         self._step_scheduled = False
         self._wake_sent = False
         self._closed = False
-        tell_about_forks(self)
+        tell_about_forks(self, Delivery._after_fork_in_child)
 
     # ---- taking records in
 
@@ -226,12 +226,6 @@ class Delivery:
             raise problem
         self._failures.raise_if_any()
 
-    def after_fork_in_child(self) -> None:
-        """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
-        self._waiter.forked = True
-        self.append = _refusing(ForkedError, FORKED)
-        leave_behind(self)
-
     # ---- inside: the loop
 
     def _begin(self) -> None:
@@ -314,6 +308,12 @@ class Delivery:
     def _now_ms(self) -> int:
         assert self._loop is not None
         return int(self._loop.time() * 1000)
+
+    def _after_fork_in_child(self) -> None:
+        """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
+        self._waiter.forked = True
+        self.append = _refusing(ForkedError, FORKED)
+        leave_behind(self)
 
     # ---- inside: topics and room
 
