@@ -77,6 +77,13 @@ def test_a_closed_port_fails_at_connecting() -> None:
     assert str(error).startswith(f"cannot connect to 127.0.0.1:{port}: Connection refused; nothing listens there")
 
 
+@pytest.mark.parametrize("port", [-1, 0, 65_536, 70_000])
+def test_a_port_that_does_not_exist_is_not_taken_for_another(port: int) -> None:
+    error = failure("127.0.0.1", port)
+    assert error.stage is Stage.CONNECT
+    assert f"127.0.0.1:{port}: there is no such port" in str(error)
+
+
 def test_every_address_is_tried_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         answerers = Answerers()

@@ -50,6 +50,8 @@ async def dial(
     Raises:
         NetworkError: stage RESOLVE, CONNECT or TLS; names the address and what to try.
     """
+    if not 0 < port < 65_536:  # the system would take it modulo 65,536 and connect to a stranger
+        raise NetworkError(f"cannot connect to {host_port(host, port)}: there is no such port", stage=Stage.CONNECT)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     addresses = await _resolve(host, port, timeout)
