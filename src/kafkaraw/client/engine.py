@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from random import Random
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.client.bootstrap import first_to_answer
 from kafkaraw.client.config import Address, ClientConfig
@@ -34,6 +33,9 @@ from kafkaraw.net import Clock, Network
 from kafkaraw.protocol.error_codes import error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
+if TYPE_CHECKING:
+    from random import Random
+
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
@@ -49,7 +51,7 @@ class Engine:
         config: the settings of the client it works for.
         network: dials brokers; the real network when None.
         clock: wall clock; the real one when None.
-        rng: source of jitter; a seeded one when None.
+        rng: source of jitter; the operating system's when None.
 
     Attributes:
         cluster: what is known about brokers, topics and leaders.

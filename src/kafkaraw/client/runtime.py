@@ -6,10 +6,14 @@ else in this package may import `random` or `time` or make a network.
 
 from __future__ import annotations
 
-import random
+import secrets
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafkaraw.net import AsyncioNetwork, Clock, Network, SystemClock
+
+if TYPE_CHECKING:
+    import random
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +32,5 @@ class Runtime:
 
 
 def system_runtime() -> Runtime:
-    """The real network and clock, and a random source seeded by the operating system."""
-    return Runtime(AsyncioNetwork(), SystemClock(), random.Random())
+    """The real network and clock, and the operating system's randomness: without state, so a fork shares none."""
+    return Runtime(AsyncioNetwork(), SystemClock(), secrets.SystemRandom())
