@@ -236,6 +236,7 @@ class ProducerMachine:
         if verdict is Verdict.WRITTEN:
             queue.note_written()
             self._refreshing.attempts = 0
+            self._last_error = None
             if not shipment.settled:
                 shipment.settled = True
                 self._actions.append(Acknowledge(shipment.batch, outcome.base_offset, outcome.log_append_time_ms))
@@ -296,8 +297,8 @@ class ProducerMachine:
                 self._fail(shipment, self._too_late(shipment))
 
     def _too_late(self, shipment: Shipment) -> KafkaError:
-        cause = shipment.last_error or self._last_error
-        why = f"; last seen: {cause}" if cause else ""
+        causes = dict.fromkeys(str(error) for error in (shipment.last_error, self._last_error) if error is not None)
+        why = f"; last seen: {'; '.join(causes)}" if causes else ""
         entry = shipment.report()
         text = f"{entry}: not acknowledged within delivery_timeout_ms={self._limits.delivery_timeout_ms}{why}"
         return DeliveryTimeout(text, unacknowledged=(entry,))
