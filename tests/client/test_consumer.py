@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -95,6 +96,43 @@ def test_short_polls_lose_nothing() -> None:
     simulate(play)
 
 
+def test_polls_that_are_cancelled_anywhere_lose_nothing() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        wanted = [b"%d" % number for number in range(300)]
+        got: list[bytes | None] = []
+        for number, value in enumerate(wanted):
+            cluster.append("t", 0, value)
+            task = asyncio.create_task(consumer.poll(5))
+            await asyncio.sleep(0.0005 * (number % 7))
+            for _ in range(number % 11):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                got += values(await task)
+        got += await read(consumer, len(wanted) - len(got))
+        assert got == wanted
+
+    simulate(play, max_poll_records=2)
+
+
+def test_a_poll_cancelled_at_the_last_moment_gives_its_records_back() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        cluster.append("t", 0, b"a", b"b")
+        consumer.seek(P0, 0)
+        for _ in ("the leader", "the records"):
+            assert await consumer.poll(0) == {}
+            await asyncio.sleep(1)
+        poll = consumer.poll(5)
+        poll.send(None)  # up to the pause in which the next fetch goes out
+        assert await consumer.position(P0) == 2
+        with pytest.raises(asyncio.CancelledError):
+            poll.throw(asyncio.CancelledError())
+        assert await consumer.position(P0) == 0
+        assert values(await consumer.poll(5)) == [b"a", b"b"]
+
+    simulate(play)
+
+
 def test_the_next_fetch_is_under_way_before_records_are_handed_over() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         cluster.append("t", 0, b"a", b"b", b"c")
@@ -147,6 +185,25 @@ def test_fetches_go_by_name_where_the_broker_knows_no_ids() -> None:
         assert cluster.asked(FetchRequest)[0].message.topics[0].topic == "t"
 
     simulate(play)
+
+
+def test_a_topic_without_known_id_is_fetched_by_name() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        cluster.versions = {3: (0, 9)}
+        cluster.append("t", 0, b"a")
+        assert values(await consumer.poll(5)) == [b"a"]
+        assert {asked.version for asked in cluster.asked(FetchRequest)} == {12}
+
+    simulate(play)
+
+
+def test_a_wait_longer_than_the_request_timeout_is_no_fault() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        cluster.simulation.loop.call_later(30, cluster.append, "t", 0, b"a")
+        assert values(await consumer.poll(60)) == [b"a"]
+        assert len(cluster.asked(FetchRequest)) == 1
+
+    simulate(play, request_timeout_ms=2_000, fetch_max_wait_ms=40_000)
 
 
 def test_the_position_is_behind_the_batch_and_not_behind_its_last_record() -> None:

@@ -184,6 +184,32 @@ def test_a_broker_too_old_to_be_told_not_to_create_is_asked_all_the_same() -> No
     simulate(play)
 
 
+def test_leader_epochs_of_old_brokers_are_not_trusted() -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        cluster.versions = {3: (0, 8)}
+        cluster.create("t")
+        await engine.wait_for_topics(["t"], 5)
+        assert engine.cluster.leader_epoch_of(TopicPartition("t", 0)) == -1
+
+    simulate(play)
+
+
+def test_a_client_stays_on_its_event_loop() -> None:
+    engines: list[Engine] = []
+
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        await engine.start(5)
+        engines.append(engine)
+
+    async def elsewhere() -> None:
+        engines[0]._closed = False
+        with pytest.raises(UsageError, match="another event loop"):
+            await engines[0].start(5)
+
+    simulate(play)
+    asyncio.run(elsewhere())
+
+
 def test_a_long_poll_does_not_hold_up_requests_on_the_main_lane() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         cluster.create("t")

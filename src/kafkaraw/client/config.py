@@ -15,6 +15,8 @@ from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.errors import ConfigError
 
 INT32_MAX = 2**31 - 1
+# An answer must fit into a frame, and `client/connection.py` takes none of 256 MiB or more.
+FETCH_BYTES_MAX = 255 * 1024 * 1024
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -105,6 +107,11 @@ class ClientConfig:
         True, "Let the broker create a topic that is asked for and does not exist, if its own settings allow it."
     )
 
+    @property
+    def answer_timeout_ms(self) -> int:
+        """How long a broker may owe an answer before its connection is given up."""
+        return self.request_timeout_ms
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdminConfig(ClientConfig):
@@ -171,14 +178,14 @@ class ConsumerConfig(ClientConfig):
         "Most bytes of one answer (a single larger batch still comes).",
         unit="bytes",
         minimum=1,
-        maximum=INT32_MAX,
+        maximum=FETCH_BYTES_MAX,
     )
     max_partition_fetch_bytes: int = setting(
         1_048_576,
         "Most bytes of one partition in one answer (a single larger batch still comes).",
         unit="bytes",
         minimum=1,
-        maximum=INT32_MAX,
+        maximum=FETCH_BYTES_MAX,
     )
     isolation_level: str = setting(
         "read_uncommitted", "Which transactional records are given.", choices=("read_uncommitted",)
@@ -187,6 +194,11 @@ class ConsumerConfig(ClientConfig):
     max_poll_records: int | None = setting(
         None, "Most records that one poll() gives; None gives what one fetch brought.", minimum=1
     )
+
+    @property
+    def answer_timeout_ms(self) -> int:
+        """How long a broker may owe an answer; a Fetch is held back on purpose for a part of it."""
+        return self.request_timeout_ms + self.fetch_max_wait_ms
 
 
 K = TypeVar("K", bound=ClientConfig)

@@ -370,12 +370,20 @@ class AsyncConsumer:
                 raise UsageError("nothing is assigned to this consumer: call assign() first")
             cuts = self._fetcher.take(limit, one_partition=one_partition)
             if cuts:
-                self._pump()
-                await asyncio.sleep(0)  # lets the next fetch go out before these records are handed over
+                await self._send_next(cuts)
                 return cuts
             await self._progress(deadline, fetch=True)
             if deadline.expired and not self._fetcher.has_records:
                 return []
+
+    async def _send_next(self, cuts: list[Cut]) -> None:
+        """Let the next fetch go out before these records are handed over; should nobody take them, they come again."""
+        self._pump()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._fetcher.give_back(cuts)
+            raise
 
     async def _progress(self, deadline: Deadline, *, fetch: bool = False) -> None:
         """Start what can be started, and wait until something has changed or may be tried again."""
@@ -481,10 +489,11 @@ class AsyncConsumer:
 
     async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
         """Send one Fetch and take its answer in."""
-        timeout = (self._config.fetch_max_wait_ms + self._config.request_timeout_ms) / 1000
-        request = plan.request(self._limits)
+        request, timeout = plan.request(self._limits), self._config.answer_timeout_ms / 1000
         try:
-            answer = await self._engine.request(plan.node_id, request, timeout=timeout, lane=lane)
+            answer = await self._engine.request(
+                plan.node_id, request, timeout=timeout, lane=lane, version_max=plan.version_max
+            )
             response = reply(answer, FetchResponse)
             self._refresh |= self._fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
         except KafkaError as error:

@@ -19,7 +19,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.metadata import Metadata
 from kafkaraw.client.pool import ConnectionPool, Lane
 from kafkaraw.client.runtime import Runtime, system_runtime
-from kafkaraw.core.cluster import ClusterView
+from kafkaraw.core.cluster import NO_EPOCH, ClusterView
 from kafkaraw.errors import (
     ClosedError,
     KafkaError,
@@ -28,8 +28,10 @@ from kafkaraw.errors import (
     ProtocolError,
     Stage,
     StaleMetadataError,
+    UsageError,
 )
 from kafkaraw.net import Clock, Network
+from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.error_codes import error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+_METADATA_KEY = 3
+_AUTO_CREATION_FROM_VERSION = 4
+_RELIABLE_EPOCHS_FROM_VERSION = 9  # older brokers may name an epoch that has passed (KAFKA-9212)
 
 # A request, or what makes one for a connection: the fields of some APIs depend on the version that was negotiated.
 Ask = object | Callable[[Connection], object]
@@ -74,6 +80,7 @@ class Engine:
         self._metadata = Metadata(self.cluster, self._ask_metadata, config, self.runtime)
         self._start_lock = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     @classmethod
@@ -99,8 +106,12 @@ class Engine:
         """
         if self._closed:
             raise ClosedError("the client is closed; make a new one")
+        loop = asyncio.get_running_loop()
+        if (self._loop or loop) is not loop:
+            raise UsageError("the client was started on another event loop; make one for each loop")
         if self._keeper is not None:
             return
+        self._loop = loop
         deadline = self.deadline(timeout)
         await deadline.wait(self._start_lock.acquire(), "starting the client")
         try:
@@ -130,7 +141,9 @@ class Engine:
 
     # -- requests
 
-    async def request(self, node_id: int, message: Ask, *, timeout: float, lane: Lane = "main") -> object:
+    async def request(
+        self, node_id: int, message: Ask, *, timeout: float, lane: Lane = "main", version_max: int | None = None
+    ) -> object:
         """Send a request to one broker and wait for the response.
 
         Args:
@@ -138,6 +151,7 @@ class Engine:
             message: the request, or a function that makes it for the connection.
             timeout: seconds for all of it, connecting included.
             lane: "fetch" for requests that the broker may hold back.
+            version_max: do not use a later version than this, as when the topic's id is not known.
 
         Raises:
             StaleMetadataError: no such broker is known.
@@ -146,7 +160,11 @@ class Engine:
         """
         deadline = Deadline(timeout)
         connection = await self._connect(node_id, lane, deadline)
-        return await connection.request(_made_for(connection, message), timeout=deadline.remaining)
+        request = message(connection) if callable(message) else message
+        version = None
+        if version_max is not None:
+            version = min(version_max, connection.version_for(api_of(request).key))
+        return await connection.request(request, version=version, timeout=deadline.remaining)
 
     async def connection(self, node_id: int, *, timeout: float, lane: Lane = "main") -> Connection:
         """The connection to a broker, opened if need be; raises as `request` does."""
@@ -243,12 +261,20 @@ class Engine:
         return sorted(nodes, key=lambda node_id: not self._pool.is_connected(node_id))
 
     async def _ask_metadata(self, request: MetadataRequest, timeout: float) -> MetadataResponse:
+        version = 0
+
         def for_version(connection: Connection) -> MetadataRequest:
-            # Before version 4 a broker always creates; saying otherwise cannot be encoded.
-            request.allow_auto_topic_creation |= connection.version_for(3) < 4
+            nonlocal version
+            version = connection.version_for(_METADATA_KEY)
+            if version < _AUTO_CREATION_FROM_VERSION:  # such a broker always creates, and cannot be told otherwise
+                request.allow_auto_topic_creation = True
             return request
 
-        return reply(await self.request_any(for_version, timeout=timeout), MetadataResponse)
+        response = reply(await self.request_any(for_version, timeout=timeout), MetadataResponse)
+        if version < _RELIABLE_EPOCHS_FROM_VERSION:
+            for partition in (partition for topic in response.topics for partition in topic.partitions):
+                partition.leader_epoch = NO_EPOCH
+        return response
 
     async def _bootstrap(self, deadline: Deadline) -> None:
         address, connection, response = await first_to_answer(
@@ -277,10 +303,6 @@ class Engine:
             connection.abort()
             raise
         return address, connection, response
-
-
-def _made_for(connection: Connection, message: Ask) -> object:
-    return message(connection) if callable(message) else message
 
 
 def reply(response: object, kind: type[R]) -> R:

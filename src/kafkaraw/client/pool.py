@@ -66,7 +66,7 @@ class ConnectionPool:
             port,
             client_id=self._config.client_id,
             connect_timeout=self._config.socket_connection_setup_timeout_ms / 1000,
-            request_timeout=self._config.request_timeout_ms / 1000,
+            request_timeout=self._config.answer_timeout_ms / 1000,
         )
 
     def adopt(self, node: BrokerNode, connection: Connection) -> None:

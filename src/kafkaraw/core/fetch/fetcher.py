@@ -241,6 +241,13 @@ class Fetcher:
                 left = None if left is None else left - piece.records_count
         return cuts
 
+    def give_back(self, cuts: Iterable[Cut]) -> None:
+        """What was taken did not reach the user: go back to where it began."""
+        for piece in cuts:
+            position = self._positions.get(piece.topic_partition)
+            if position is not None and position.offset == piece.next_offset:
+                self.seek(piece.topic_partition, piece.start_offset)
+
     # -- what the user must hear
 
     def problem(self, now_ms: int, *, patience_ms: int, unknown_patience_ms: int) -> KafkaError | None:

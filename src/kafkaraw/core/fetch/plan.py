@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkaraw.protocol import Uuid
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkaraw.records import TopicPartition
+
+_BY_NAME_UP_TO_VERSION = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ class FetchPlan:
     def name_of(self, topic_id: Uuid) -> str:
         """The topic that was asked for under this id; empty when there is none."""
         return next((t.topic_partition.topic for t in self.targets if t.topic_id == topic_id), "")
+
+    @property
+    def version_max(self) -> int | None:
+        """The last version that goes by names, when the id of a topic is not known; else None."""
+        return _BY_NAME_UP_TO_VERSION if any(t.topic_id == ZERO_UUID for t in self.targets) else None
 
     def request(self, limits: FetchLimits) -> FetchRequest:
         """Write the request, without a fetch session (id 0, epoch -1).
