@@ -41,9 +41,9 @@ class KillCase:
         """Start the query, to stop at its step."""
         return self._query(spark, servers, self.step, TRIGGERS[self.trigger])
 
-    def finish(self, spark: SparkSession, servers: str) -> None:
-        """Run the query again, from what is in its checkpoint to what is in the topic."""
-        self._query(spark, servers, "never", TRIGGERS["available now"]).awaitTermination(60)
+    def finish(self, spark: SparkSession, servers: str) -> StreamingQuery:
+        """Start the query again, to go from what is in its checkpoint to what is in the topic."""
+        return self._query(spark, servers, "never", TRIGGERS["available now"])
 
     def _query(self, spark: SparkSession, servers: str, step: str, trigger: dict[str, object]) -> StreamingQuery:
         options = {"kafka.bootstrap.servers": servers, "subscribe": self.source, "startingOffsets": self.starting}

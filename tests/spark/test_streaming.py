@@ -22,6 +22,17 @@ STARTS = {
 }
 
 
+def wait_for(query, trigger: dict[str, object]) -> None:
+    """Wait until the query has read what is there, and end it."""
+    try:
+        if "processingTime" in trigger:
+            query.processAllAvailable()
+        else:
+            assert query.awaitTermination(100)
+    finally:
+        query.stop()
+
+
 class Copy:
     """A query that copies a topic, run as often as one likes on one checkpoint."""
 
@@ -38,41 +49,54 @@ class Copy:
     def run(self, **trigger) -> list[dict]:
         """Run until everything that is there now is read; gives the progress of each batch."""
         query = self.start(**trigger)
-        try:
-            if "processingTime" in trigger:
-                query.processAllAvailable()
-            else:
-                assert query.awaitTermination(60)
-            return [json.loads(progress.json) for progress in query.recentProgress]
-        finally:
-            query.stop()
+        wait_for(query, trigger)
+        return [json.loads(progress.json) for progress in query.recentProgress]
 
     @property
     def numbers(self) -> list[int]:
         return self._kafka.numbers(self.target)
 
 
-def test_every_start_and_trigger_reads_what_it_should_and_goes_on_from_its_checkpoint(
-    spark, kafka, tmp_path, start, trigger
-):
+PAIRS = [(start, trigger) for start in STARTS for trigger in TRIGGERS]
+
+
+@pytest.fixture(scope="module")
+def copies(spark, kafka, tmp_path_factory) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
+    """What a query copied in its first run, and after a second one on the same checkpoint; all side by side."""
     topic = kafka.new_topic(partitions=2)
     kafka.produce(topic, range(10))
     kafka.produce(topic, range(10, 20), partition=1)
-    starting, expected = STARTS[start]
-    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets=starting.replace("T", topic))
-    copy.run(**TRIGGERS[trigger])
-    before = [number for number in expected if number < 20]
-    assert copy.numbers == before
+    queries = {
+        pair: Copy(
+            spark,
+            kafka,
+            tmp_path_factory.mktemp("copy"),
+            subscribe=topic,
+            startingOffsets=STARTS[pair[0]][0].replace("T", topic),
+        )
+        for pair in PAIRS
+    }
+    first = run_all(queries)
     kafka.produce(topic, range(20, 30))
     kafka.produce(topic, range(30, 40), partition=1)
-    copy.run(**TRIGGERS[trigger])
-    assert copy.numbers == list(expected)
+    second = run_all(queries)
+    return {pair: (first[pair], second[pair]) for pair in PAIRS}
 
 
-def pytest_generate_tests(metafunc):
-    if {"start", "trigger"} <= set(metafunc.fixturenames):
-        pairs = [(start, trigger) for start in STARTS for trigger in TRIGGERS]
-        metafunc.parametrize(("start", "trigger"), pairs)
+def run_all(queries: dict[tuple[str, str], Copy]) -> dict[tuple[str, str], list[int]]:
+    running = {pair: copy.start(**TRIGGERS[pair[1]]) for pair, copy in queries.items()}
+    for pair, query in running.items():
+        wait_for(query, TRIGGERS[pair[1]])
+    return {pair: copy.numbers for pair, copy in queries.items()}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("start", "trigger"), PAIRS)
+def test_every_start_and_trigger_reads_what_it_should_and_goes_on_from_its_checkpoint(copies, start, trigger):
+    first, second = copies[start, trigger]
+    expected = list(STARTS[start][1])
+    assert first == [number for number in expected if number < 20]
+    assert second == expected
 
 
 def test_a_limit_makes_batches_of_that_size_and_the_lag_is_reported(spark, kafka, tmp_path):
