@@ -39,7 +39,7 @@ START_ATTEMPTS = 3
 JAVA_OPTIONS = ("-Xms256M", "-Xmx512M", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 # One node that is broker and controller; topics that Kafka keeps for itself as small as they go; no waiting for members
-# of a group that may still come.
+# of a group that may still come, or for the session of a node that was killed.
 SINGLE_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -54,6 +54,8 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "true",
 }
 

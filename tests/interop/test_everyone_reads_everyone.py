@@ -5,6 +5,7 @@ On each broker at least one of the three parties (producer, broker, consumer) is
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -41,13 +42,23 @@ def our_broker() -> Iterator[EmbeddedBroker]:
 
 
 def new_topic(bootstrap_servers: str) -> str:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    """Create a topic and wait until its leaders know that they are: acks=0 would lose records before."""
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
     topic = f"interop-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
     for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         done.result(30)
-    return topic
+    partitions = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(PARTITIONS)}
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            assert all(done.result(30).offset == 0 for done in admin.list_offsets(partitions).values())
+            return topic
+        except KafkaException as error:
+            assert error.args[0].name() == "NOT_LEADER_FOR_PARTITION", error
+    raise AssertionError(f"the partitions of {topic} have no leader after 30 s")
 
 
 def samples_for(producer: Client) -> tuple[Sample, ...]:
