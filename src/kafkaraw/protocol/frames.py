@@ -125,8 +125,18 @@ def decode_response(frame: Buffer, api_key: int, api_version: int) -> tuple[Resp
     return header, decode_message(_known(api_key).response, api_version, view, at)
 
 
-def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0) -> T:
+def decode_message(
+    cls: type[T], version: int, buffer: Buffer, at: int = 0, *, allow_trailing_bytes: bool = False
+) -> T:
     """Decode the body of a message, which must reach to the end of `buffer`.
+
+    Args:
+        cls: the class of the message.
+        version: its version.
+        buffer: the frame, or what holds the body.
+        at: where the body starts.
+        allow_trailing_bytes: ignore bytes after the message, as Kafka's brokers do: librdkafka (seen in 2.16) sends
+            three too many when it asks for all topics with a flexible version of Metadata.
 
     Raises:
         UnsupportedVersionError: the class does not declare that version.
@@ -138,7 +148,7 @@ def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0) -> T
         message, end = decoder(buffer, at)
     except DECODE_FAILURES:
         raise explain_decode(cls, version, memoryview(buffer), at) from None
-    if end != len(buffer):
+    if end != len(buffer) and not allow_trailing_bytes:
         raise ProtocolError(f"{cls.__name__} v{version} ends here, {len(buffer) - end} bytes are left over", offset=end)
     return message
 
