@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from kafkaraw.protocol import (
     decode_request,
     decode_response,
     encode_request,
-    encode_response,
+    encode_response_segments,
 )
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.records import encode_batch
@@ -72,7 +73,8 @@ def ask(state: BrokerState, request: Any, version: int | None = None) -> Any:
 def through_bytes(response: Response, version: int) -> Response:
     """A response as the client decodes it."""
     api = api_of(response)
-    encoded = encode_response(ResponseHeader(7), response, version)
+    segments = encode_response_segments(ResponseHeader(7), response, version)
+    encoded = b"".join(content_bytes(segment) for segment in segments)
     header, decoded = decode_response(encoded, api.key, version)
     assert header.correlation_id == 7
     return decoded  # type: ignore[return-value]
@@ -88,7 +90,5 @@ def content_bytes(content: Any) -> bytes:
     if content is None:
         return b""
     if isinstance(content, FileSlice):
-        import os
-
         return os.pread(content.fd, content.size, content.offset)
     return bytes(content)

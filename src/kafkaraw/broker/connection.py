@@ -157,7 +157,10 @@ class BrokerConnection:
             raise CloseConnection(
                 f"{api.name} version {header.api_version} is not in {api.supported.min}-{api.supported.max}"
             )
-        request = decode_message(api.request, header.api_version, frame, at)
+        try:
+            request = decode_message(api.request, header.api_version, frame, at, allow_trailing_bytes=True)
+        except ProtocolError as error:
+            raise CloseConnection(f"{api.name} version {header.api_version} cannot be decoded: {error}") from error
         context = RequestContext(header.api_version, self._listener, header.client_id, link.peer)
         answer = handler(self._state, context, request)
         if isinstance(answer, Deferred):

@@ -191,12 +191,13 @@ class BrokerState:
         """Remove a topic's folders; renamed first, so that a crash leaves nothing that a new topic could take over."""
         for key in topic.partitions():
             partition = self._partitions.pop(key, None)
-            if partition is None:
-                continue
-            partition.remove()
-            doomed = aside_name(folder_name(key), topic.topic_id, DELETE_SUFFIX)
-            self._storage.rename_folder(folder_name(key), doomed)
-            self._storage.remove_folder(doomed)
+            folder = folder_name(key)
+            if partition is not None:
+                partition.remove()
+                doomed = aside_name(folder, topic.topic_id, DELETE_SUFFIX)
+                self._storage.rename_folder(folder, doomed)
+                folder = doomed
+            self._storage.remove_folder(folder)
 
     def close(self, *, sync: bool = True) -> None:
         """Let go of the storage.

@@ -1,0 +1,140 @@
+"""Metadata: what is told about the cluster, and when asking for a topic creates it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.support import ask, make_state
+
+VERSIONS = range(14)
+
+
+def create(state, *names: str, partitions: int = 1) -> None:
+    topics = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        for name in names
+    ]
+    assert all(topic.error_code == 0 for topic in ask(state, CreateTopicsRequest(topics=topics)).topics)
+
+
+def named(*names: str, **fields) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **fields)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_tells_brokers_and_leaders(version: int):
+    state = make_state()
+    create(state, "t", partitions=2)
+    answer = ask(state, named("t"), version)
+    assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [(0, "127.0.0.1", 9092)]
+    assert [topic.name for topic in answer.topics] == ["t"]
+    partitions = answer.topics[0].partitions
+    assert [(part.partition_index, part.leader_id, part.replica_nodes, part.isr_nodes) for part in partitions] == [
+        (0, 0, [0], [0]),
+        (1, 0, [0], [0]),
+    ]
+    if version >= 1:
+        assert answer.controller_id == 0
+    if version >= 2:
+        assert answer.cluster_id == state.catalog.cluster_id
+    if version >= 10:
+        assert answer.topics[0].topic_id == state.catalog.topic("t").topic_id
+
+
+def test_all_topics_are_an_empty_list_in_version_0_and_null_later():
+    state = make_state()
+    create(state, "b", "a")
+    assert [topic.name for topic in ask(state, MetadataRequest(topics=[]), 0).topics] == ["a", "b"]
+    assert ask(state, MetadataRequest(topics=[]), 1).topics == []
+    for version in (1, 12, 13):
+        assert [topic.name for topic in ask(state, MetadataRequest(topics=None), version).topics] == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 13])
+def test_asking_for_a_topic_creates_it(version: int):
+    state = make_state(num_partitions=3)
+    answer = ask(state, named("new"), version)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert len(answer.topics[0].partitions) == 3
+    assert state.catalog.topic("new") is not None
+
+
+def test_a_client_may_forbid_the_creation():
+    state = make_state()
+    answer = ask(state, named("new", allow_auto_topic_creation=False), 4)
+    assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert state.catalog.topics() == []
+
+
+def test_the_broker_may_forbid_the_creation():
+    state = make_state(auto_create_topics_enable=False)
+    assert ask(state, named("new")).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert state.catalog.topics() == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_an_illegal_name_is_refused_with_its_own_code(allowed: bool):
+    state = make_state()
+    answer = ask(state, named("no spaces", allow_auto_topic_creation=allowed))
+    assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_default_replication_factor_that_one_node_cannot_give_is_said():
+    state = make_state(default_replication_factor=3)
+    assert ask(state, named("new")).topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_topic_is_found_by_its_id():
+    state = make_state()
+    create(state, "t")
+    topic_id = state.catalog.topic("t").topic_id
+    asked = [
+        MetadataRequestTopic(topic_id=topic_id, name=None),
+        MetadataRequestTopic(topic_id=Uuid(b"x" * 16), name=None),
+    ]
+    found, unknown = ask(state, MetadataRequest(topics=asked), 12).topics
+    assert (found.error_code, found.name) == (ErrorCode.NONE, "t")
+    assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_in_a_request_have_no_meaning_before_version_12(version: int):
+    state = make_state()
+    create(state, "t")
+    asked = MetadataRequestTopic(topic_id=state.catalog.topic("t").topic_id, name="")
+    assert ask(state, MetadataRequest(topics=[asked]), version).topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_neither_name_nor_id_is_an_invalid_request():
+    asked = MetadataRequestTopic(topic_id=ZERO_UUID, name=None)
+    answer = ask(make_state(), MetadataRequest(topics=[asked]), 12)
+    assert answer.topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_topic_asked_for_twice_is_answered_once():
+    assert len(ask(make_state(), named("t", "t")).topics) == 1
+
+
+def test_operations_are_told_only_when_asked_for():
+    state = make_state()
+    create(state, "t")
+    plain = ask(state, named("t"), 8)
+    assert plain.topics[0].topic_authorized_operations == -(1 << 31)
+    asked = named("t", include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
+    told = ask(state, asked, 8)
+    assert told.topics[0].topic_authorized_operations == 3576
+    assert told.cluster_authorized_operations == 8096
+
+
+def test_a_storage_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch):
+    state = make_state()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state, "create_topic", full)
+    assert ask(state, named("new")).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,287 @@
+"""One connection: order, waiting, back-pressure, and how it ends, with a link that only records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkaraw.broker.connection import WAITING_BYTES_MAX, BrokerConnection
+from kafkaraw.net import Segments
+from kafkaraw.protocol import RequestHeader, decode_response, encode_request
+from kafkaraw.protocol.apis import api_of
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
+from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaraw.protocol.messages.metadata import MetadataRequest
+from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.broker.handlers.test_metadata import create
+from tests.broker.support import LISTENER, batch, content_bytes, make_state
+
+
+class RecordingLink:
+    """A link that keeps what is sent."""
+
+    peer = "127.0.0.1:50000"
+    local = "127.0.0.1:9092"
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.log: list[str] = []
+        self.write_paused = False
+        self.pause_after: int | None = None
+
+    def send(self, segments: Segments) -> None:
+        self.sent.append(b"".join(content_bytes(segment) for segment in segments))
+        if self.pause_after is not None and len(self.sent) >= self.pause_after:
+            self.write_paused = True
+
+    def close(self) -> None:
+        self.log.append("close")
+
+    def abort(self) -> None:
+        self.log.append("abort")
+
+    def pause_reading(self) -> None:
+        self.log.append("pause")
+
+    def resume_reading(self) -> None:
+        self.log.append("resume")
+
+    def correlation_ids(self) -> list[int]:
+        return [int.from_bytes(frame[:4]) for frame in self.sent]
+
+
+class Peer:
+    """A connection with a state, one topic `t`, and a link."""
+
+    def __init__(self, **properties: Any) -> None:
+        self.state = make_state(**properties)
+        create(self.state, "t")
+        self.link = RecordingLink()
+        self.lost: list[BrokerConnection] = []
+        self.connection = BrokerConnection(self.state, LISTENER, self.lost.append)
+        self.connection.link_made(self.link)
+        self._next_id = 0
+
+    def send(self, message: Any, version: int | None = None) -> None:
+        api = api_of(message)
+        header = RequestHeader(api.key, api.supported.max if version is None else version, self._next_id, "test")
+        self._next_id += 1
+        self.send_bytes(encode_request(header, message))
+
+    def send_bytes(self, frame: bytes) -> None:
+        self.connection.frame_received(memoryview(bytearray(frame)))
+
+    def produce(self, *values: bytes, acks: int = -1, topic: str = "t") -> None:
+        data = [PartitionProduceData(index=0, records=batch(*values))]
+        topics = [TopicProduceData(name=topic, partition_data=data)]
+        self.send(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics), 12)
+
+    def fetch(self, offset: int = 0, max_wait_ms: int = 500) -> None:
+        partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        topics = [FetchTopic(topic="t", partitions=[partition])]
+        self.send(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics), 12)
+
+
+METADATA = MetadataRequest(topics=[])
+
+
+def simulate(scenario: Callable[[Simulation], Any]) -> None:
+    async def main(simulation: Simulation) -> None:
+        await scenario(simulation)
+
+    run_virtual(main, seed=1)
+
+
+def test_answers_come_in_the_order_of_requests():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        for _ in range(5):
+            peer.send(METADATA)
+        assert peer.link.correlation_ids() == [0, 1, 2, 3, 4]
+
+    simulate(scenario)
+
+
+def test_a_waiting_fetch_holds_back_what_comes_after_it():
+    async def scenario(simulation: Simulation) -> None:
+        peer, other = Peer(), Peer()
+        other.connection._state = peer.state
+        peer.fetch()
+        peer.send(METADATA)
+        assert peer.link.correlation_ids() == []
+        other.produce(b"v")
+        assert peer.link.correlation_ids() == [0, 1]
+
+    simulate(scenario)
+
+
+def test_a_lost_client_leaves_no_waiting_fetch_behind():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.fetch()
+        partition = peer.state.partitions_of(peer.state.catalog.topics()[0])[0]
+        assert partition._watchers
+        peer.connection.link_lost(None)
+        assert not partition._watchers
+        assert peer.lost == [peer.connection]
+
+    simulate(scenario)
+
+
+def test_produce_without_acks_is_silent_and_does_not_disturb_the_order():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.produce(b"a", acks=0)
+        peer.send(METADATA)
+        assert peer.link.correlation_ids() == [1]
+
+    simulate(scenario)
+
+
+def test_an_error_without_acks_closes_the_connection_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture):
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.produce(b"a", acks=0, topic="absent")
+        assert peer.link.log == ["close"]
+        peer.send(METADATA)
+        assert peer.link.sent == []
+
+    simulate(scenario)
+    assert "acks=0 failed with UNKNOWN_TOPIC_OR_PARTITION" in caplog.text
+
+
+def test_an_unknown_api_versions_version_is_answered_in_version_0():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.send_bytes(bytes.fromhex("0012 0063 0000 002a 0004") + b"test" + b"\x00 anything at all")
+        header, answer = decode_response(peer.link.sent[0], 18, 0)
+        assert header.correlation_id == 0x2A
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [(18, 0, 4)]
+        peer.send(ApiVersionsRequest(), 0)
+        assert len(peer.link.sent) == 2
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    ("frame", "line"),
+    [
+        ("03e8 0000 0000 0001 ffff", "API key 1000"),
+        ("0000 0002 0000 0001 ffff", "Produce version 2 is not in 3-13"),
+        ("0003 0063 0000 0001 ffff 00", "Metadata version 99"),
+        ("0003 0004 0000 0001 ffff 7fffffff", "Metadata version 4 cannot be decoded: topics"),
+        ("0003", "request header"),
+        ("", "request header"),
+    ],
+)
+def test_what_makes_no_sense_closes_the_connection_with_one_line(
+    frame: str, line: str, caplog: pytest.LogCaptureFixture
+):
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.send_bytes(bytes.fromhex(frame))
+        assert peer.link.sent == []
+        assert peer.link.log == ["close"]
+
+    with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
+        simulate(scenario)
+    assert len(caplog.records) == 1
+    assert line in caplog.text
+    assert "127.0.0.1:50000" in caplog.text
+
+
+def test_bytes_after_a_request_are_ignored_as_librdkafka_needs_it():
+    """Its Metadata request for all topics, as version 2.16 sends it."""
+
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.send_bytes(bytes.fromhex("0003 000d 00000003 0007 72646b61666b61 00 00 00000001 0000"))
+        _, answer = decode_response(peer.link.sent[0], 3, 13)
+        assert [topic.name for topic in answer.topics] == ["t"]
+
+    simulate(scenario)
+
+
+def test_a_defect_in_a_handler_closes_one_connection_and_is_logged_in_full(caplog: pytest.LogCaptureFixture):
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        del peer.state.catalog
+        peer.send(METADATA)
+        assert peer.link.log == ["close"]
+
+    simulate(scenario)
+    assert "AttributeError" in caplog.text
+
+
+def test_a_slow_reader_is_not_read_from_until_it_has_caught_up():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.link.pause_after = 2
+        for _ in range(5):
+            peer.send(METADATA)
+        assert peer.link.correlation_ids() == [0, 1]
+        assert peer.link.log == ["pause"]
+        peer.link.write_paused, peer.link.pause_after = False, 4
+        peer.connection.writing_paused(False)
+        assert peer.link.correlation_ids() == [0, 1, 2, 3]
+        peer.link.write_paused, peer.link.pause_after = False, None
+        peer.connection.writing_paused(False)
+        assert peer.link.correlation_ids() == [0, 1, 2, 3, 4]
+        assert peer.link.log == ["pause", "resume"]
+
+    simulate(scenario)
+
+
+def test_requests_behind_a_waiting_fetch_take_bounded_memory():
+    async def scenario(simulation: Simulation) -> None:
+        peer = Peer()
+        peer.fetch()
+        peer.produce(b"x" * (WAITING_BYTES_MAX // 2))
+        assert peer.link.log == []
+        peer.produce(b"x" * (WAITING_BYTES_MAX // 2))
+        assert peer.link.log == ["pause"]
+        simulation.loop.call_later(1, lambda: None)
+        import asyncio
+
+        await asyncio.sleep(1)
+        assert peer.link.correlation_ids() == [0, 1, 2]
+        assert peer.link.log == ["pause", "resume"]
+
+    simulate(scenario)
+
+
+def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
+    import asyncio
+
+    async def scenario(_: Simulation) -> None:
+        peer = Peer(connections_max_idle_ms=10_000)
+        await asyncio.sleep(8)
+        peer.send(METADATA)
+        await asyncio.sleep(9)
+        assert peer.link.log == []
+        await asyncio.sleep(2)
+        assert peer.link.log == ["close"]
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
+def test_a_connection_that_is_closed_takes_no_more_requests():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.fetch()
+        peer.connection.close()
+        peer.send(METADATA)
+        assert peer.link.sent == []
+        peer.connection.link_lost(None)
+        peer.connection.close()
+        peer.connection.abort()
+        assert peer.link.log == ["close"]
+
+    simulate(scenario)
