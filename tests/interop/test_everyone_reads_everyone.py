@@ -16,6 +16,7 @@ from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.clients import FOREIGN, OURS, Client, Received, Sample
 
 PARTITIONS = 4
+NOT_READY = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # Keys of every length up to two rounds of murmur2's loop, and what clients tend to get wrong: null and empty.
@@ -57,7 +58,7 @@ def new_topic(bootstrap_servers: str) -> str:
             assert all(done.result(30).offset == 0 for done in admin.list_offsets(partitions).values())
             return topic
         except KafkaException as error:
-            assert error.args[0].name() == "NOT_LEADER_FOR_PARTITION", error
+            assert error.args[0].name() in NOT_READY, error
     raise AssertionError(f"the partitions of {topic} have no leader after 30 s")
 
 
