@@ -459,7 +459,7 @@ class AsyncConsumer:
             await self._find_leaders()
             await self._find_positions()
         except KafkaError as error:
-            log.warning("looking for leaders and positions failed: %s", error)
+            log.info("looking for leaders and positions failed: %s", error)
             self._fetcher.errand_failed(error, self._engine.cluster, self._now_ms())
 
     async def _find_leaders(self) -> None:
@@ -497,8 +497,9 @@ class AsyncConsumer:
             response = reply(answer, FetchResponse)
             self._refresh |= self._fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
         except KafkaError as error:
-            log.warning("fetch from broker %d failed: %s", plan.node_id, error)
-            self._fetcher.fetch_failed(plan, error, self._now_ms())
+            is_news = self._fetcher.fetch_failed(plan, error, self._now_ms())
+            level = logging.WARNING if is_news else logging.DEBUG  # an outage is told once, not with every try
+            log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)
             self._refresh.update(target.topic_partition.topic for target in plan.targets)
         finally:
             del self._fetches[plan.node_id, lane]

@@ -184,7 +184,7 @@ class Engine:
             try:
                 return await self.request(node_id, message, timeout=self._one_try(deadline))
             except (NetworkError, KafkaTimeoutError, StaleMetadataError, ProtocolError) as error:
-                log.warning("broker %d did not answer: %s", node_id, error)
+                log.info("broker %d did not answer: %s", node_id, error)
         await self._bootstrap(deadline)
         return await self.request(self._by_preference()[0], message, timeout=self._one_try(deadline))
 

@@ -211,12 +211,17 @@ class Fetcher:
                 self._failed(position, _left_out(target, plan.node_id), now_ms)
         return refresh
 
-    def fetch_failed(self, plan: FetchPlan, error: KafkaError, now_ms: int) -> None:
-        """A request got no answer, or one that is about all of it."""
-        for target in plan.targets:
-            position = self._current(target)
-            if position is not None:
-                self._failed(position, error, now_ms)
+    def fetch_failed(self, plan: FetchPlan, error: KafkaError, now_ms: int) -> bool:
+        """A request got no answer, or one that is about all of it.
+
+        Returns:
+            whether that is news: for one of its partitions it is the first failure in a row.
+        """
+        positions = [position for target in plan.targets if (position := self._current(target)) is not None]
+        is_news = any(not position.failures_count for position in positions)
+        for position in positions:
+            self._failed(position, error, now_ms)
+        return is_news
 
     @property
     def has_records(self) -> bool:
