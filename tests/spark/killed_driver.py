@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
+from pathlib import Path
 
 from kafkaraw.spark import session
 from tests.spark import stalling
 from tests.spark.kill_case import KillCase
+from tests.spark.side_by_side import few_at_a_time
 
 
 def main() -> None:
@@ -20,9 +23,17 @@ def main() -> None:
     spark = session("to be killed", master=f"local[{2 * len(cases)}]")
     spark.sparkContext.setLogLevel("OFF")
     stalling.register(spark)
-    for case in cases:
-        case.start(spark, job["servers"])
+    for some in few_at_a_time(cases):
+        for case in some:
+            case.start(spark, job["servers"])
+        for case in some:
+            wait_for_file(case.reached)
     threading.Event().wait()
+
+
+def wait_for_file(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

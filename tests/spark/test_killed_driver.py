@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.kill_case import KillCase
+from tests.spark.side_by_side import few_at_a_time
 from tests.spark.stalling import STEPS
 
 BEFORE, AFTER = range(10), range(10, 20)
@@ -91,7 +92,7 @@ def kill_when_all_have_stopped(servers: str, cases: list[KillCase]) -> None:
             start_new_session=True,
         )
     try:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 200
         while missing := [case for case in cases if not case.reached.exists()]:
             assert driver.poll() is None, log.read_text()[-3000:]
             assert time.monotonic() < deadline, f"{missing} did not get there\n{log.read_text()[-3000:]}"
@@ -109,9 +110,10 @@ def test_every_step_is_covered_for_starts_that_are_found_again_and_for_latest():
 @pytest.fixture(scope="module")
 def finished(spark, kafka, killed) -> dict[tuple[str, str, str], list[int]]:
     """What each query has copied when it is run again, all of them side by side."""
-    queries = [each.case.finish(spark, kafka.servers) for each in killed.values()]
-    for query in queries:
-        assert query.awaitTermination(100)
+    for some in few_at_a_time(killed.values()):
+        queries = [each.case.finish(spark, kafka.servers) for each in some]
+        for query in queries:
+            assert query.awaitTermination(100)
     return {key: kafka.numbers(each.case.target) for key, each in killed.items()}
 
 

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from kafkaraw.spark import batch_writer
+from tests.spark.side_by_side import few_at_a_time
 
 TRIGGERS = {
     "once": {"once": True},
@@ -84,9 +85,10 @@ def copies(spark, kafka, tmp_path_factory) -> dict[tuple[str, str], tuple[list[i
 
 
 def run_all(queries: dict[tuple[str, str], Copy]) -> dict[tuple[str, str], list[int]]:
-    running = {pair: copy.start(**TRIGGERS[pair[1]]) for pair, copy in queries.items()}
-    for pair, query in running.items():
-        wait_for(query, TRIGGERS[pair[1]])
+    for some in few_at_a_time(queries):
+        running = [(queries[pair].start(**TRIGGERS[pair[1]]), TRIGGERS[pair[1]]) for pair in some]
+        for query, trigger in running:
+            wait_for(query, trigger)
     return {pair: copy.numbers for pair, copy in queries.items()}
 
 
