@@ -542,6 +542,7 @@ class AsyncConsumer:
     def _usable(self) -> None:
         if self._engine.closed:
             raise ClosedError("the consumer is closed; make a new one")
+        self._engine.check_not_forked()
 
     def _batch(self, piece: Cut) -> Batch:
         return Batch(

@@ -49,10 +49,10 @@ class RecordCursor:
         return self._position
 
     def rest(self) -> Batch | None:
-        """What has not been given yet, as a batch; the cursor is empty afterwards."""
+        """What has not been given yet, as a batch; None when that is nothing. The cursor is empty afterwards."""
         batch, position = self._batch, self._position
         self.drop()
-        return None if batch is None else batch.starting_at(position)
+        return None if batch is None or position >= batch.next_offset else batch.starting_at(position)
 
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
         """Forget the batch, if it belongs to this partition."""

@@ -16,12 +16,14 @@ from kafkaraw.client.bootstrap import first_to_answer
 from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metadata import Metadata
 from kafkaraw.client.pool import ConnectionPool, Lane
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.cluster import NO_EPOCH, ClusterView
 from kafkaraw.errors import (
     ClosedError,
+    ForkedError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
@@ -82,6 +84,8 @@ class Engine:
         self._keeper: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._forked = False
+        tell_about_forks(self, Engine._after_fork_in_child)
 
     @classmethod
     def on(cls, config: ClientConfig, runtime: Runtime | None) -> Engine:
@@ -106,6 +110,7 @@ class Engine:
         """
         if self._closed:
             raise ClosedError("the client is closed; make a new one")
+        self.check_not_forked()
         loop = asyncio.get_running_loop()
         if (self._loop or loop) is not loop:
             raise UsageError("the client was started on another event loop; make one for each loop")
@@ -134,6 +139,15 @@ class Engine:
     def closed(self) -> bool:
         """Whether `close()` was called."""
         return self._closed
+
+    def check_not_forked(self) -> None:
+        """Refuse to go on in a child process.
+
+        Raises:
+            ForkedError: this is one: connections and tasks belong to the parent.
+        """
+        if self._forked:
+            raise ForkedError("this client belongs to the parent process; make a new one after the fork")
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The deadline of a call that was given `timeout` seconds; None is `default_api_timeout_ms`."""
@@ -242,6 +256,10 @@ class Engine:
         self._metadata.use(topics)
 
     # -- inside
+
+    def _after_fork_in_child(self) -> None:
+        self._forked = True
+        leave_behind(self)
 
     def _one_try(self, deadline: Deadline) -> float:
         return deadline.at_most(self.config.request_timeout_ms / 1000)
