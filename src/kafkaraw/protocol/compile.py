@@ -43,6 +43,8 @@ Encoder: TypeAlias = Callable[[Any, Callable[[Any], None]], None]
 
 # Short arrays of numbers are unpacked by a ready-made Struct; longer ones build a format.
 SMALL_ARRAY = 16
+NULL_STRUCT = b"\xff"
+NULL_TAGGED_STRUCT = b"\0"
 SINGLE_BYTES = tuple(bytes([i]) for i in range(128))
 
 _DECODERS: dict[tuple[type[object], int], Decoder] = {}
@@ -266,7 +268,7 @@ class _DecoderWriter(_Writer):
         for i, field in enumerate(tagged):
             self.emit(f"{'el' if i else ''}if {tag} == {field.tag}:")
             self.indent += 1
-            self.value(field.kind, f"{target}.{field.name}", field.nullable.includes(self.version))
+            self.value(field.kind, f"{target}.{field.name}", field.nullable.includes(self.version), tagged=True)
             self.flush()
             self.emit(f"if pos != {end}: raise CodecError('tagged field has another length than it says')")
             self.indent -= 1
@@ -294,9 +296,9 @@ class _DecoderWriter(_Writer):
             if fmt == UUID.format:
                 self.emit(f"{name} = {self.constant('Uuid', Uuid)}({name})")
 
-    def value(self, kind: Kind, target: str, nullable: bool) -> None:
+    def value(self, kind: Kind, target: str, nullable: bool, tagged: bool = False) -> None:
         if isinstance(kind, StructOf):
-            self.nested(kind, target, nullable)
+            self.nested(kind, target, nullable, tagged)
         elif isinstance(kind, ArrayOf):
             self.array(kind, target, nullable)
         elif kind.size:
@@ -304,13 +306,14 @@ class _DecoderWriter(_Writer):
         else:
             self.text(kind, target, nullable)
 
-    def nested(self, kind: StructOf, target: str, nullable: bool) -> None:
+    def nested(self, kind: StructOf, target: str, nullable: bool, tagged: bool) -> None:
         self.flush()
         inner = self.fresh("struct")
         if nullable:
             present = self.fresh("present")
             self.flush((present, "b"))
-            self.emit(f"if {present} < 0: {target} = None")
+            # Kafka's generator marks a null structure by -1, but by an unsigned 0 when it is a tagged field.
+            self.emit(f"if {present} < {int(tagged)}: {target} = None")
             self.emit("else:")
             self.indent += 1
         self.structure(spec_of(kind.cls), inner)
@@ -441,7 +444,7 @@ class _EncoderWriter(_Writer):
             self.indent += 1
             self.emit(f"{parts} = []; write_{parts} = {parts}.append")
             nullable = field.nullable.includes(self.version)
-            self.value(field.kind, f"{source}.{field.name}", nullable, f"write_{parts}")
+            self.value(field.kind, f"{source}.{field.name}", nullable, f"write_{parts}", tagged=True)
             self.flush(f"write_{parts}")
             self.emit(f"{tags}[{field.tag}] = b''.join({parts})")
             self.indent -= 1
@@ -455,9 +458,9 @@ class _EncoderWriter(_Writer):
             pack = self.struct_method("".join(fmt for _, fmt in run), "pack")
             self.emit(f"{write}({pack}({', '.join(expression for expression, _ in run)}))")
 
-    def value(self, kind: Kind, source: str, nullable: bool, write: str) -> None:
+    def value(self, kind: Kind, source: str, nullable: bool, write: str, tagged: bool = False) -> None:
         if isinstance(kind, StructOf):
-            self.nested(kind, source, nullable, write)
+            self.nested(kind, source, nullable, write, tagged)
         elif isinstance(kind, ArrayOf):
             self.array(kind, source, nullable, write)
         elif kind.size:
@@ -467,12 +470,12 @@ class _EncoderWriter(_Writer):
         else:
             self.text(kind, source, nullable, write)
 
-    def nested(self, kind: StructOf, source: str, nullable: bool, write: str) -> None:
+    def nested(self, kind: StructOf, source: str, nullable: bool, write: str, tagged: bool) -> None:
         self.flush(write)
         inner = self.fresh("struct")
         self.emit(f"{inner} = {source}")
         if nullable:
-            self.emit(f"if {inner} is None: {write}(b'\\xff')")
+            self.emit(f"if {inner} is None: {write}({NULL_TAGGED_STRUCT if tagged else NULL_STRUCT!r})")
             self.emit("else:")
             self.indent += 1
             self.emit(f"{write}(b'\\x01')")

@@ -123,7 +123,7 @@ class Header:
     direction: Direction
     versions: VersionRange
     flexible: VersionRange
-    api_key: int
+    api_key: int  # of data in a coordinator's topic: the record type
     removed: VersionRange
     unstable: VersionRange
 
@@ -207,9 +207,15 @@ def response(
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
-def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
-    """Declare a structure that travels inside a bytes field or a record, with a version of its own."""
-    return _declare(Direction.DATA, versions, flexible, -1, "none", "none")
+def data(*, versions: str, flexible: str = "none", record_type: int = -1) -> Callable[[type[T]], type[T]]:
+    """Declare a structure that travels inside a bytes field or a record, with a version of its own.
+
+    Args:
+        versions: every version that is known.
+        flexible: versions with compact lengths and tagged fields.
+        record_type: in a coordinator's topic, the int16 that the key begins with; it pairs a key with its value.
+    """
+    return _declare(Direction.DATA, versions, flexible, record_type, "none", "none")
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))

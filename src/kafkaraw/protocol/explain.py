@@ -120,16 +120,17 @@ class _DecodeWalker:
                 self.at = end
                 continue
             with self.path.step(field.name):
-                self.value(field.kind, field.nullable.includes(self.version))
+                self.value(field.kind, field.nullable.includes(self.version), tagged=True)
                 if self.at != end:
                     raise self.fail(f"tag {tag} says {size} bytes, its value has {size + self.at - end}", start)
 
-    def value(self, kind: Kind, nullable: bool) -> None:
+    def value(self, kind: Kind, nullable: bool, tagged: bool = False) -> None:
         if isinstance(kind, StructOf):
             if nullable:
                 self.need(1, "the presence of a structure")
                 self.at += 1
-                if self.buffer[self.at - 1] > 127:
+                marker = self.buffer[self.at - 1]
+                if marker > 127 or (tagged and marker == 0):
                     return
             self.structure(spec_of(kind.cls))
         elif isinstance(kind, ArrayOf):

@@ -11,7 +11,7 @@ class ApiVersion:
     """The versions of one API.
 
     Attributes:
-        api_key: number of the API
+        api_key: number of the API.
     """
 
     api_key: int16
@@ -33,8 +33,8 @@ class FinalizedFeatureKey:
     """A feature that the whole cluster uses (KIP-584).
 
     Attributes:
-        max_version_level: the level in force
-        min_version_level: the lowest level in force
+        max_version_level: the level in force.
+        min_version_level: the lowest level in force.
     """
 
     name: string = field(versions="3+", default="")
@@ -50,8 +50,8 @@ class ApiVersionsRequest:
     client asks again.
 
     Attributes:
-        client_software_name: name of the client library, for the broker's metrics (KIP-511)
-        client_software_version: its version
+        client_software_name: name of the client library, for the broker's metrics (KIP-511).
+        client_software_version: its version.
     """
 
     client_software_name: string = field(versions="3+", default="", ignorable=True)
@@ -65,8 +65,9 @@ class ApiVersionsResponse:
     Version 4 exists because older clients refuse a feature whose lowest version is 0 (KAFKA-17011).
 
     Attributes:
-        finalized_features_epoch: epoch of the finalized features; -1 when unknown
-        zk_migration_ready: left from the move away from ZooKeeper
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+        finalized_features_epoch: epoch of the finalized features; -1 when unknown.
+        zk_migration_ready: left from the move away from ZooKeeper.
     """
 
     error_code: int16

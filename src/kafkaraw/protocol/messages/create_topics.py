@@ -11,7 +11,7 @@ class CreatableReplicaAssignment:
     """The replicas of one partition.
 
     Attributes:
-        broker_ids: brokers that will hold it, the preferred leader first
+        broker_ids: brokers that will hold it, the preferred leader first.
     """
 
     partition_index: int32
@@ -31,9 +31,9 @@ class CreatableTopic:
     """A topic to make.
 
     Attributes:
-        num_partitions: -1 for the broker's default, or when assignments are given
-        replication_factor: -1 for the broker's default, or when assignments are given
-        assignments: replicas by hand; empty to let the broker choose
+        num_partitions: -1 for the broker's default, or when assignments are given.
+        replication_factor: -1 for the broker's default, or when assignments are given.
+        assignments: replicas by hand; empty to let the broker choose.
     """
 
     name: string
@@ -49,8 +49,8 @@ class CreatableTopicConfigs:
 
     Attributes:
         config_source: 1 topic, 2 broker (dynamic), 3 default for brokers, 4 broker (static), 5 built in, 6 logger,
-            7 client metrics, 8 group; -1 unknown
-        is_sensitive: a secret, whose value is null
+            7 client metrics, 8 group; -1 unknown.
+        is_sensitive: a secret, whose value is null.
     """
 
     name: string = field(versions="5+", default="")
@@ -65,10 +65,12 @@ class CreatableTopicResult:
     """What became of one topic.
 
     Attributes:
-        topic_config_error_code: why the configuration is missing from the answer
-        num_partitions: -1 when not told
-        replication_factor: -1 when not told
-        configs: settings in force; null when not told
+        topic_id: id of the topic, which survives no deletion; zero for none.
+        error_message: the broker's words; null when it has none.
+        topic_config_error_code: why the configuration is missing from the answer.
+        num_partitions: -1 when not told.
+        replication_factor: -1 when not told.
+        configs: settings in force; null when not told.
     """
 
     name: string
@@ -89,8 +91,8 @@ class CreateTopicsRequest:
     configuration (KIP-525), 7 with the topic id (KIP-516).
 
     Attributes:
-        timeout_ms: how long to wait for the topics to exist on all brokers, in milliseconds
-        validate_only: check, but create nothing
+        timeout_ms: how long to wait for the topics to exist on all brokers, in milliseconds.
+        validate_only: check, but create nothing.
     """
 
     topics: list[CreatableTopic]
@@ -100,7 +102,11 @@ class CreateTopicsRequest:
 
 @response(api_key=19, versions="0-7", flexible="5+", removed="0-1")
 class CreateTopicsResponse:
-    """What became of each topic."""
+    """What became of each topic.
+
+    Attributes:
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+    """
 
     throttle_time_ms: int32 = field(versions="2+", default=0, ignorable=True)
     topics: list[CreatableTopicResult]

@@ -11,8 +11,8 @@ class DeleteTopicState:
     """A topic by name or id.
 
     Attributes:
-        name: null when the id is given
-        topic_id: zero when the name is given
+        name: null when the id is given.
+        topic_id: zero when the name is given.
     """
 
     name: string | None = field(versions="6+", default=None)
@@ -21,7 +21,12 @@ class DeleteTopicState:
 
 @struct
 class DeletableTopicResult:
-    """What became of one topic."""
+    """What became of one topic.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+        error_message: the broker's words; null when it has none.
+    """
 
     name: string | None = field(nullable="6+")
     topic_id: uuid = field(versions="6+", default=ZERO_UUID, ignorable=True)
@@ -36,9 +41,9 @@ class DeleteTopicsRequest:
     Version 6 takes topic ids beside names (KIP-516) and moves them into `topics`.
 
     Attributes:
-        topics: by name or id, from version 6
-        topic_names: up to version 5
-        timeout_ms: how long to wait for the deletion, in milliseconds
+        topics: by name or id, from version 6.
+        topic_names: up to version 5.
+        timeout_ms: how long to wait for the deletion, in milliseconds.
     """
 
     topics: list[DeleteTopicState] = field(versions="6+", default_factory=list)
@@ -48,7 +53,11 @@ class DeleteTopicsRequest:
 
 @response(api_key=20, versions="0-6", flexible="4+", removed="0")
 class DeleteTopicsResponse:
-    """What became of each topic."""
+    """What became of each topic.
+
+    Attributes:
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+    """
 
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
     responses: list[DeletableTopicResult]

@@ -19,12 +19,13 @@ class FetchPartition:
     """Where to read in one partition.
 
     Attributes:
-        current_leader_epoch: the epoch that the client believes in; -1 does not check
-        fetch_offset: first offset wanted
-        last_fetched_epoch: epoch of the last record that the follower has; -1 for none
-        log_start_offset: first offset of the follower; -1 for consumers
-        partition_max_bytes: limit for this partition in bytes; the first batch of the answer may be larger
-        high_watermark: the follower's high watermark
+        current_leader_epoch: the epoch that the client believes in; -1 does not check.
+        fetch_offset: first offset wanted.
+        last_fetched_epoch: epoch of the last record that the follower has; -1 for none.
+        log_start_offset: first offset of the follower; -1 for consumers.
+        partition_max_bytes: limit for this partition in bytes; the first batch of the answer may be larger.
+        replica_directory_id: id of the replica's log directory; zero when unknown.
+        high_watermark: the follower's high watermark.
     """
 
     partition: int32
@@ -39,7 +40,11 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """The partitions to read of one topic, named up to version 12 and by id from 13."""
+    """The partitions to read of one topic, named up to version 12 and by id from 13.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     topic: string = field(versions="0-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -48,7 +53,11 @@ class FetchTopic:
 
 @struct
 class ForgottenTopic:
-    """Partitions that leave the session."""
+    """Partitions that leave the session.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     topic: string = field(versions="7-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -65,7 +74,12 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """A leader; -1 when the broker does not know it."""
+    """A leader; -1 when the broker does not know it.
+
+    Attributes:
+        leader_id: broker that leads; -1 when there is none.
+        leader_epoch: grows with every election; -1 when unknown.
+    """
 
     leader_id: int32 = field(versions="12+", default=-1)
     leader_epoch: int32 = field(versions="12+", default=-1)
@@ -84,7 +98,7 @@ class AbortedTransaction:
     """An aborted transaction.
 
     Attributes:
-        first_offset: where its first record lies; its records are to be skipped from here to its abort marker
+        first_offset: where its first record lies; its records are to be skipped from here to its abort marker.
     """
 
     producer_id: int64 = field(versions="4+", default=0)
@@ -96,14 +110,14 @@ class PartitionData:
     """What one partition holds.
 
     Attributes:
-        high_watermark: offset after the last record that all in-sync replicas have
-        last_stable_offset: offset after the last record whose transaction has ended; -1 before version 4
-        log_start_offset: first offset that is still readable
-        diverging_epoch: where the follower's log parts from the leader's; -1 when it does not
-        snapshot_id: a snapshot to fetch first; -1 when there is none
-        aborted_transactions: transactions in this range that were aborted; null when reading uncommitted
-        preferred_read_replica: broker to read from instead; -1 for this one
-        records: record batches; skip what lies below the offset asked for
+        high_watermark: offset after the last record that all in-sync replicas have.
+        last_stable_offset: offset after the last record whose transaction has ended; -1 before version 4.
+        log_start_offset: first offset that is still readable.
+        diverging_epoch: where the follower's log parts from the leader's; -1 when it does not.
+        snapshot_id: a snapshot to fetch first; -1 when there is none.
+        aborted_transactions: transactions in this range that were aborted; null when reading uncommitted.
+        preferred_read_replica: broker to read from instead; -1 for this one.
+        records: record batches; skip what lies below the offset asked for.
     """
 
     partition_index: int32
@@ -121,7 +135,11 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """The partitions of one topic."""
+    """The partitions of one topic.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     topic: string = field(versions="0-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -130,7 +148,11 @@ class FetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    """Address of a broker."""
+    """Address of a broker.
+
+    Attributes:
+        rack: where it stands; null when not said.
+    """
 
     node_id: int32 = field(versions="16+", default=0)
     host: string = field(versions="16+", default="")
@@ -148,16 +170,16 @@ class FetchRequest:
     watermark (KIP-1166).
 
     Attributes:
-        cluster_id: expected cluster, for followers of the metadata quorum; null does not check
-        replica_id: -1 for a consumer, else the id of the following broker
-        max_wait_ms: how long the broker may hold the request until `min_bytes` are there, in milliseconds
-        min_bytes: answer as soon as so many bytes are there
-        max_bytes: aim of the whole answer in bytes; the first batch is sent whole even if it is larger (KIP-74)
-        isolation_level: 0 reads uncommitted records too, 1 stops at the last stable offset
-        session_id: 0 for none, or to ask for a new one
-        session_epoch: -1 for no session, 0 for a new one, else a count
-        forgotten_topics_data: partitions to take out of the session
-        rack_id: rack of the consumer; empty for none
+        cluster_id: expected cluster, for followers of the metadata quorum; null does not check.
+        replica_id: -1 for a consumer, else the id of the following broker.
+        max_wait_ms: how long the broker may hold the request until `min_bytes` are there, in milliseconds.
+        min_bytes: answer as soon as so many bytes are there.
+        max_bytes: aim of the whole answer in bytes; the first batch is sent whole even if it is larger (KIP-74).
+        isolation_level: 0 reads uncommitted records too, 1 stops at the last stable offset.
+        session_id: 0 for none, or to ask for a new one.
+        session_epoch: -1 for no session, 0 for a new one, else a count.
+        forgotten_topics_data: partitions to take out of the session.
+        rack_id: rack of the consumer; empty for none.
     """
 
     cluster_id: string | None = field(versions="12+", default=None, tag=0, ignorable=True)
@@ -179,8 +201,9 @@ class FetchResponse:
     """Batches, a whole number of them but for a last one that may be cut short.
 
     Attributes:
-        session_id: 0 when the broker keeps no session
-        node_endpoints: addresses of the new leaders named in `current_leader`
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+        session_id: 0 when the broker keeps no session.
+        node_endpoints: addresses of the new leaders named in `current_leader`.
     """
 
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)

@@ -8,7 +8,11 @@ from kafkaraw.protocol.types import int8, int16, int32, string
 
 @struct
 class Coordinator:
-    """One coordinator, or why there is none."""
+    """One coordinator, or why there is none.
+
+    Attributes:
+        error_message: the broker's words; null when it has none.
+    """
 
     key: string = field(versions="4+", default="")
     node_id: int32 = field(versions="4+", default=0)
@@ -25,9 +29,9 @@ class FindCoordinatorRequest:
     Versions: 1 knows transactional ids (KIP-98), 4 asks for many at once (KIP-699), 6 share partitions (KIP-932).
 
     Attributes:
-        key: group or transactional id, up to version 3
-        key_type: 0 group, 1 transactional id, 2 share partition as group:topicId:partition
-        coordinator_keys: what `key` is, from version 4
+        key: group or transactional id, up to version 3.
+        key_type: 0 group, 1 transactional id, 2 share partition as group:topicId:partition.
+        coordinator_keys: what `key` is, from version 4.
     """
 
     key: string = field(versions="0-3", default="")
@@ -40,7 +44,9 @@ class FindCoordinatorResponse:
     """Where the coordinators are; the single fields up to version 3, the list from 4.
 
     Attributes:
-        node_id: -1 when there is none
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+        error_message: the broker's words; null when it has none.
+        node_id: -1 when there is none.
     """
 
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)

@@ -14,12 +14,12 @@ class InitProducerIdRequest:
     TRANSACTION_ABORTABLE (KIP-890), 6 prepares two-phase commit (KIP-939) and is not stable yet.
 
     Attributes:
-        transactional_id: null for an idempotent producer
-        transaction_timeout_ms: after which the coordinator aborts a transaction, in milliseconds
-        producer_id: the id the producer has; -1 for none
-        producer_epoch: the epoch the producer has; -1 for none
-        enable2_pc: take part in a two-phase commit
-        keep_prepared_txn: keep a prepared transaction instead of aborting it
+        transactional_id: null for an idempotent producer.
+        transaction_timeout_ms: after which the coordinator aborts a transaction, in milliseconds.
+        producer_id: the id the producer has; -1 for none.
+        producer_epoch: the epoch the producer has; -1 for none.
+        enable2_pc: take part in a two-phase commit.
+        keep_prepared_txn: keep a prepared transaction instead of aborting it.
     """
 
     transactional_id: string | None
@@ -35,10 +35,11 @@ class InitProducerIdResponse:
     """The identity of the producer.
 
     Attributes:
-        producer_id: -1 after an error
-        producer_epoch: -1 after an error
-        ongoing_txn_producer_id: of the transaction that was kept; -1 for none
-        ongoing_txn_producer_epoch: of the transaction that was kept; -1 for none
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+        producer_id: -1 after an error.
+        producer_epoch: -1 after an error.
+        ongoing_txn_producer_id: of the transaction that was kept; -1 for none.
+        ongoing_txn_producer_epoch: of the transaction that was kept; -1 for none.
     """
 
     throttle_time_ms: int32 = field(default=0, ignorable=True)

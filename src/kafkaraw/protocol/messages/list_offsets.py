@@ -11,10 +11,10 @@ class ListOffsetsPartition:
     """What to look for in one partition.
 
     Attributes:
-        current_leader_epoch: the epoch that the client believes in; -1 does not check
+        current_leader_epoch: the epoch that the client believes in; -1 does not check.
         timestamp: milliseconds since 1970 for the first record at or after that time; or -1 latest, -2 earliest, -3
-            largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload
-        max_num_offsets: how many offsets to give
+            largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
+        max_num_offsets: how many offsets to give.
     """
 
     partition_index: int32
@@ -36,10 +36,10 @@ class ListOffsetsPartitionResponse:
     """The answer for one partition.
 
     Attributes:
-        old_style_offsets: offsets of version 0
-        timestamp: timestamp of the record found; -1 when there is none or the question was not about time
-        offset: offset found; -1 when no record is that late
-        leader_epoch: epoch of that record; -1 when unknown
+        old_style_offsets: offsets of version 0.
+        timestamp: timestamp of the record found; -1 when there is none or the question was not about time.
+        offset: offset found; -1 when no record is that late.
+        leader_epoch: epoch of that record; -1 when unknown.
     """
 
     partition_index: int32
@@ -67,9 +67,9 @@ class ListOffsetsRequest:
     (KIP-1005), 10 a time limit for remote storage (KIP-1075), 11 pending uploads (KIP-1023).
 
     Attributes:
-        replica_id: -1 for a consumer
-        isolation_level: 1 makes `latest` the last stable offset
-        timeout_ms: time limit for remote look-ups, in milliseconds
+        replica_id: -1 for a consumer.
+        isolation_level: 1 makes `latest` the last stable offset.
+        timeout_ms: time limit for remote look-ups, in milliseconds.
     """
 
     replica_id: int32
@@ -80,7 +80,11 @@ class ListOffsetsRequest:
 
 @response(api_key=2, versions="0-11", flexible="6+", removed="0")
 class ListOffsetsResponse:
-    """The offsets that were found."""
+    """The offsets that were found.
+
+    Attributes:
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+    """
 
     throttle_time_ms: int32 = field(versions="2+", default=0, ignorable=True)
     topics: list[ListOffsetsTopicResponse]

@@ -11,8 +11,8 @@ class MetadataRequestTopic:
     """A topic by name or, from version 12, by id.
 
     Attributes:
-        topic_id: zero when the name is given
-        name: null when the id is given
+        topic_id: zero when the name is given.
+        name: null when the id is given.
     """
 
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -24,7 +24,7 @@ class MetadataResponseBroker:
     """A broker, at the address of the listener that was asked.
 
     Attributes:
-        rack: where it stands; null when not said
+        rack: where it stands; null when not said.
     """
 
     node_id: int32
@@ -38,11 +38,11 @@ class MetadataResponsePartition:
     """A partition.
 
     Attributes:
-        leader_id: broker that leads it; -1 when there is none
-        leader_epoch: grows with every election; -1 when unknown; unreliable before version 9 (KAFKA-9212)
-        replica_nodes: brokers that hold it, the preferred leader first
-        isr_nodes: those that are in sync
-        offline_replicas: those that cannot be used
+        leader_id: broker that leads it; -1 when there is none.
+        leader_epoch: grows with every election; -1 when unknown; unreliable before version 9 (KAFKA-9212).
+        replica_nodes: brokers that hold it, the preferred leader first.
+        isr_nodes: those that are in sync.
+        offline_replicas: those that cannot be used.
     """
 
     error_code: int16
@@ -59,9 +59,10 @@ class MetadataResponseTopic:
     """A topic.
 
     Attributes:
-        name: null only for an unknown id
-        is_internal: true for topics of Kafka's own, as __consumer_offsets
-        topic_authorized_operations: bits of allowed operations; -2147483648 when not asked for
+        name: null only for an unknown id.
+        topic_id: id of the topic, which survives no deletion; zero for none.
+        is_internal: true for topics of Kafka's own, as __consumer_offsets.
+        topic_authorized_operations: bits of allowed operations; -2147483648 when not asked for.
     """
 
     error_code: int16
@@ -81,8 +82,8 @@ class MetadataRequest:
     to start anew (KIP-1102).
 
     Attributes:
-        topics: topics wanted; null for all, empty for none (in version 0 empty means all)
-        allow_auto_topic_creation: whether asking may create a missing topic, if the broker is set up so
+        topics: topics wanted; null for all, empty for none (in version 0 empty means all).
+        allow_auto_topic_creation: whether asking may create a missing topic, if the broker is set up so.
     """
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
@@ -96,10 +97,11 @@ class MetadataResponse:
     """The cluster as this broker knows it.
 
     Attributes:
-        cluster_id: id of the cluster, or null
-        controller_id: broker to send administration to; -1 for unknown
-        cluster_authorized_operations: bits of allowed operations; -2147483648 when not asked for
-        error_code: REBOOTSTRAP_REQUIRED asks the client to start anew
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+        cluster_id: id of the cluster, or null.
+        controller_id: broker to send administration to; -1 for unknown.
+        cluster_authorized_operations: bits of allowed operations; -2147483648 when not asked for.
+        error_code: REBOOTSTRAP_REQUIRED asks the client to start anew.
     """
 
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)

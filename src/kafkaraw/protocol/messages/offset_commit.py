@@ -11,10 +11,10 @@ class OffsetCommitRequestPartition:
     """A position.
 
     Attributes:
-        committed_offset: offset of the next record to read
-        committed_leader_epoch: epoch of the record before it; -1 when unknown
-        commit_timestamp: time of the commit in milliseconds since 1970; -1 for now
-        committed_metadata: a text of the consumer's own
+        committed_offset: offset of the next record to read.
+        committed_leader_epoch: epoch of the record before it; -1 when unknown.
+        commit_timestamp: time of the commit in milliseconds since 1970; -1 for now.
+        committed_metadata: a text of the consumer's own.
     """
 
     partition_index: int32
@@ -26,7 +26,11 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    """Partitions of one topic."""
+    """Partitions of one topic.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     name: string = field(versions="0-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -43,7 +47,11 @@ class OffsetCommitResponsePartition:
 
 @struct
 class OffsetCommitResponseTopic:
-    """The answers for one topic."""
+    """The answers for one topic.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     name: string = field(versions="0-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -59,10 +67,10 @@ class OffsetCommitRequest:
 
     Attributes:
         generation_id_or_member_epoch: generation of the group or epoch of the member; -1 from a consumer that is
-            not a member
-        member_id: empty from a consumer that is not a member
-        group_instance_id: name of a static member, or null
-        retention_time_ms: how long to keep the offsets, in milliseconds; -1 for the broker's own time
+            not a member.
+        member_id: empty from a consumer that is not a member.
+        group_instance_id: name of a static member, or null.
+        retention_time_ms: how long to keep the offsets, in milliseconds; -1 for the broker's own time.
     """
 
     group_id: string
@@ -75,7 +83,11 @@ class OffsetCommitRequest:
 
 @response(api_key=8, versions="0-10", flexible="8+", removed="0-1")
 class OffsetCommitResponse:
-    """What became of each position."""
+    """What became of each position.
+
+    Attributes:
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+    """
 
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic]

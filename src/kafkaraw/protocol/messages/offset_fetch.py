@@ -16,7 +16,11 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """Partitions of one topic of one group."""
+    """Partitions of one topic of one group.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     name: string = field(versions="8-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -28,9 +32,9 @@ class OffsetFetchRequestGroup:
     """One group.
 
     Attributes:
-        member_id: null from one that is not a member
-        member_epoch: -1 from one that is not a member
-        topics: topics wanted; null for all
+        member_id: null from one that is not a member.
+        member_epoch: -1 from one that is not a member.
+        topics: topics wanted; null for all.
     """
 
     group_id: string = field(versions="8+", default="")
@@ -44,9 +48,9 @@ class OffsetFetchResponsePartition:
     """A position.
 
     Attributes:
-        committed_offset: offset of the next record to read; -1 when none is stored
-        committed_leader_epoch: epoch of the record before it; -1 when unknown
-        metadata: the text that was stored with it
+        committed_offset: offset of the next record to read; -1 when none is stored.
+        committed_leader_epoch: epoch of the record before it; -1 when unknown.
+        metadata: the text that was stored with it.
     """
 
     partition_index: int32 = field(versions="0-7", default=0)
@@ -69,9 +73,9 @@ class OffsetFetchResponsePartitions:
     """A position.
 
     Attributes:
-        committed_offset: offset of the next record to read; -1 when none is stored
-        committed_leader_epoch: epoch of the record before it; -1 when unknown
-        metadata: the text that was stored with it
+        committed_offset: offset of the next record to read; -1 when none is stored.
+        committed_leader_epoch: epoch of the record before it; -1 when unknown.
+        metadata: the text that was stored with it.
     """
 
     partition_index: int32 = field(versions="8+", default=0)
@@ -83,7 +87,11 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    """The answers for one topic of one group."""
+    """The answers for one topic of one group.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     name: string = field(versions="8-9", default="", ignorable=True)
     topic_id: uuid = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -107,9 +115,9 @@ class OffsetFetchRequest:
     (KIP-709) and moves everything into `groups`, 9 carries the member epoch (KIP-848), 10 topic ids (KIP-516).
 
     Attributes:
-        group_id: the group, up to version 7
-        topics: topics wanted, up to version 7; null for all
-        require_stable: answer UNSTABLE_OFFSET_COMMIT while a transaction may still change an offset
+        group_id: the group, up to version 7.
+        topics: topics wanted, up to version 7; null for all.
+        require_stable: answer UNSTABLE_OFFSET_COMMIT while a transaction may still change an offset.
     """
 
     group_id: string = field(versions="0-7", default="")
@@ -123,9 +131,10 @@ class OffsetFetchResponse:
     """The stored positions.
 
     Attributes:
-        topics: answers up to version 7
-        error_code: of the whole request, up to version 7
-        groups: answers from version 8
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+        topics: answers up to version 7.
+        error_code: of the whole request, up to version 7.
+        groups: answers from version 8.
     """
 
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)

@@ -11,8 +11,8 @@ class PartitionProduceData:
     """The batches for one partition.
 
     Attributes:
-        index: partition number
-        records: record batches as they will lie in the log; exactly one from version 3
+        index: partition number.
+        records: record batches as they will lie in the log; exactly one from version 3.
     """
 
     index: int32
@@ -21,7 +21,11 @@ class PartitionProduceData:
 
 @struct
 class TopicProduceData:
-    """The data for one topic, named up to version 12 and by id from 13."""
+    """The data for one topic, named up to version 12 and by id from 13.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     name: string = field(versions="0-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -33,7 +37,7 @@ class BatchIndexAndErrorMessage:
     """One record at fault.
 
     Attributes:
-        batch_index: its place in the batch, from 0
+        batch_index: its place in the batch, from 0.
     """
 
     batch_index: int32 = field(versions="8+", default=0)
@@ -45,7 +49,8 @@ class LeaderIdAndEpoch:
     """A leader; -1 when the broker does not know it.
 
     Attributes:
-        leader_epoch: epoch of that leader; grows with every election
+        leader_id: broker that leads; -1 when there is none.
+        leader_epoch: epoch of that leader; grows with every election.
     """
 
     leader_id: int32 = field(versions="10+", default=-1)
@@ -57,11 +62,12 @@ class PartitionProduceResponse:
     """What became of one partition's batch.
 
     Attributes:
-        base_offset: offset of its first record; -1 after an error, and for a duplicate whose offset is forgotten
-        log_append_time_ms: the broker's time when the topic uses LogAppendTime, else -1
-        log_start_offset: first offset that is still readable
-        record_errors: the records at fault; all others of the batch were refused with them
-        current_leader: where to go instead, after NOT_LEADER_OR_FOLLOWER
+        base_offset: offset of its first record; -1 after an error, and for a duplicate whose offset is forgotten.
+        log_append_time_ms: the broker's time when the topic uses LogAppendTime, else -1.
+        log_start_offset: first offset that is still readable.
+        record_errors: the records at fault; all others of the batch were refused with them.
+        error_message: the broker's words; null when it has none.
+        current_leader: where to go instead, after NOT_LEADER_OR_FOLLOWER.
     """
 
     index: int32
@@ -76,7 +82,11 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    """The answers for one topic."""
+    """The answers for one topic.
+
+    Attributes:
+        topic_id: id of the topic, which survives no deletion; zero for none.
+    """
 
     name: string = field(versions="0-12", default="", ignorable=True)
     topic_id: uuid = field(versions="13+", default=ZERO_UUID, ignorable=True)
@@ -85,7 +95,11 @@ class TopicProduceResponse:
 
 @struct
 class NodeEndpoint:
-    """Address of a broker."""
+    """Address of a broker.
+
+    Attributes:
+        rack: where it stands; null when not said.
+    """
 
     node_id: int32 = field(versions="10+", default=0)
     host: string = field(versions="10+", default="")
@@ -103,9 +117,9 @@ class ProduceRequest:
     librdkafka gives up compression otherwise (KAFKA-18659).
 
     Attributes:
-        transactional_id: the producer's transactional id; null when it has none
-        acks: 0 for no answer at all, 1 when the leader has written, -1 when all in-sync replicas have
-        timeout_ms: how long the leader may wait for the other replicas, in milliseconds
+        transactional_id: the producer's transactional id; null when it has none.
+        acks: 0 for no answer at all, 1 when the leader has written, -1 when all in-sync replicas have.
+        timeout_ms: how long the leader may wait for the other replicas, in milliseconds.
     """
 
     transactional_id: string | None = field(versions="3+", default=None)
@@ -119,8 +133,8 @@ class ProduceResponse:
     """What became of each batch; not sent when acks is 0.
 
     Attributes:
-        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds
-        node_endpoints: addresses of the new leaders named in `current_leader`
+        throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
+        node_endpoints: addresses of the new leaders named in `current_leader`.
     """
 
     responses: list[TopicProduceResponse]

@@ -1,0 +1,20 @@
+"""Who sent a request that a broker passes on."""
+
+from __future__ import annotations
+
+from kafkaraw.protocol.declare import data
+from kafkaraw.protocol.types import boolean, string
+
+
+@data(versions="0", flexible="0+")
+class DefaultPrincipalData:
+    """A principal inside an Envelope; follows an int16 with its version.  Source: KIP-590.
+
+    Attributes:
+        type: such as User.
+        token_authenticated: whether it logged in with a delegation token.
+    """
+
+    type: string
+    name: string
+    token_authenticated: boolean
