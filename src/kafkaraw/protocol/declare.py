@@ -253,6 +253,11 @@ def header_of(cls: type[object]) -> Header:
         raise TypeError(f"{cls!r} is not a declared message: use @request, @response, @data or @struct") from None
 
 
+def declared_classes() -> list[type[object]]:
+    """Every class declared so far, in the order of declaration; modules not yet imported are missing."""
+    return list(_HEADERS)
+
+
 def spec_of(cls: type[object]) -> Spec:
     """Read the declaration of `cls`.
 
