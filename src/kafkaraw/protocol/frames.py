@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
+from kafkaraw.protocol.annotate import explain_decode
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.compile import compile_decoder, compile_encoder, read_tag, write_tags
-from kafkaraw.protocol.explain import explain_decode, explain_encode
+from kafkaraw.protocol.explain import explain_encode
 from kafkaraw.protocol.types import FileSlice, decode_uvarint
 
 T = TypeVar("T")
