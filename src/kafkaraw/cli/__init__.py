@@ -16,6 +16,7 @@ from kafkaraw.errors import KafkaError
 COMMANDS = {
     "broker": "kafkaraw.cli.broker:broker",
     "demo": "kafkaraw.cli.demo:demo",
+    "wire": "kafkaraw.cli.wire:wire",
 }
 
 _INTERRUPTED = 130  # what shells report for a process ended by Ctrl-C

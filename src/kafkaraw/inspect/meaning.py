@@ -1,0 +1,87 @@
+"""What a value means, in words: error names, API names, dates, and what null or -1 stands for.
+
+Declarations carry the words: the `Attributes` section of a message's docstring. Rules for names that recur everywhere
+stand in a table here. Start at `meaning_of`. This module must not read bytes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import re
+from collections.abc import Callable
+from typing import Final
+
+from kafkaraw.protocol.annotate import Node
+from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.error_codes import ERROR_TABLE, error_name
+
+# Times outside these years are more likely no times at all.
+TIME_MIN_MS: Final = 0
+TIME_MAX_MS: Final = 32_503_680_000_000
+
+_DOCS: dict[type[object], dict[str, str]] = {}
+
+
+def field_docs(cls: type[object]) -> dict[str, str]:
+    """What a declaration says of its fields: the `Attributes` section of its docstring."""
+    docs = _DOCS.get(cls)
+    if docs is None:
+        docs = _DOCS[cls] = _read_docs(cls)
+    return docs
+
+
+def _read_docs(cls: type[object]) -> dict[str, str]:
+    _, _, section = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
+    docs: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        match = re.match(r"    (\w+): (.*)", line)
+        if match:
+            name = match[1]
+            docs[name] = match[2]
+        elif name and line.strip():
+            docs[name] += " " + line.strip()
+    return {name: text.rstrip(".") for name, text in docs.items()}
+
+
+def summary_of(cls: type[object]) -> str:
+    """The first line of a declaration's docstring."""
+    return inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
+
+
+def meaning_of(node: Node) -> str:
+    """Say what a node's value means; empty when there is nothing to add."""
+    words = [rule(node.value) for pattern, rule in RULES if pattern.search(node.name)]
+    found = next((word for word in words if word), "")
+    doc = field_docs(node.owner).get(node.name, "") if node.owner and node.spec else ""
+    return "; ".join(part for part in (found, doc) if part)
+
+
+def timestamp_words(value: object) -> str:
+    """A time in milliseconds since 1970 as a date."""
+    if not isinstance(value, int) or not TIME_MIN_MS < value < TIME_MAX_MS:
+        return ""
+    moment = datetime.datetime.fromtimestamp(value / 1000, tz=datetime.UTC)
+    return moment.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def error_words(value: object) -> str:
+    """An error code by name."""
+    if not isinstance(value, int):
+        return ""
+    row = ERROR_TABLE.get(value)
+    return f"{error_name(value)}: {row.meaning}" if row else "a code that this version does not know"
+
+
+def api_words(value: object) -> str:
+    """An API key by name."""
+    api = API_BY_KEY.get(value) if isinstance(value, int) else None
+    return api.name if api else ""
+
+
+RULES: Final[tuple[tuple[re.Pattern[str], Callable[[object], str]], ...]] = (
+    (re.compile(r"error_code$"), error_words),
+    (re.compile(r"^api_key$"), api_words),
+    (re.compile(r"timestamp(_ms)?$|^log_append_time_ms$|_start_time_ms$"), timestamp_words),
+)
