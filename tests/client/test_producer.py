@@ -6,6 +6,9 @@ import asyncio
 
 import pytest
 
+import kafkaraw.client.outbox
+from kafkaraw.client.delivery import Delivery
+from kafkaraw.client.outbox import Outbox
 from kafkaraw.client.produce import produce_request
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.core.cluster import ClusterView
@@ -541,3 +544,30 @@ def test_a_topic_that_was_deleted_and_made_again_takes_records():
         return [record.value for record in await cluster.read("t", 1)]
 
     assert on_cluster(test) == [b"new"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Delivery, "_collect"), (kafkaraw.client.outbox, "produce_request"), (Outbox, "_refresh")]
+)
+def test_a_bug_fails_the_records_instead_of_leaving_anybody_waiting(owner, name, monkeypatch, caplog):
+    def bug(*_arguments, **_keywords):
+        raise ZeroDivisionError("a bug")
+
+    async def test(cluster):
+        producer = cluster.producer()
+        await (await producer.send("t", b"one"))
+        monkeypatch.setattr(owner, name, bug)
+        cluster.cut()
+        await asyncio.sleep(1)
+        ticket = await producer.send("t", b"two")
+        if owner is Outbox:
+            await cluster.kill()
+        with pytest.raises(DeliveryError, match="ZeroDivisionError"):
+            await ticket
+        with pytest.raises(ClosedError, match="ZeroDivisionError"):
+            await producer.send("t", b"three")
+        monkeypatch.undo()
+        await producer.close(1)
+
+    on_cluster(test)
+    assert "unforeseen" in caplog.text

@@ -13,13 +13,13 @@ from tests.simulation.world import World, read_along, read_everything, send_all
 SEEDS = 50
 
 
-async def life(simulation: Simulation) -> tuple[History, World, str]:
+async def life(simulation: Simulation, **settings: object) -> tuple[History, World, str]:
     """Two producers and a consumer while the broker is killed and cut off; then everything is read again."""
     world, history = World(simulation), History()
     await world.node.start()
     trouble = asyncio.create_task(world.trouble())
     reader = asyncio.create_task(read_along(world, "reader", history))
-    await asyncio.gather(send_all(world, "a", 200, history), send_all(world, "b", 200, history))
+    await asyncio.gather(*(send_all(world, name, 200, history, **settings) for name in ("a", "b")))
     for task in (trouble, reader):
         task.cancel()
     await asyncio.gather(trouble, reader, return_exceptions=True)
@@ -33,6 +33,12 @@ def test_no_fault_loses_doubles_or_reorders_records(seed):
     history, world, _ = run_virtual(life, seed)
     assert audit(history) == [], f"seed {seed}; faults: {world.faults}"
     assert history.acknowledged, "nothing was written, so nothing was tested"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_without_idempotence_what_is_acknowledged_is_still_there(seed):
+    history, world, _ = run_virtual(lambda simulation: life(simulation, acks=1), seed)
+    assert audit(history, idempotent=False) == [], f"seed {seed}; faults: {world.faults}"
 
 
 def test_the_same_seed_gives_the_same_bytes():

@@ -100,7 +100,7 @@ class Delivery:
         record_size_max = min(config.max_request_size, config.buffer_memory)
         self.value_size_safe = record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE
         self._machine = _machine(config, self._engine)
-        self._outbox = Outbox(self._engine, config, self._receive)
+        self._outbox = Outbox(self._engine, config, self._receive, self._break)
         self._room = Room()
         self._failures = UnseenFailures()
         self._topics: dict[str, int] = {}
@@ -220,8 +220,10 @@ class Delivery:
         except DeliveryTimeout as error:
             problem = error
         finally:
-            self._give_up(_closed_before)
-            await self._let_go()
+            try:
+                self._give_up(_closed_before)
+            finally:
+                await self._let_go()
         if problem is not None:
             raise problem
         self._failures.raise_if_any()
@@ -251,8 +253,7 @@ class Delivery:
             self._machine.tick(self._now_ms())
             self._act()
             self._set_timer()
-        except Exception as error:
-            log.exception("the producer failed in an unforeseen way")
+        except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
 
     def _collect(self, *, everything: bool) -> None:
@@ -399,8 +400,9 @@ class Delivery:
         await self._outbox.close()
         await self._engine.close()
 
-    def _break(self, error: Exception) -> None:
+    def _break(self, error: BaseException) -> None:
         """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting."""
+        log.error("the producer failed in an unforeseen way", exc_info=error)
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
         self.append = _refusing(ClosedError, message)
         batches = [*self._machine.unsettled(), *self._open.seal_all()]

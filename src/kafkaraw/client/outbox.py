@@ -7,7 +7,6 @@ connection, and then start one after the other. Nothing here decides or retries.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 
@@ -32,8 +31,6 @@ from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, I
 from kafkaraw.protocol.messages.produce import ProduceResponse
 from kafkaraw.records import TopicPartition
 
-log = logging.getLogger(__name__)
-
 
 class Outbox:
     """The producer's hands on the network.
@@ -42,14 +39,22 @@ class Outbox:
         engine: the way to the brokers.
         config: for acks and timeouts.
         tell: takes the event with which each thing ends; called on the loop.
+        give_up: takes an error that is none of Kafka's: a fault in this program, after which no event will come.
     """
 
-    def __init__(self, engine: Engine, config: ProducerConfig, tell: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config: ProducerConfig,
+        tell: Callable[[Event], None],
+        give_up: Callable[[BaseException], None],
+    ) -> None:
         self._engine = engine
         self._acks = config.acks
         self._timeout_ms = config.request_timeout_ms
         self._timeout = config.request_timeout_ms / 1000
         self._tell = tell
+        self._give_up = give_up
         self._waiting: dict[int, deque[SendProduce]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -78,7 +83,13 @@ class Outbox:
     def _spawn(self, work: Coroutine[object, None, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._give_up(error)
 
     async def _send_waiting(self, node_id: int, waiting: deque[SendProduce]) -> None:
         try:
@@ -92,16 +103,12 @@ class Outbox:
             self._spawn(self._send(connection, action), f"produce request {action.request_id}")
 
     async def _send(self, connection: Connection, action: SendProduce) -> None:
-        """One request and its answer; a loop root, because the machine waits for the outcome."""
-        event: Event
         try:
-            event = Answered(action.request_id, await self._exchange(connection, action))
+            outcomes = await self._exchange(connection, action)
         except KafkaError as error:
-            event = _lost(action, error, maybe_written=not isinstance(error, UnsupportedVersionError))
-        except Exception as error:
-            log.exception("a produce request failed in an unforeseen way")
-            event = _lost(action, KafkaError(f"produce request failed: {error!r}"), maybe_written=True)
-        self._tell(event)
+            self._tell(_lost(action, error, maybe_written=not isinstance(error, UnsupportedVersionError)))
+        else:
+            self._tell(Answered(action.request_id, outcomes))
 
     async def _exchange(self, connection: Connection, action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]:
         request = produce_request(action, self._engine.cluster, acks=self._acks, timeout_ms=self._timeout_ms)
