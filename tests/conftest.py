@@ -20,7 +20,7 @@ TESTS = Path(__file__).parent
 SLOW_GROUPS = {"spark": "spark", "demo": "spark", "interop": "interop", "apache_kafka": "interop"}
 GROUP_ORDER = {group: rank for rank, group in enumerate(dict.fromkeys(SLOW_GROUPS.values()))}
 
-# The first test that needs Apache Kafka may wait until Maven has fetched it.
+# The first test that needs Apache Kafka or its client may wait until Maven has fetched them.
 FIRST_FETCH_SECONDS = 600
 
 
@@ -41,7 +41,7 @@ def _group_of(item: pytest.Item) -> str:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.xdist_group(_group_of(item)))
-    if "apache_kafka" in getattr(item, "fixturenames", ()):
+    if {"apache_kafka", "java"} & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.timeout(FIRST_FETCH_SECONDS))
 
 

@@ -14,6 +14,7 @@ import pytest
 from kafkaraw.broker import EmbeddedBroker
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.clients import FOREIGN, OURS, Client, Received, Sample
+from tests.interop.java_client import JavaClient, why_no_java_client
 
 PARTITIONS = 4
 NOT_READY = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
@@ -40,6 +41,14 @@ KEYLESS = tuple(Sample(None, f"no key {number}".encode()) for number in range(20
 def our_broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(properties={"num.partitions": str(PARTITIONS)}) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> JavaClient:
+    missing = why_no_java_client()
+    if missing is not None:
+        pytest.skip(missing)
+    return JavaClient(tmp_path_factory.mktemp("java"))
 
 
 def new_topic(bootstrap_servers: str) -> str:
@@ -157,3 +166,19 @@ def test_a_key_lands_on_the_same_partition_whoever_sends_it(our_broker: Embedded
     assert len(set(yardstick.values())) == PARTITIONS
     for name, found in places.items():
         assert found == yardstick, name
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_on_our_broker_java_reads_what_we_wrote_and_we_what_java_wrote(
+    codec: str, java: JavaClient, our_broker: EmbeddedBroker
+) -> None:
+    bootstrap = our_broker.bootstrap_servers
+    sent = SAMPLES + KEYLESS
+    by_us, by_java = new_topic(bootstrap), new_topic(bootstrap)
+    OURS[0].produce(bootstrap, by_us, sent, codec=codec, acks="all", idempotent=True)
+    java.produce(bootstrap, by_java, sent, codec=codec, acks="all", idempotent=True)
+    read_by_java = java.consume(bootstrap, by_us, PARTITIONS, len(sent))
+    read_by_us = OURS[0].consume(bootstrap, by_java, PARTITIONS, len(sent))
+    assert_same_records(read_by_java, sent)
+    assert_same_records(read_by_us, sent)
+    assert partition_by_key(read_by_us) == partition_by_key(read_by_java)
