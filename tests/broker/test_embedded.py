@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -246,6 +248,38 @@ def test_a_broker_has_a_thread_of_its_own_and_takes_it_along():
     with EmbeddedBroker():
         assert "kafkaraw-broker" in [thread.name for thread in threading.enumerate()]
     assert threading.active_count() == before
+
+
+def test_a_forked_child_that_leaves_the_block_does_not_stop_its_parents_broker():
+    with EmbeddedBroker() as broker, EmbeddedBroker(process=True) as other:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of forks with threads
+            child = os.fork()
+        if child == 0:
+            try:
+                broker.stop()
+                other.stop()
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        for one in (broker, other):
+            assert AdminClient({"bootstrap.servers": one.bootstrap_servers}).list_topics(timeout=TIMEOUT).topics == {}
+
+
+def test_a_stranger_on_the_port_is_explained_in_the_log(caplog: pytest.LogCaptureFixture):
+    with EmbeddedBroker() as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        for hello in (
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01",
+            b"\xff\xff\xff\xff",
+            b"\x7f\xff\xff\xff",
+        ):
+            with socket.create_connection((host, int(port)), TIMEOUT) as stranger:
+                stranger.sendall(hello)
+                assert stranger.recv(1) == b""
+    for explained in ("HTTP", "TLS", "-1", "2147483647"):
+        assert explained in caplog.text
 
 
 def test_a_misspelt_property_is_refused_before_anything_starts():

@@ -9,9 +9,10 @@ ApiVersions, whose unknown versions are answered (KIP-511).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.broker.deferred import Deferred
@@ -88,7 +89,9 @@ class BrokerConnection:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if error is not None and link is not None:
-            _logger.info("connection from %s lost: %s", link.peer, error)
+            # Bytes that are no Kafka frame mean that somebody dialled the wrong port; a lost peer is everyday life.
+            level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
+            _logger.log(level, "connection from %s lost: %s", link.peer, error)
         self._on_lost(self)
 
     def close(self) -> None:
@@ -135,9 +138,15 @@ class BrokerConnection:
 
     def _answer(self, link: Link, frame: memoryview) -> None:
         self._last_used = asyncio.get_running_loop().time()
-        try:
+        with self._closing_on_failure(link):
             header, at = decode_request_header(frame)
             self._dispatch(link, header, frame, at)
+
+    @contextlib.contextmanager
+    def _closing_on_failure(self, link: Link) -> Iterator[None]:
+        """The root of request handling: a bad request costs its connection, never the broker or another client."""
+        try:
+            yield
         except (ProtocolError, CloseConnection) as error:
             _logger.warning("closing the connection from %s: %s", link.peer, error)
             self.close()
@@ -172,7 +181,8 @@ class BrokerConnection:
     def _answer_late(self, header: RequestHeader, response: object) -> None:
         self._waiting = None
         if self._link is not None:
-            self._send(self._link, header, response, version=header.api_version)
+            with self._closing_on_failure(self._link):
+                self._send(self._link, header, response, version=header.api_version)
             self._work()
 
     def _send(self, link: Link, header: RequestHeader, response: object, *, version: int) -> None:

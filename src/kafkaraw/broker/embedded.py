@@ -49,6 +49,7 @@ class EmbeddedBroker:
     ) -> None:
         self.config = broker_config(properties, data_dir=data_dir, port=port, default_port=0)
         self._in_process = process
+        self._owner_process_id = os.getpid()
         self._child: BrokerProcess | None = None
         self._loop_thread: LoopThread | None = None
         self._node: BrokerNode | None = None
@@ -107,6 +108,8 @@ class EmbeddedBroker:
         child, self._child = self._child, None
         node, self._node = self._node, None
         loop_thread, self._loop_thread = self._loop_thread, None
+        if os.getpid() != self._owner_process_id:
+            return  # a forked child has copies of what belongs to its parent: it must not end them
         if child is not None:
             (child.kill if kill else child.stop)()
         if node is not None and loop_thread is not None:

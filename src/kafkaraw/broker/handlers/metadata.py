@@ -87,7 +87,10 @@ def _answer(
 
 
 def _answer_by_id(state: BrokerState, context: RequestContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    if context.api_version < TOPIC_ID_QUERY_VERSION_MIN or asked.topic_id == ZERO_UUID:
+    if context.api_version < TOPIC_ID_QUERY_VERSION_MIN:
+        asked.name = asked.name or ""  # the answer has no null names before that version
+        return _error(ErrorCode.INVALID_REQUEST, asked)
+    if asked.topic_id == ZERO_UUID:
         return _error(ErrorCode.INVALID_REQUEST, asked)
     topic = state.catalog.topic_by_id(asked.topic_id)
     return _error(ErrorCode.UNKNOWN_TOPIC_ID, asked) if topic is None else _describe(state, topic)

@@ -1,0 +1,79 @@
+"""Whatever a client sends, the broker answers or closes that one connection; it never fails in an unforeseen way."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+
+from kafkaraw.broker.connection import BrokerConnection
+from kafkaraw.protocol import RequestHeader, encode_request
+from kafkaraw.protocol.apis import API_TABLE, Api
+from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
+from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.broker.handlers.test_metadata import create
+from tests.broker.support import LISTENER, make_state
+from tests.broker.test_connection import RecordingLink
+from tests.protocol.message_values import random_message
+
+ROUNDS = 40
+
+
+def hit(frames: list[bytes], *, seed: int) -> list[RecordingLink]:
+    """Send each frame on a connection of its own to one broker; gives the links."""
+    links = []
+
+    async def main(_: Simulation) -> None:
+        state = make_state(seed=seed, connections_max_idle_ms=-1)
+        create(state, "a", "topic-1", partitions=2)
+        for frame in frames:
+            link = RecordingLink()
+            connection = BrokerConnection(state, LISTENER, lambda _: None)
+            connection.link_made(link)
+            connection.frame_received(memoryview(bytearray(frame)))
+            connection.link_lost(None)
+            links.append(link)
+
+    run_virtual(main, seed)
+    return links
+
+
+def request(api: Api, version: int, rng: random.Random) -> bytes:
+    message = random_message(api.request, version, rng)
+    if isinstance(message, CreateTopicsRequest):
+        for topic in message.topics:
+            topic.num_partitions = min(topic.num_partitions, 3)  # ten thousand are allowed, and slow
+    return encode_request(RequestHeader(api.key, version, 1, "fuzz"), message)
+
+
+def random_requests(api: Api, rng: random.Random) -> list[bytes]:
+    versions = range(api.supported.min, api.supported.max + 1)
+    return [request(api, version, rng) for version in versions for _ in range(ROUNDS)]
+
+
+@pytest.mark.parametrize("api", API_TABLE, ids=lambda api: api.name)
+def test_any_well_formed_request_is_answered_or_closes_its_connection(api: Api, caplog: pytest.LogCaptureFixture):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    with caplog.at_level(logging.ERROR, "kafkaraw.broker"):
+        links = hit(random_requests(api, random.Random(seed)), seed=seed)
+    assert not caplog.records, f"seed {seed}: {caplog.text}"
+    if api.name not in ("Produce", "Fetch"):  # acks=0 and long polling are silent
+        assert all(link.sent for link in links), f"seed {seed}"
+
+
+@pytest.mark.parametrize("api", API_TABLE, ids=lambda api: api.name)
+def test_a_request_with_damaged_bytes_harms_nobody_else(api: Api, caplog: pytest.LogCaptureFixture):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    frames = []
+    for frame in random_requests(api, rng):
+        damaged = bytearray(frame)
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            damaged[rng.randrange(8, len(damaged))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        frames.append(bytes(damaged[: rng.choice((len(damaged), rng.randrange(len(damaged) + 1)))]))
+    with caplog.at_level(logging.ERROR, "kafkaraw.broker"):
+        hit(frames, seed=seed)
+    assert not caplog.records, f"seed {seed}: {caplog.text}"
