@@ -1,0 +1,51 @@
+"""The documentation is true where a machine can tell: picture, links, the README's example."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def drawing() -> dict[str, object]:
+    return runpy.run_path(str(ROOT / "docs" / "draw_architecture.py"))
+
+
+def test_the_picture_is_what_its_script_draws() -> None:
+    assert drawing()["draw"]() == (ROOT / "docs" / "architecture.svg").read_text()
+
+
+def test_the_picture_shows_the_layers_of_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract for contract in contracts if contract["id"] == "layers")["layers"]
+    existing = {name.strip() for layer in layers for name in layer.split("|") if "(" not in name}
+    shown = {box.name for box in drawing()["BOXES"] if box.layer}
+    assert shown == existing - {"__main__", "_version"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    assert missing == []
+
+
+def test_the_example_of_the_readme_runs() -> None:
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "b'AA'" in done.stdout
+
+
+def test_the_readme_opens_with_the_two_commands() -> None:
+    opening = (ROOT / "README.md").read_text().splitlines()[:12]
+    commands = [line.split("#")[0].strip() for line in opening if line.startswith("make ")]
+    assert commands == ["make demo", "make test"]
