@@ -51,19 +51,3 @@ def test_the_demo_balances_and_keeps_what_it_is_told_to(tmp_path: Path, flights_
     assert {record.key for record in by_hour} == {
         f"{value['origin']}|{value['hour']}".encode() for value in (json.loads(r.value or b"") for r in by_hour)
     }
-
-
-@pytest.mark.timeout(DEADLINE_S)
-def test_the_demo_uses_a_cluster_that_has_topics_of_these_names_and_leaves_them_alone(flights_folder: Path):
-    from kafkaraw.client.admin import NewTopic
-    from kafkaraw.client.blocking import Admin, Producer
-
-    with EmbeddedBroker() as broker:
-        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic("flights", 1)])
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            producer.send("flights", b"not of the demo")
-        done = run_demo("--bootstrap-server", broker.bootstrap_servers)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "demo-2.flights" in done.stdout
-        assert [record.value for record in read_topic(broker.bootstrap_servers, "flights")] == [b"not of the demo"]

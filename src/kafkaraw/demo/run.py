@@ -24,7 +24,7 @@ from kafkaraw.demo.replay import Sent, create_topics, send_flights, send_referen
 from kafkaraw.demo.screen import Screen
 from kafkaraw.demo.sheet import BalanceSheet
 from kafkaraw.demo.spark_run import SPARK_TEMPORARY, QueryMeter, SparkRun
-from kafkaraw.demo.topics import Topics
+from kafkaraw.demo.topics import FLIGHTS_PARTITIONS, Topics
 from kafkaraw.errors import UsageError
 
 WORST_HOURS = 10
@@ -60,12 +60,17 @@ def run_flights(options: FlightsOptions, screen: Screen) -> bool:
     flights = load_flights(options.limit)
     with _folder(options.keep) as folder, _cluster(options, folder, screen) as bootstrap_servers:
         topics = create_topics(bootstrap_servers, options.topic_prefix)
+        if topics.prefix and options.topic_prefix is None:
+            screen.say("Topics with the demo's names exist here already and are left alone; it takes names of its own.")
         screen.say(f"Topics: {', '.join(plan.name for plan in topics.plans())}")
         spark = SparkRun(folder)
         try:
             spark.start()
             sent = _replay(bootstrap_servers, topics, flights, options.malformed, screen)
             sheet, hours, dead = _process(spark, bootstrap_servers, topics, folder, sent, screen)
+        except KeyboardInterrupt:
+            screen.say("Stopping: Spark takes a few seconds ...")
+            raise
         finally:
             spark.stop()
         screen.worst_hours(worst_hours(hours, WORST_HOURS))
@@ -123,8 +128,10 @@ def _draw_up(sent: Sent, held: FlightsTopic, parquet_rows: int, hours: list[Hour
 
 
 def _offsets_per_trigger(records: int) -> int:
-    """An eighth of the whole, so that the bars move; within bounds that keep micro-batches worth their fixed cost."""
-    return min(max(records // 8, 5_000), 50_000)
+    """What makes two to eight micro-batches of the whole: each has a fixed cost, and the bars should move."""
+    batches = min(max(records // 10_000, 2), 8)
+    # Shares of the partitions are rounded down: without a few more, a last micro-batch would take a handful of rows.
+    return records // batches + 10 * FLIGHTS_PARTITIONS
 
 
 def _say_late_rows(meters: list[QueryMeter], screen: Screen) -> None:

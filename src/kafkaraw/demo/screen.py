@@ -41,11 +41,12 @@ class Bars:
         self._tasks: dict[str, TaskID] = {}
 
     def add(self, name: str, total: int) -> None:
-        """A new bar."""
-        self._tasks[name] = self._progress.add_task(name, total=total, rows_per_s=0.0)
+        """A new bar; its time begins with the first `show`."""
+        self._tasks[name] = self._progress.add_task(name, start=False, total=total, rows_per_s=0.0)
 
     def show(self, name: str, rows: int, rows_per_s: float = 0.0) -> None:
         """Move a bar; without a speed it is worked out from the movement."""
+        self._progress.start_task(self._tasks[name])
         self._progress.update(self._tasks[name], completed=rows, rows_per_s=rows_per_s)
 
 
