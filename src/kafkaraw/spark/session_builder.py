@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.java import java_home
+from kafkaraw.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,13 +65,16 @@ def configure(builder: SparkSession.Builder, *, checkpoints_local: bool = True) 
     return builder
 
 
-def prepare_environment() -> None:
-    """Set PYSPARK_PYTHON and, when needed, JAVA_HOME for Spark processes started later.
+def prepare_environment(python: str = sys.executable) -> None:
+    """Set PYSPARK_PYTHON, where it is missing, and, when needed, JAVA_HOME for Spark processes started later.
+
+    Args:
+        python: the Python that runs Spark's workers.
 
     Raises:
         ConfigError: no usable Java.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", python)
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -99,6 +103,8 @@ def session(
     settings = {"spark.master": "local[*]"} | dict(conf or {})
     if master is not None:
         settings["spark.master"] = master
+    if settings["spark.master"].startswith("local"):
+        prepare_environment(worker_python())
     builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
     for name, value in settings.items():
         builder = builder.config(name, value)
