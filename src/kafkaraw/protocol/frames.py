@@ -126,9 +126,7 @@ def decode_response(frame: Buffer, api_key: int, api_version: int) -> tuple[Resp
     return header, decode_message(_known(api_key).response, api_version, view, at)
 
 
-def decode_message(
-    cls: type[T], version: int, buffer: Buffer, at: int = 0, *, allow_trailing_bytes: bool = False
-) -> T:
+def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0, *, allow_trailing_bytes: bool = False) -> T:
     """Decode the body of a message, which must reach to the end of `buffer`.
 
     Args:
