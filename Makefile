@@ -52,7 +52,7 @@ check: setup ## Format, lint, types, import contracts (seconds)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 
 .PHONY: test
 test: check ## check, then every test (what CI runs)
