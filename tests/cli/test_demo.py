@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,20 @@ def test_a_closed_port():
     assert_one_line(flights("--bootstrap-server", address), address)
 
 
+def test_a_port_where_something_else_answers():
+    def answer() -> None:
+        with server, server.accept()[0] as connection:
+            connection.recv(100)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    server = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    other = threading.Thread(target=answer)
+    other.start()
+    assert_one_line(flights("--bootstrap-server", address), address, "HTTP")
+    other.join()
+
+
 @pytest.mark.parametrize("address", ["localhost", "localhost:port", ""])
 def test_an_address_that_is_none(address: str):
     assert_one_line(flights("--bootstrap-server", address), "bootstrap")
@@ -57,3 +72,14 @@ def test_numbers_out_of_range_are_usage_errors(option: str, value: str):
     result = CliRunner().invoke(main, ["demo", "flights", option, value])
     assert result.exit_code == 2
     assert option in result.stderr
+
+
+@pytest.mark.parametrize(("balanced", "exit_code"), [(True, 0), (False, 1)])
+def test_the_exit_code_says_whether_the_sheet_balances(balanced: bool, exit_code: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kafkaraw.demo.run.run_flights", lambda options, screen: balanced)
+    assert flights().exit_code == exit_code
+
+
+def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kafkaraw.demo.run.find_spec", lambda name: None)
+    assert_one_line(flights(), "pyspark", "make setup")

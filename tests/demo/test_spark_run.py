@@ -8,7 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kafkaraw.demo.spark_run import QueryMeter, _stderr_to
+import pytest
+
+from kafkaraw.demo.spark_run import QueryMeter, _stderr_to, reason_of
 
 
 def progress(batch_id: int, rows: int, *, dropped: int = 0, kept: int = 0) -> Any:
@@ -45,3 +47,35 @@ def test_what_a_child_says_on_standard_error_goes_to_the_log(tmp_path: Path, cap
     sys.stderr.flush()
     assert log.read_text() == "noise\n"
     assert capfd.readouterr().err == "ours\n"
+
+
+WORKER_FAILED = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_EXCEPTION] An exception was thrown:
+Traceback (most recent call last):
+  File "selector_events.py", line 674, in _sock_connect_cb
+    raise OSError(err, f'Connect call failed {address}')
+ConnectionRefusedError: [Errno 111] Connect call failed
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "dial.py", line 152, in _connect_any
+    raise NetworkError(
+kafkaraw.errors.NetworkError: cannot connect to 127.0.0.1:1: nothing listens there
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = 1, runId = 2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError(WORKER_FAILED), "cannot connect to 127.0.0.1:1: nothing listens there"),
+        (RuntimeError('Traceback:\n  File "x.py", line 1\nValueError: 7 SQLSTATE: 38000'), "ValueError: 7"),
+        (RuntimeError("[PATH_NOT_FOUND] no such path.\n\tat org.apache.spark"), "[PATH_NOT_FOUND] no such path."),
+        (RuntimeError(""), "RuntimeError"),
+    ],
+)
+def test_of_a_traceback_in_spark_s_message_only_what_went_wrong_is_told(error: Exception, reason: str):
+    assert reason_of(error) == reason

@@ -212,7 +212,8 @@ class Places:
 
     def options(self, **more: str) -> dict[str, str]:
         """Options of the kafkaraw source and sink."""
-        return {"kafka.bootstrap.servers": self.bootstrap_servers, **more}
+        patience = {"kafka.default.api.timeout.ms": "30000"}  # a broker that is gone is told of twice as soon
+        return {"kafka.bootstrap.servers": self.bootstrap_servers, **patience, **more}
 
 
 def start_queries(spark: SparkSession, places: Places, offsets_per_trigger: int) -> dict[str, StreamingQuery]:

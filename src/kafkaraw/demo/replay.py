@@ -15,6 +15,7 @@ from kafkaraw.demo.flights import Flights, OutgoingRecord, reference_records
 from kafkaraw.demo.malformed import MALFORMED_HEADER, mixed_in
 from kafkaraw.demo.schema import REFERENCE_TABLES
 from kafkaraw.demo.topics import Topics, choose_topics
+from kafkaraw.records import Ticket
 
 _REPORT_EVERY = 2_000
 _FLUSH_TIMEOUT = 60.0
@@ -56,6 +57,18 @@ def create_topics(bootstrap_servers: str, prefix: str | None) -> Topics:
     return topics
 
 
+def impatient_producer(bootstrap_servers: str) -> Producer:
+    """A producer that gives up on a dead broker after seconds: someone is watching. Kafka's own wait is two minutes."""
+    return Producer(
+        bootstrap_servers=bootstrap_servers,
+        compression_type="lz4",
+        linger_ms=20,
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=20_000,
+        max_block_ms=20_000,
+    )
+
+
 def send_reference_tables(producer: Producer, topics: Topics) -> dict[str, int]:
     """Send airlines, airports, planes and weather; the number of records by table.
 
@@ -93,9 +106,18 @@ def send_flights(
 
 def _send(producer: Producer, topic: str, records: Iterable[OutgoingRecord], report: ReportSent | None = None) -> int:
     count = 0
+    watched: Ticket | None = None
     for record in records:
-        producer.send(topic, record.value, record.key, headers=record.headers, timestamp_ms=record.timestamp_ms)
+        ticket = producer.send(
+            topic, record.value, record.key, headers=record.headers, timestamp_ms=record.timestamp_ms
+        )
         count += 1
-        if report is not None and count % _REPORT_EVERY == 0:
-            report(count)
+        if count % _REPORT_EVERY == 0:
+            # flush() tells of every failure; looking at a ticket now and then tells of a dead broker before the end.
+            if watched is None or watched.done:
+                if watched is not None:
+                    watched.result(0)
+                watched = ticket
+            if report is not None:
+                report(count)
     return count

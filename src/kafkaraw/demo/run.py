@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from kafkaraw.client.blocking import Producer
-from kafkaraw.demo.flights import Flights, load_flights
+from kafkaraw.demo.flights import Flights, data_folder, load_flights
 from kafkaraw.demo.readback import (
     DeadLetters,
     FlightsTopic,
@@ -20,7 +20,7 @@ from kafkaraw.demo.readback import (
     read_hours,
     worst_hours,
 )
-from kafkaraw.demo.replay import Sent, create_topics, send_flights, send_reference_tables
+from kafkaraw.demo.replay import Sent, create_topics, impatient_producer, send_flights, send_reference_tables
 from kafkaraw.demo.screen import Screen
 from kafkaraw.demo.sheet import BalanceSheet
 from kafkaraw.demo.spark_run import SPARK_TEMPORARY, QueryMeter, SparkRun
@@ -57,15 +57,19 @@ def run_flights(options: FlightsOptions, screen: Screen) -> bool:
     Raises:
         KafkaError: something is wrong with the options, the cluster, the data or Spark; the message says what.
     """
-    flights = load_flights(options.limit)
+    # What is missing is to be told before anything is created.
+    data_folder()
+    if find_spec("pyspark") is None:
+        raise UsageError("pyspark is not installed: run `make setup`, or install kafkaraw[spark]")
     with _folder(options.keep) as folder, _cluster(options, folder, screen) as bootstrap_servers:
         topics = create_topics(bootstrap_servers, options.topic_prefix)
         if topics.prefix and options.topic_prefix is None:
             screen.say("Topics with the demo's names exist here already and are left alone; it takes names of its own.")
         screen.say(f"Topics: {', '.join(plan.name for plan in topics.plans())}")
-        spark = SparkRun(folder)
+        spark = SparkRun(folder, log_kept=options.keep is not None)
         try:
-            spark.start()
+            spark.start()  # takes as long as loading and replaying, which go on beside it
+            flights = load_flights(options.limit)
             sent = _replay(bootstrap_servers, topics, flights, options.malformed, screen)
             sheet, hours, dead = _process(spark, bootstrap_servers, topics, folder, sent, screen)
         except KeyboardInterrupt:
@@ -82,7 +86,7 @@ def run_flights(options: FlightsOptions, screen: Screen) -> bool:
 
 
 def _replay(bootstrap_servers: str, topics: Topics, flights: Flights, malformed: int, screen: Screen) -> Sent:
-    with Producer(bootstrap_servers=bootstrap_servers, compression_type="lz4", linger_ms=20) as producer:
+    with impatient_producer(bootstrap_servers) as producer:
         counts = send_reference_tables(producer, topics)
         screen.say("Reference tables: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
         with screen.bars() as bars:
@@ -93,7 +97,7 @@ def _replay(bootstrap_servers: str, topics: Topics, flights: Flights, malformed:
 def _process(
     spark: SparkRun, bootstrap_servers: str, topics: Topics, folder: Path, sent: Sent, screen: Screen
 ) -> tuple[BalanceSheet, list[Hour], DeadLetters]:
-    screen.say("Spark is starting ...")
+    screen.say("Waiting for Spark ...")
     spark.wait_until_started()
     from kafkaraw.demo.pipeline import CLEANED, DEAD_LETTERS, DELAYS_BY_HOUR, Places
 

@@ -7,6 +7,7 @@ workers write goes to a log file. pyspark is imported inside the functions only.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +32,10 @@ _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _POLL_S = 0.2
 _STDERR = 2
+
+
+# The unindented line behind the indented ones of a traceback, as in `kafkaraw.errors.NetworkError: cannot connect`.
+_END_OF_TRACEBACK = re.compile(r"^ +\S.*\n([A-Za-z_][\w.]*): (.+?)(?: SQLSTATE: .*)?$", re.MULTILINE)
 
 
 class DemoFailed(KafkaError):
@@ -79,9 +84,11 @@ class SparkRun:
 
     Args:
         folder: for Spark's temporary files and its log, `spark.log`.
+        log_kept: whether the log will still be there when an error is read that points to it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, log_kept: bool) -> None:
+        self._log_kept = log_kept
         self.log_file = folder / "spark.log"
         self._temporary = folder / SPARK_TEMPORARY
         self._thread = ThreadPoolExecutor(1, "spark")
@@ -186,10 +193,10 @@ class SparkRun:
         try:
             yield
         except (PySparkException, Py4JError) as error:
-            raise DemoFailed(f"{what}: {_first_line(error)}; {self._log_hint()}") from error
+            raise DemoFailed(f"{what}: {reason_of(error)}; {self._log_hint()}") from error
 
     def _log_hint(self) -> str:
-        return f"Spark's log: {self.log_file} (kept with --keep)"
+        return f"Spark's log: {self.log_file}" if self._log_kept else "--keep DIR keeps Spark's log"
 
 
 @contextmanager
@@ -209,8 +216,15 @@ def _stderr_to(path: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def _first_line(error: BaseException | None) -> str:
+def reason_of(error: BaseException) -> str:
+    """What went wrong, in one line, from an exception of Spark.
+
+    An exception in a Python worker comes as a traceback inside Spark's message: only its last line is of use.
+    """
     # py4j's own text says only which Java method was called; what went wrong is in the Java exception.
-    said = getattr(error, "java_exception", None) or error
-    lines = str(said or "").strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    text = str(getattr(error, "java_exception", None) or error).strip()
+    raised = _END_OF_TRACEBACK.findall(text)
+    if raised:
+        name, said = raised[-1]
+        return said if name.startswith("kafkaraw.") else f"{name}: {said}"
+    return text.splitlines()[0] if text else type(error).__name__
