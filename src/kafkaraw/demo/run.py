@@ -112,8 +112,8 @@ def _process(
         )
         bars.add(_COUNT_BAR, sent.records)
         held = count_flights_topic(bootstrap_servers, topics, lambda rows: bars.show(_COUNT_BAR, rows))
-    _say_late_rows(meters, screen)
     hours = read_hours(bootstrap_servers, topics)
+    _say_state(meters, len(hours), screen)
     dead = read_dead_letters(bootstrap_servers, topics)
     return _draw_up(sent, held, spark.parquet_rows(places), hours, dead), hours, dead
 
@@ -138,7 +138,9 @@ def _offsets_per_trigger(records: int) -> int:
     return records // batches + 10 * FLIGHTS_PARTITIONS
 
 
-def _say_late_rows(meters: list[QueryMeter], screen: Screen) -> None:
+def _say_state(meters: list[QueryMeter], hours_count: int, screen: Screen) -> None:
+    state = max(meter.state_rows_max for meter in meters)
+    screen.say(f"Of {hours_count:,} hours Spark kept at most {state:,} in memory at a time.")
     late = sum(meter.late_rows for meter in meters)
     if late:
         screen.say(f"Spark left out {late:,} aggregated rows that came too late: the sheet will show it.")
