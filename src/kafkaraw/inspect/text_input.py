@@ -1,20 +1,21 @@
 """Bytes as people have them: dumps, literals and log lines, back to bytes.
 
 Each form is one row of a table: a test that recognises it and a reader. The first that fits wins, from the most telling
-to the least: hexdump -C, xxd, tcpdump -X, log lines, Erlang, Python and C literals, plain hex, base64. Start at
-`read_bytes`. This module must not know the protocol.
+to the least: log lines, dumps with numbered rows, literals of programs, plain hex, base64. Start at `read_bytes`. This
+module must not know the protocol.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 import binascii
+import codecs
 import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkaraw.errors import UsageError
+from kafkaraw.inspect import dumps, literals
 
 
 class Form(NamedTuple):
@@ -25,20 +26,21 @@ class Form(NamedTuple):
     read: Callable[[str], bytes]
 
 
-HEX_DIGITS: Final = re.compile(r"[0-9a-fA-F]")
-# `00000010  ff d8 ...  |....|`: the offset, up to 16 bytes, the same as text between bars.
-HEXDUMP: Final = re.compile(r"^([0-9a-fA-F]{7,8})  ?((?:[0-9a-fA-F]{2} {1,2})*[0-9a-fA-F]{2})?\s*(?:\|.*\|)?\s*$")
-# `00000010: ffd8 ffe0  ....`: groups of bytes, two spaces, the same as text.
-XXD: Final = re.compile(r"^[0-9a-fA-F]{4,8}: ((?:[0-9a-fA-F]{2,4} )+[0-9a-fA-F]{0,4}|[0-9a-fA-F]{2,4})(?:\s.*)?$")
-# `        0x0010:  4500 003c ...  E..<`
-TCPDUMP: Final = re.compile(r"^\s*0x([0-9a-fA-F]{4}):\s+((?:[0-9a-fA-F]{2,4} ?)+)(?:\s{2,}.*)?$")
-# `WriteAsync[26] 00 00 ...`, and the like of other loggers.
-LOG_LINE: Final = re.compile(r"\b(?:Read|Write)(?:Async)?\[(\d+)\]((?:[ \t]+[0-9a-fA-F]{2}\b)+)")
-ERLANG: Final = re.compile(r"<<([\d\s,]*)>>")
-PYTHON: Final = re.compile(r"""^\s*(?:b|rb|br)(?:'|")""", re.IGNORECASE)
-PYTHON_LITERAL: Final = re.compile(r"""b(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.IGNORECASE)
-C_ESCAPES: Final = re.compile(r'^\s*"(?:[^"\\]|\\.)*"')
-C_BYTES: Final = re.compile(r"0x([0-9a-fA-F]{1,2})\b")
+SHOWN_MAX: Final = 40
+HEX_SEPARATORS: Final = re.compile(r"[\s:,_-]+")
+HEX_PREFIX: Final = re.compile(r"\\x|\b0[xX](?=[0-9a-fA-F])")
+ONLY_HEX: Final = re.compile(r"[0-9a-fA-F\s:,_-]+")
+BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+BASE64_LENGTH_MIN: Final = 8
+# What word processors and web pages make of quotes and spaces.
+TYPOGRAPHY: Final = str.maketrans({"\u00a0": " ", "\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
+CAPTURES: Final = (
+    b"\xd4\xc3\xb2\xa1",
+    b"\xa1\xb2\xc3\xd4",
+    b"\x4d\x3c\xb2\xa1",
+    b"\xa1\xb2\x3c\x4d",
+    b"\x0a\x0d\x0d\x0a",
+)
 
 
 def read_bytes(data: bytes) -> tuple[bytes, str]:
@@ -48,8 +50,10 @@ def read_bytes(data: bytes) -> tuple[bytes, str]:
         The bytes, and the name of the form that they were written in.
 
     Raises:
-        UsageError: it is text, and in no known form.
+        UsageError: it is text, and in no known form, or in a form with an error in it.
     """
+    if data.startswith(CAPTURES):
+        raise UsageError("this is a capture file; turn its packets into text: tcpdump -X -r FILE")
     text = _as_text(data)
     if text is None:
         return data, "raw bytes"
@@ -60,147 +64,84 @@ def read_bytes(data: bytes) -> tuple[bytes, str]:
             found = form.read(text)
             if found:
                 return found, form.name
+    quoted = literals.longest_quoted(text)
+    for form in QUOTED_FORMS:
+        if quoted and form.recognise(quoted):
+            return form.read(quoted), form.name
     raise UsageError(
         "this text is in no known form of bytes: give hex, base64, an xxd, hexdump -C or tcpdump -X dump, a Python, C "
-        f"or Erlang literal, or a log line such as `WriteAsync[26] 00 00 ...`; it begins with {text.strip()[:40]!r}"
+        f"or Erlang literal, or a log line such as `WriteAsync[26] 00 00 ...`; it begins with {_beginning(text)!r}"
     )
+
+
+def _beginning(text: str) -> str:
+    line = text.strip().splitlines()[0]
+    return line if len(line) <= SHOWN_MAX else line[:SHOWN_MAX] + "..."
 
 
 def _as_text(data: bytes) -> str | None:
     """The input as text, unless it is raw bytes: control characters do not occur in any written form."""
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        text = data.decode("utf-8")
+        text = data.decode(encoding)
     except UnicodeDecodeError:
         return None
-    return None if any(ord(char) < 32 and char not in "\t\n\r\f" for char in text) else text
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
-
-
-def _all_lines(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda text: all(pattern.match(line) for line in _lines(text) if line.strip() != "*")
-
-
-def _read_hexdump(text: str) -> bytes:
-    out = bytearray()
-    repeated = False
-    for line in _lines(text):
-        if line.strip() == "*":
-            repeated = True
-            continue
-        match = HEXDUMP.match(line)
-        assert match
-        offset, digits = int(match[1], 16), match[2] or ""
-        if repeated and len(out) >= 16:
-            # An asterisk stands for lines equal to the one before it.
-            last = bytes(out[-16:])
-            while len(out) < offset:
-                out += last
-        repeated = False
-        out += bytes.fromhex(digits)
-    return bytes(out)
-
-
-def _read_xxd(text: str) -> bytes:
-    out = bytearray()
-    for line in _lines(text):
-        columns = line.split(": ", 1)[1].split("  ", 1)[0]
-        out += bytes.fromhex(columns.replace(" ", ""))
-    return bytes(out)
-
-
-def _read_tcpdump(text: str) -> bytes:
-    out = bytearray()
-    for line in _lines(text):
-        match = TCPDUMP.match(line)
-        if match:
-            out += bytes.fromhex(match[2].replace(" ", ""))
-    return _tcp_payload(bytes(out))
-
-
-def _tcp_payload(packet: bytes) -> bytes:
-    """Strip IPv4 or IPv6 and TCP headers, when the dump begins with them as tcpdump -X prints."""
-    if len(packet) > 40 and packet[0] >> 4 == 4 and packet[9] == 6:
-        tcp = (packet[0] & 15) * 4
-        end = int.from_bytes(packet[2:4])
-    elif len(packet) > 60 and packet[0] >> 4 == 6 and packet[6] == 6:
-        tcp = 40
-        end = 40 + int.from_bytes(packet[4:6])
-    else:
-        return packet
-    return packet[tcp + (packet[tcp + 12] >> 4) * 4 : end]
-
-
-def _read_log_lines(text: str) -> bytes:
-    return b"".join(bytes.fromhex(match[2]) for match in LOG_LINE.finditer(text))
-
-
-def _read_erlang(text: str) -> bytes:
-    match = ERLANG.search(text)
-    assert match
-    numbers = [int(number) for number in re.findall(r"\d+", match[1])]
-    if any(number > 255 for number in numbers):
-        raise UsageError("an Erlang binary holds bytes, 0 to 255; this one has a larger number")
-    return bytes(numbers)
-
-
-def _read_python(text: str) -> bytes:
-    try:
-        return b"".join(ast.literal_eval(literal) for literal in PYTHON_LITERAL.findall(text))
-    except (SyntaxError, ValueError) as error:
-        raise UsageError(f"this looks like a Python bytes literal, but is not a valid one: {error}") from None
-
-
-def _read_c_string(text: str) -> bytes:
-    pieces = re.findall(r'"((?:[^"\\]|\\.)*)"', text)
-    escapes = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\", '"': b'"', "a": b"\a", "b": b"\b"}
-    out = bytearray()
-    for piece in re.findall(r"\\x[0-9a-fA-F]{1,2}|\\[0-7]{1,3}|\\.|[^\\]", "".join(pieces)):
-        if piece.startswith("\\x"):
-            out.append(int(piece[2:], 16))
-        elif re.fullmatch(r"\\[0-7]{1,3}", piece):
-            out.append(int(piece[1:], 8) & 255)
-        else:
-            out += escapes.get(piece[1:], piece[1:].encode()) if piece.startswith("\\") else piece.encode()
-    return bytes(out)
-
-
-def _read_c_array(text: str) -> bytes:
-    return bytes(int(digits, 16) for digits in C_BYTES.findall(text))
+    if any(ord(char) < 32 and char not in "\t\n\r\f" for char in text):
+        return None
+    return text.translate(TYPOGRAPHY).replace("\r\n", "\n")
 
 
 def _is_hex(text: str) -> bool:
-    digits = re.sub(r"[\s:,_-]|\\x|0x", "", text)
-    return bool(digits) and len(digits) % 2 == 0 and re.fullmatch(r"[0-9a-fA-F]+", digits) is not None
+    """Whether it is hex digits. Those that begin with AAAA are base64: it writes the zeros of a small number so."""
+    return not text.lstrip().startswith("AAAA") and ONLY_HEX.fullmatch(HEX_PREFIX.sub(" ", text)) is not None
 
 
 def _read_hex(text: str) -> bytes:
-    return bytes.fromhex(re.sub(r"[\s:,_-]|\\x|0x", "", text))
+    groups = HEX_SEPARATORS.split(HEX_PREFIX.sub(" ", text).strip())
+    digits = "".join(groups)
+    if len(digits) % 2:
+        raise UsageError(
+            f"this looks like hex, but has an odd number of digits, {len(digits)}: one is missing or too many"
+        )
+    # Lines may be wrapped anywhere; groups within a line may not.
+    if any(len(group) % 2 for line in text.splitlines() for group in _inner_groups(line)):
+        raise UsageError("this looks like hex, but some groups have an odd number of digits; write 0 as 00")
+    return bytes.fromhex(digits)
+
+
+def _inner_groups(line: str) -> list[str]:
+    groups = HEX_SEPARATORS.split(HEX_PREFIX.sub(" ", line).strip())
+    return groups if len(groups) > 1 else []
 
 
 def _is_base64(text: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9+/_-]+={0,2}", "".join(text.split())) is not None
+    lines = [line.strip() for line in text.strip().splitlines()]
+    compact = "".join(lines)
+    return len(compact) >= BASE64_LENGTH_MIN and BASE64.fullmatch(compact) is not None
 
 
 def _read_base64(text: str) -> bytes:
-    compact = "".join(text.split()).rstrip("=")
+    compact = "".join(text.split()).rstrip("=").translate(str.maketrans("-_", "+/"))
     try:
-        return base64.b64decode(compact.translate(str.maketrans("-_", "+/")) + "=" * (-len(compact) % 4), validate=True)
+        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
     except binascii.Error as error:
         raise UsageError(f"this looks like base64, but is not valid: {error}") from None
 
 
 FORMS: Final = (
-    Form("hexdump -C", _all_lines(HEXDUMP), _read_hexdump),
-    Form("xxd", _all_lines(XXD), _read_xxd),
-    Form("tcpdump -X", lambda text: any(TCPDUMP.match(line) for line in _lines(text)), _read_tcpdump),
-    Form("log line", lambda text: LOG_LINE.search(text) is not None, _read_log_lines),
-    Form("Erlang binary", lambda text: ERLANG.search(text) is not None, _read_erlang),
-    Form("Python literal", lambda text: PYTHON.match(text) is not None, _read_python),
-    Form("C string", lambda text: C_ESCAPES.match(text) is not None, _read_c_string),
+    Form("log line", dumps.looks_like_log, dumps.read_log),
+    Form("tcpdump", dumps.looks_like_tcpdump, dumps.read_tcpdump),
+    Form("xxd", dumps.looks_like_xxd, dumps.read_xxd),
+    Form("octal dump", dumps.looks_like_octal, dumps.refuse_octal),
+    Form("hexdump", dumps.looks_like_words, dumps.read_words),
+    Form("hexdump -C", dumps.looks_like_hexdump, dumps.read_hexdump),
+    Form("Erlang binary", literals.looks_like_erlang, literals.read_erlang),
+    Form("Python literal", literals.looks_like_python, literals.read_python),
+    Form("C string", literals.looks_like_c_string, literals.read_c_string),
+    Form("list of numbers", literals.looks_like_list, literals.read_list),
     Form("hex", _is_hex, _read_hex),
-    Form("C array", lambda text: C_BYTES.search(text) is not None, _read_c_array),
+    Form("escaped text", literals.looks_like_escaped, literals.read_escaped),
     Form("base64", _is_base64, _read_base64),
 )
+# What also comes in quotes within code: `bytes.fromhex("...")`, `echo -ne '...'`, JSON.
+QUOTED_FORMS: Final = FORMS[-3:]
