@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.compile import size_min
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Kind, Spec, StructOf, spec_of
-from kafkaraw.protocol.types import BYTES, STRING, UUID, Primitive, Uuid, decode_uvarint, encode_uvarint
+from kafkaraw.protocol.types import (
+    BOOLEAN,
+    BYTES,
+    RECORDS,
+    STRING,
+    UUID,
+    Primitive,
+    Uuid,
+    decode_uvarint,
+    encode_uvarint,
+)
 
 
 @dataclass(slots=True)
@@ -26,6 +36,8 @@ class Node:
         start, end: byte offsets, end exclusive.
         value: what the bytes stand for; for arrays the number of elements, None for null and for structures.
         notes: how the bytes are to be read, as `compact length 4 means 3`.
+        problem: why the bytes cannot be read any further here, or what is wrong with them; empty when nothing is.
+        inner: the bytes that the offsets of children count in, when those are not the frame's (decompressed records).
         spec: the field's declaration, when it is one.
         owner: class that declares the field.
         children: what lies within, in the order of the bytes.
@@ -37,6 +49,8 @@ class Node:
     end: int
     value: object = None
     notes: list[str] = field(default_factory=list)
+    problem: str = ""
+    inner: memoryview | None = None
     spec: FieldSpec | None = None
     owner: type[object] | None = None
     children: list[Node] = field(default_factory=list)
@@ -74,7 +88,7 @@ def annotate_message(
     try:
         walker.structure(spec, root)
     except ProtocolError as error:
-        walker.close(root)
+        walker.close(root, error)
         return root, error
     root.end = walker.at
     return root, None
@@ -98,6 +112,9 @@ class Walker:
         buffer: the frame.
         at: where the message begins in it.
         keep: whether to build the tree; without it memory is bounded by the depth of the message.
+
+    Attributes:
+        wanted_end: after an error for want of bytes, where the value that does not fit would end; else 0.
     """
 
     def __init__(self, buffer: memoryview, at: int, version: int, flexible: bool, *, keep: bool) -> None:
@@ -107,12 +124,16 @@ class Walker:
         self.flexible = flexible
         self.keep = keep
         self.path = Path()
+        self.wanted_end = 0
 
-    def close(self, node: Node) -> None:
-        """After an error: let every node that was being read end where the walk did."""
-        node.end = max(node.end, self.at)
-        if node.children:
-            self.close(node.children[-1])
+    def close(self, node: Node, error: ProtocolError) -> None:
+        """After an error: let every node that was being read end where the walk did, and the last one say why."""
+        while True:
+            node.end = max(node.end, self.at)
+            if not node.children:
+                break
+            node = node.children[-1]
+        node.problem = error.message
 
     def structure(self, spec: Spec, parent: Node) -> None:
         """Read the fields of a structure into `parent`."""
@@ -148,11 +169,17 @@ class Walker:
         """An error at a byte of the current field."""
         return ProtocolError(message, path=str(self.path), offset=at)
 
+    def short(self, message: str, at: int, wanted_end: int) -> ProtocolError:
+        """An error for want of bytes."""
+        self.wanted_end = wanted_end
+        return self.fail(message, at)
+
     def need(self, size: int, what: str) -> None:
         """Refuse to go on when fewer than `size` bytes are left."""
         left = len(self.buffer) - self.at
         if size > left:
-            raise self.fail(f"{what} needs {size} bytes, {left} are left", self.at)
+            message = f"{what} needs {size} byte{'' if size == 1 else 's'}, {left} {'is' if left == 1 else 'are'} left"
+            raise self.short(message, self.at, self.at + size)
 
     def varint(self, what: str, node: Node) -> int:
         """Read an unsigned varint, noting when it is longer than it needs to be."""
@@ -160,7 +187,7 @@ class Walker:
         try:
             value, self.at = decode_uvarint(self.buffer, self.at)
         except IndexError:
-            raise self.fail(f"the message ends within {what}", start) from None
+            raise self.short(f"the bytes end within {what}", start, len(self.buffer) + 1) from None
         except ValueError as error:
             raise self.fail(f"{what}: {error}", start) from None
         if self.at - start > len(encode_uvarint(value)):
@@ -199,7 +226,8 @@ class Walker:
             return
         node.kind = "tagged field"
         value = self.field(declared, spec, node, tagged=True)
-        if not value.children and value.value == declared.default and not isinstance(declared.kind, ArrayOf):
+        default = 0 if isinstance(declared.kind, ArrayOf) and declared.default == () else declared.default
+        if not value.children and value.value == default and not isinstance(declared.kind, StructOf):
             node.notes.append("not canonical: at its default, which Kafka leaves out")
 
     def value(self, kind: Kind, node: Node, nullable: bool, *, tagged: bool = False) -> None:
@@ -214,6 +242,8 @@ class Walker:
             (node.value,) = struct.unpack_from(">" + kind.format, self.buffer, self.at)
             if kind is UUID and isinstance(node.value, bytes):
                 node.value = Uuid(node.value)
+            elif kind is BOOLEAN and self.buffer[self.at] > 1:
+                node.notes.append(f"not canonical: byte {self.buffer[self.at]:#04x} is true too, Kafka writes 0x01")
             self.at += kind.size
         else:
             self.text(kind, node, nullable)
@@ -225,10 +255,14 @@ class Walker:
             self.need(1, "the presence of a structure")
             marker = self.buffer[self.at]
             self.at += 1
-            if marker > 127 or (tagged and marker == 0):
-                node.notes.append(f"byte {marker:#04x} means null")
+            is_null = marker > 127 or (tagged and marker == 0)
+            node.notes.append(f"byte {marker:#04x} means {'null' if is_null else 'present'}")
+            if marker not in (0 if tagged else 255, 1):
+                node.notes.append(
+                    f"not canonical: Kafka writes 0x01 for present and {'0x00' if tagged else '0xff'} for null"
+                )
+            if is_null:
                 return
-            node.notes.append(f"byte {marker:#04x} means present")
         self.structure(spec_of(kind.cls), node)
 
     def length(self, what: str, fmt: str, nullable: bool, node: Node) -> int:
@@ -257,7 +291,11 @@ class Walker:
             return
         left = len(self.buffer) - self.at
         if size > left:
-            raise self.fail(f"{kind.name} declared {size} bytes, {left} are left", start)
+            if kind is RECORDS:
+                node.value = self.buffer[self.at :]  # batches that are whole can be read
+            stated = bytes(self.buffer[start : self.at]).hex(" ")
+            message = f"{kind.name} declared {size} bytes (its length is {stated}), {left} are left"
+            raise self.short(message, start, self.at + size)
         piece = self.buffer[self.at : self.at + size]
         if kind is STRING:
             try:
@@ -280,7 +318,8 @@ class Walker:
         bound = max(1, size_min(element, self.version, self.flexible))
         left = len(self.buffer) - self.at
         if count * bound > left:
-            raise self.fail(f"array declared {count} elements of at least {bound} bytes, {left} bytes are left", start)
+            message = f"array declared {count} elements of at least {bound} bytes, {left} bytes are left"
+            raise self.short(message, start, self.at + count * bound)
         if isinstance(element, Primitive) and element.size and not self.keep:
             self.at += count * element.size
             return
