@@ -7,47 +7,19 @@ stand in a table here. Start at `meaning_of`. This module must not read bytes.
 from __future__ import annotations
 
 import datetime
-import inspect
 import re
 from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.protocol.annotate import Node
 from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.describe import field_docs
+from kafkaraw.protocol.describe import summary_of as summary_of
 from kafkaraw.protocol.error_codes import ERROR_TABLE, error_name
 
 # Times outside these years are more likely no times at all.
 TIME_MIN_MS: Final = 0
 TIME_MAX_MS: Final = 32_503_680_000_000
-
-_DOCS: dict[type[object], dict[str, str]] = {}
-
-
-def field_docs(cls: type[object]) -> dict[str, str]:
-    """What a declaration says of its fields: the `Attributes` section of its docstring."""
-    docs = _DOCS.get(cls)
-    if docs is None:
-        docs = _DOCS[cls] = _read_docs(cls)
-    return docs
-
-
-def _read_docs(cls: type[object]) -> dict[str, str]:
-    _, _, section = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
-    docs: dict[str, str] = {}
-    name = ""
-    for line in section.splitlines():
-        match = re.match(r"    (\w+): (.*)", line)
-        if match:
-            name = match[1]
-            docs[name] = match[2]
-        elif name and line.strip():
-            docs[name] += " " + line.strip()
-    return {name: text.rstrip(".") for name, text in docs.items()}
-
-
-def summary_of(cls: type[object]) -> str:
-    """The first line of a declaration's docstring."""
-    return inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
 
 
 def meaning_of(node: Node) -> str:
