@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 import click
 
@@ -13,12 +14,19 @@ from kafkaraw.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from kafkaraw.inspect.annotation import Annotation
+    from kafkaraw.inspect.guess import Candidate
+    from kafkaraw.inspect.render import Row
 
 SURE, LIKELY = 0.95, 0.5
-CANDIDATES_SHOWN = 5
-COLUMNS_WHEN_PIPED = 200
+CANDIDATES_SHOWN: Final = 6
+PROBLEMS_SHOWN: Final = 10
+# From this width on the table has columns for types and meanings of their own.
+WIDE_COLUMNS: Final = 110
+HEX_BYTES_WIDE, HEX_BYTES_NARROW = 16, 8
+TABLE_ROWS_MAX: Final = 3000
 
 
 @click.group()
@@ -32,6 +40,7 @@ def wire() -> None:
 @click.option("--version", type=int, help="Version of that API, when known.")
 @click.option("--request", "direction", flag_value="request", help="The bytes are a request.")
 @click.option("--response", "direction", flag_value="response", help="The bytes are a response.")
+@click.option("--paths", is_flag=True, help="Show the path of every field instead of the indented tree.")
 @click.option("--json", "as_json", is_flag=True, help="Print the tree as JSON.")
 @click.pass_context
 def decode(
@@ -40,96 +49,194 @@ def decode(
     api: str | None,
     version: int | None,
     direction: Literal["request", "response"] | None,
+    paths: bool,
     as_json: bool,
 ) -> None:
     """Say what every byte of a frame means.
 
-    FILE holds bytes as people have them: raw, hex with or without spaces, xxd, hexdump -C and tcpdump -X dumps,
-    base64, Python, C and Erlang literals, log lines such as `WriteAsync[26] 00 00 ...`. Without FILE, or with -, the
-    bytes come from standard input. What API and version they are of is found out unless said.
+    FILE holds bytes as people have them: raw, hex with or without spaces, dumps of xxd, hexdump, od, Wireshark and
+    tcpdump -X, base64, literals of Python, C, Java, Go and Erlang, log lines such as `WriteAsync[26] 00 00 ...`.
+    Without FILE, or with -, the bytes come from standard input. What API and version they are of is found out unless
+    said.
 
-    Exits with 1 when the bytes do not make a whole frame.
+    Exits with 1 when the bytes do not make a whole and sound frame.
     """
     from kafkaraw.inspect import annotate, read_bytes, split_frames
     from kafkaraw.inspect.render import to_json
 
     if version is not None and api is None:
         raise UsageError("--version needs --api: a version number alone says nothing")
+    if file.isatty():
+        click.echo("Paste the bytes, then press Ctrl-D on a line of its own.", err=True)
     data, form = read_bytes(file.read())
-    frames = [data] if api else split_frames(data)
-    annotations = [annotate(frame, api=api, version=version, direction=direction) for frame in frames]
+    annotations = [annotate(frame, api=api, version=version, direction=direction) for frame in split_frames(data)]
     if as_json:
         trees = [to_json(annotation) for annotation in annotations]
         json.dump(trees[0] if len(trees) == 1 else trees, sys.stdout, indent=2, ensure_ascii=False)
         sys.stdout.write("\n")
     else:
-        for annotation in annotations:
-            _print(annotation, form)
-    if not all(annotation.is_whole for annotation in annotations):
+        _print_all(annotations, form, paths=paths, named=version is not None)
+    if not all(annotation.is_sound for annotation in annotations):
         ctx.exit(1)
 
 
-def _print(annotation: Annotation, form: str) -> None:
+def _print_all(annotations: list[Annotation], form: str, *, paths: bool, named: bool) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=COLUMNS_WHEN_PIPED, no_color=True)
+    from kafkaraw.inspect.render import legend_of
+
+    console = Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+    for number, annotation in enumerate(annotations, 1):
+        if len(annotations) > 1:
+            console.print(f"Frame {number} of {len(annotations)}", style="bold reverse")
+        _print(console, annotation, form, paths=paths, named=named)
+        console.print()
+    # Once is enough, below all frames.
+    legend = list(dict.fromkeys(line for annotation in annotations for line in legend_of(annotation)))
+    for line in legend:
+        console.print(line, style="dim")
+
+
+def _print(console: Console, annotation: Annotation, form: str, *, paths: bool, named: bool) -> None:
+    from kafkaraw.inspect.render import rows_of
+
+    size = f"{len(annotation.data)} byte{'' if len(annotation.data) == 1 else 's'}, from {form}"
     reading = annotation.reading
-    console.print(f"[dim]{len(annotation.data)} bytes, from {form}[/dim]")
     if reading is None:
-        console.print(f"[bold red]Unknown frame.[/bold red] {escape(str(annotation.error))}")
-        return
-    console.print(f"[bold]{reading}[/bold] [dim]{escape(_purpose(annotation))}[/dim]")
-    _print_certainty(console, annotation)
-    console.print(_table(annotation))
-    if annotation.error is not None:
-        console.print(f"[bold red]Stops here:[/bold red] {escape(str(annotation.error))}")
-    elif annotation.canonical:
-        console.print("[green]Every byte is read; encoding the value again gives the same bytes.[/green]")
+        console.print(f"Unknown frame: {size}", style="bold red")
     else:
-        console.print(
-            "[yellow]Every byte is read, but not in the form that Kafka writes: encoding gives other bytes.[/yellow]"
-        )
+        console.print(f"{reading}: {_purpose(annotation)}", style="bold")
+        framing = "with the size prefix that goes before it" if reading.prefixed else "without a size prefix"
+        console.print(f"{size}, {framing}", style="dim")
+    _print_certainty(console, annotation, named=named)
+    console.print()
+    rows = list(rows_of(annotation))
+    if console.is_terminal and len(rows) <= TABLE_ROWS_MAX:
+        console.print(_table(rows, console.width, paths))
+    else:
+        for line in _plain_lines(rows, paths):
+            console.out(line, highlight=False)
+    if rows:
+        console.print()
+    _print_verdict(console, annotation)
 
 
 def _purpose(annotation: Annotation) -> str:
     from kafkaraw.inspect.meaning import summary_of
 
     assert annotation.reading is not None
-    api = annotation.reading.api
-    return summary_of(api.request if annotation.reading.kind == "request" else api.response)
+    return summary_of(annotation.reading.message)
 
 
-def _print_certainty(console: Console, annotation: Annotation) -> None:
+def _print_certainty(console: Console, annotation: Annotation, *, named: bool) -> None:
+    """How sure the reading is, when nobody said what it is."""
     candidates = annotation.candidates
-    if len(candidates) < 2:
+    if not candidates:
         return
-    share = candidates[0].share
-    if share >= SURE:
+    best = candidates[0]
+    what = "every byte" if best.is_whole else "the bytes as far as they go"
+    if annotation.reading is None:
+        console.print(
+            f"Too little to tell what it is. Readings of {what} (choose one with --api and --version):", style="yellow"
+        )
+        _print_candidates(console, candidates)
         return
-    sure = "Most likely" if share >= LIKELY else "Could be several things; shown as the likeliest"
-    console.print(f"[yellow]{sure} ({share:.0%}).[/yellow] These readings consume all bytes:")
+    if best.share >= SURE:
+        if best.reading.kind == "response" and not named:
+            only = "the only" if len(candidates) == 1 else f"by far the likeliest ({best.share:.1%})"
+            console.print(f"A response does not say what it is; this is {only} reading of {what}.", style="dim")
+        if len(best.versions) > 1:
+            console.print(f"{best}: the same bytes in each; shown as v{annotation.reading.version}.", style="yellow")
+        return
+    sure = "Most likely" if best.share >= LIKELY else "Could be several things; shown as the likeliest"
+    console.print(f"{sure} ({best.share:.0%}). A response does not say what it is; readings of {what}:", style="yellow")
+    _print_candidates(console, candidates)
+
+
+def _print_candidates(console: Console, candidates: list[Candidate]) -> None:
     for candidate in candidates[:CANDIDATES_SHOWN]:
-        console.print(f"  {candidate.share:6.1%}  {candidate.reading}")
+        console.print(f"  {candidate.share:6.1%}  {candidate}")
+    if len(candidates) > CANDIDATES_SHOWN:
+        console.print("          and others; --api and --version say which")
 
 
-def _table(annotation: Annotation) -> Table:
-    from rich import box
+def _print_verdict(console: Console, annotation: Annotation) -> None:
+    if annotation.error is not None:
+        console.print(f"Stops here: {annotation.error}", style="bold red")
+        return
+    problems = annotation.problems
+    for problem in problems[:PROBLEMS_SHOWN]:
+        console.print(f"Wrong: {problem}", style="bold red")
+    if len(problems) > PROBLEMS_SHOWN:
+        console.print(f"and {len(problems) - PROBLEMS_SHOWN} more", style="bold red")
+    if annotation.canonical:
+        console.print("Every byte is read; encoding the value again gives the same bytes.", style="green")
+    else:
+        console.print(
+            "Every byte is read. Encoding the value again gives other bytes: see `not canonical` above.", style="yellow"
+        )
+
+
+def _label(row: Row, paths: bool, indent: int) -> str:
+    return row.path if paths else " " * (indent * row.depth) + row.name
+
+
+def _words(row: Row) -> str:
+    return "; ".join(part for part in (row.problem.upper()[:1] + row.problem[1:], row.meaning) if part)
+
+
+def _table(rows: list[Row], width: int, paths: bool) -> Table:
     from rich.table import Table
+
+    wide = width >= WIDE_COLUMNS
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("BYTES", style="cyan", no_wrap=True, justify="right")
+    table.add_column("HEX", style="dim", width=23 if wide else 11)
+    table.add_column("FIELD", style="bold", overflow="fold")
+    if wide:
+        table.add_column("TYPE", style="dim", overflow="fold")
+        table.add_column("VALUE", overflow="fold")
+    table.add_column("MEANING" if wide else "VALUE, MEANING", overflow="fold", ratio=1)
+    for row in rows:
+        table.add_row(*_cells(row, wide, paths))
+    return table
+
+
+def _cells(row: Row, wide: bool, paths: bool) -> Iterator[Text]:
     from rich.text import Text
 
-    from kafkaraw.inspect.render import rows_of
+    from kafkaraw.inspect.render import hex_of
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("bytes", style="cyan", no_wrap=True, justify="right")
-    table.add_column("hex", style="dim", max_width=24, overflow="fold")
-    table.add_column("field", style="bold", overflow="fold")
-    table.add_column("type", style="dim", overflow="fold")
-    table.add_column("value", style="green", overflow="fold")
-    table.add_column("meaning", overflow="fold", ratio=1)
-    for row in rows_of(annotation):
-        cells = (row.bytes_range, row.hex, "  " * row.depth + row.name, row.kind, row.value, row.meaning)
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    yield Text(row.bytes_range)
+    yield Text(hex_of(row.data, HEX_BYTES_WIDE if wide else HEX_BYTES_NARROW))
+    yield Text(_label(row, paths, 2 if wide else 1), style="red" if row.problem else "")
+    style = "red" if row.problem else "yellow" if row.is_odd else ""
+    if wide:
+        yield Text(row.kind)
+        yield Text(row.value, style="green")
+        yield Text(_words(row), style=style)
+    else:
+        gap = "  " if row.value and _words(row) else ""
+        yield Text.assemble((row.value, "green"), gap, (_words(row), style or "dim"))
+
+
+def _plain_lines(rows: list[Row], paths: bool) -> Iterator[str]:
+    """Lines for pipes and files: one per field, however long, so that they can be searched."""
+    from kafkaraw.inspect.render import hex_of
+
+    cells = [("BYTES", "HEX", "FIELD", "TYPE", "VALUE", "MEANING")] if rows else []
+    cells += [
+        (
+            row.bytes_range,
+            hex_of(row.data, HEX_BYTES_NARROW),
+            _label(row, paths, 2),
+            row.kind,
+            row.value,
+            _words(row),
+        )
+        for row in rows
+    ]
+    widths = [max((len(row[column]) for row in cells), default=0) for column in range(5)]
+    for bytes_range, *others in cells:
+        padded = (f"{cell:{width}}" for cell, width in zip(others[:-1], widths[1:], strict=True))
+        yield "  ".join((f"{bytes_range:>{widths[0]}}", *padded, others[-1])).rstrip()

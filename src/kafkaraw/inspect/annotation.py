@@ -5,13 +5,40 @@ This is the Python face of `kafkaraw wire decode`. It must not print; `render` d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from kafkaraw.errors import ProtocolError, UsageError
-from kafkaraw.inspect.frames import SIZE_PREFIX, Annotated, FrameKind, Reading, annotate_frame, api_named
-from kafkaraw.inspect.guess import Candidate, guess, guess_broken
+from kafkaraw.inspect.frames import (
+    SIZE_PREFIX,
+    FrameKind,
+    Reading,
+    annotate_frame,
+    annotate_size,
+    api_named,
+    claimed_size,
+)
+from kafkaraw.inspect.guess import PREFIX_LIKELY_MAX, Candidate, guess, guess_damaged, is_believable
 from kafkaraw.protocol.annotate import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong within a frame that could be read, such as a record batch with a wrong checksum.
+
+    Attributes:
+        path: where in the tree.
+        offset: byte offset; in the decompressed data when the records are compressed.
+        message: what.
+    """
+
+    path: str
+    offset: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: at byte {self.offset}: {self.message}"
 
 
 @dataclass(slots=True)
@@ -24,7 +51,7 @@ class Annotation:
         root: tree of everything that could be read; offsets count in `data`.
         error: at which byte and field the reading stopped, or None.
         canonical: whether encoding the value again gives the same bytes; None when there is no whole value.
-        candidates: ways to read the bytes that consume them all, the likeliest first.
+        candidates: ways to read the bytes, the likeliest first.
     """
 
     data: bytes
@@ -36,8 +63,31 @@ class Annotation:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every byte was read and made sense."""
+        """Whether the frame was read to its last byte."""
         return self.error is None
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong within the frame; of a frame that is not whole, where it ends is among them."""
+        return list(_problems(self.root, ""))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the frame is whole and nothing in it is wrong."""
+        return self.is_whole and not self.problems
+
+
+def _problems(node: Node, path: str) -> Iterator[Problem]:
+    if node.problem:
+        yield Problem(path, node.start, node.problem)
+    for child in node.children:
+        yield from _problems(child, path_of(path, child))
+
+
+def path_of(parent: str, node: Node) -> str:
+    """The path of a node below another, as `body.topics[0].partitions[1].leader_id`."""
+    name = node.name if node.name.startswith("[") else node.name.replace(" [", "[")
+    return f"{parent}{name}" if name.startswith("[") else f"{parent}.{name}".lstrip(".")
 
 
 def annotate(
@@ -69,39 +119,37 @@ def annotate(
     kind = None if direction is None else FrameKind(direction)
     view = memoryview(data)
     candidates = guess(view, kind=kind, api=known, version=version)
-    if candidates:
-        return _annotation(data, annotate_frame(view, candidates[0].reading), candidates)
-    reading = guess_broken(view, known, version) if kind is not FrameKind.RESPONSE else None
-    if reading is None and known is not None and version is not None:
-        prefixed = len(data) >= SIZE_PREFIX and kind is not None and _looks_prefixed(view)
-        reading = Reading(kind or FrameKind.RESPONSE, known, version, prefixed)
-    if reading is not None:
-        return _annotation(data, annotate_frame(view, reading), [])
-    return Annotation(data, None, Node("bytes", "unknown", 0, len(data)), _nothing_fits(view), None)
+    named = known is not None and version is not None
+    if candidates and is_believable(candidates[0], named=named):
+        return _annotation(data, candidates[0].reading, candidates)
+    damaged = guess_damaged(view, kind=kind, api=known, version=version)
+    return _annotation(data, damaged, []) if damaged else _unknown(data, candidates)
 
 
-def _annotation(data: bytes, annotated: Annotated, candidates: list[Candidate]) -> Annotation:
-    return Annotation(data, annotated.reading, annotated.root, annotated.error, annotated.canonical, candidates)
+def _annotation(data: bytes, reading: Reading, candidates: list[Candidate]) -> Annotation:
+    annotated = annotate_frame(memoryview(data), reading)
+    return Annotation(data, reading, annotated.root, annotated.error, annotated.canonical, candidates)
 
 
-def _looks_prefixed(view: memoryview) -> bool:
-    size = int.from_bytes(view[:SIZE_PREFIX], signed=True)
-    return 0 < size <= max(4096, 8 * len(view)) and view[0] == 0
-
-
-def _nothing_fits(view: memoryview) -> ProtocolError:
-    size = int.from_bytes(view[:SIZE_PREFIX], signed=True) if len(view) >= SIZE_PREFIX else -1
-    have = len(view) - SIZE_PREFIX
-    hint = f" (as a size prefix, the first four bytes declare {size} bytes, and {have} follow)" if size >= 0 else ""
-    return ProtocolError(
-        "no API and version read all of these bytes, neither as a request nor as a response; "
-        f"give --api and --version to see how far one gets{hint}",
-        offset=0,
-    )
+def _unknown(data: bytes, candidates: list[Candidate]) -> Annotation:
+    """Bytes that no reading makes sense of: their size prefix at most, if that is what they begin with."""
+    view = memoryview(data)
+    root = Node("bytes", "unknown", 0, len(data))
+    size, have = claimed_size(view), len(data) - SIZE_PREFIX
+    if have < 0 or have < size <= PREFIX_LIKELY_MAX:
+        error = annotate_size(root, view)
+    else:
+        hint = f" (as a size prefix, the first four bytes declare {size} bytes, have {have})" if size >= 0 else ""
+        message = f"no API and version read all of these bytes in a way that makes sense{hint}"
+        error = ProtocolError(message, offset=0)
+    return Annotation(data, None, root, error, None, candidates)
 
 
 def split_frames(data: bytes) -> list[bytes]:
-    """Cut bytes that are several frames with size prefixes, as a log or a stream holds them; else give them whole."""
+    """Cut bytes that are several frames with size prefixes, as a log or a stream holds them; else give them whole.
+
+    The last one may be cut short.
+    """
     frames = []
     at = 0
     while len(data) - at >= SIZE_PREFIX:
@@ -110,4 +158,7 @@ def split_frames(data: bytes) -> list[bytes]:
             break
         frames.append(data[at : at + SIZE_PREFIX + size])
         at += SIZE_PREFIX + size
-    return frames if len(frames) > 1 and at == len(data) else [data]
+    rest = data[at:]
+    if rest and len(frames) > 1:
+        frames.append(rest)
+    return frames if len(frames) > 1 else [data]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaraw.protocol.annotate import Node, annotate_message
 from kafkaraw.protocol.declare import Direction, header_of
@@ -15,16 +15,29 @@ from kafkaraw.protocol.declare import Direction, header_of
 INT16: Final = struct.Struct(">h")
 EMBEDDED: Final = "kafkaraw.protocol.embedded"
 
-# (message, field) -> structure inside, when the group's protocol type is `consumer` or not said.
-CONSUMER_BLOBS: Final = {
-    ("JoinGroupRequestProtocol", "metadata"): "ConsumerProtocolSubscription",
-    ("JoinGroupResponseMember", "metadata"): "ConsumerProtocolSubscription",
-    ("DescribedGroupMember", "member_metadata"): "ConsumerProtocolSubscription",
-    ("SyncGroupRequestAssignment", "assignment"): "ConsumerProtocolAssignment",
-    ("SyncGroupResponse", "assignment"): "ConsumerProtocolAssignment",
-    ("DescribedGroupMember", "member_assignment"): "ConsumerProtocolAssignment",
-    ("MemberMetadata", "subscription"): "ConsumerProtocolSubscription",
-    ("MemberMetadata", "assignment"): "ConsumerProtocolAssignment",
+CONSUMER_PROTOCOL: Final = "consumer_protocol"
+
+
+class Blob(NamedTuple):
+    """What a bytes field holds: a structure behind an int16 with its version."""
+
+    module: str
+    structure: str
+
+
+SUBSCRIPTION: Final = Blob(CONSUMER_PROTOCOL, "ConsumerProtocolSubscription")
+ASSIGNMENT: Final = Blob(CONSUMER_PROTOCOL, "ConsumerProtocolAssignment")
+# (message, field) -> what is inside; of the consumer protocol only when the group's protocol type says so, or nothing.
+BLOBS: Final = {
+    ("JoinGroupRequestProtocol", "metadata"): SUBSCRIPTION,
+    ("JoinGroupResponseMember", "metadata"): SUBSCRIPTION,
+    ("DescribedGroupMember", "member_metadata"): SUBSCRIPTION,
+    ("SyncGroupRequestAssignment", "assignment"): ASSIGNMENT,
+    ("SyncGroupResponse", "assignment"): ASSIGNMENT,
+    ("DescribedGroupMember", "member_assignment"): ASSIGNMENT,
+    ("MemberMetadata", "subscription"): SUBSCRIPTION,
+    ("MemberMetadata", "assignment"): ASSIGNMENT,
+    ("EnvelopeRequest", "request_principal"): Blob("principal", "DefaultPrincipalData"),
 }
 CONTROL_VALUES: Final = {
     0: "EndTxnMarker",
@@ -52,20 +65,33 @@ INTERNAL_TOPICS: Final = {
 }
 
 
-def annotate_fields(node: Node, protocol_type: str = "consumer") -> None:
+def annotate_fields(node: Node, protocol_type: str = "") -> None:
     """Open the bytes fields within a message whose content is known; `protocol_type` decides for groups."""
     for child in node.children:
         if child.name == "protocol_type" and isinstance(child.value, str) and child.value:
             protocol_type = child.value
     for child in node.children:
         owner = child.owner.__name__ if child.owner else ""
-        inner = CONSUMER_BLOBS.get((owner, child.name))
-        if inner and protocol_type == "consumer" and isinstance(child.value, bytes) and child.value:
-            _open_versioned(child, _load("consumer_protocol", inner), newest_known=True)
-        annotate_fields(child, protocol_type)
+        known = BLOBS.get((owner, child.name))
+        if known and isinstance(child.value, bytes) and child.value:
+            _open_blob(child, known, protocol_type)
+        elif child.children:
+            annotate_fields(child, protocol_type)
 
 
-def annotate_control(key: Node, value: Node, data: memoryview, start: int) -> None:
+def _open_blob(node: Node, known: Blob, protocol_type: str) -> None:
+    of_consumers = known.module == CONSUMER_PROTOCOL
+    if of_consumers and protocol_type not in ("", "consumer"):
+        node.notes.append(f"in the format of protocol type {protocol_type!r}, not opened")
+        return
+    _open_versioned(node, _load(known.module, known.structure), newest_known=True)
+    if of_consumers and not protocol_type and any(child.problem for child in node.children):
+        # Nothing says that this is a group of consumers, and it does not look like one.
+        node.children.clear()
+        node.notes.append("not opened: not in the format of consumers")
+
+
+def annotate_control(key: Node, value: Node) -> None:
     """Open the key and value of a control record."""
     _open_versioned(key, _load("control_records", "ControlRecordTypeSchema"))
     if not isinstance(key.value, bytes) or len(key.value) < 4:
@@ -81,7 +107,7 @@ def annotate_control(key: Node, value: Node, data: memoryview, start: int) -> No
             _open_plain(value, cls)
 
 
-def annotate_internal(topic: str, key: Node, value: Node, data: memoryview, start: int) -> None:
+def annotate_internal(topic: str, key: Node, value: Node) -> None:
     """Open the records of Kafka's own topics: the key begins with its type, the value with its version."""
     if topic not in INTERNAL_TOPICS or not isinstance(key.value, bytes) or len(key.value) < INT16.size:
         return
@@ -118,11 +144,11 @@ def _open_versioned(node: Node, cls: type[object], *, newest_known: bool = False
     known = header_of(cls).versions
     if newest_known and version > known.max:
         node.notes.append(f"version {version} is read as the newest known, {known.max}")
-        version = known.max
-    if known.includes(version):
+        _graft(node, cls, known.max, INT16.size, may_have_more=True)
+    elif known.includes(version):
         _open_at(node, cls, version)
     else:
-        node.notes.append(f"{cls.__name__} has versions {known}, not {version}")
+        node.notes.append(f"not opened: {cls.__name__} has versions {known}, not {version}")
 
 
 def _open_at(node: Node, cls: type[object], version: int) -> None:
@@ -142,16 +168,16 @@ def _open_plain(node: Node, cls: type[object]) -> None:
         _graft(node, cls, version if header_of(cls).versions.includes(version) else 0, 0)
 
 
-def _graft(node: Node, cls: type[object], version: int, skip: int) -> None:
+def _graft(node: Node, cls: type[object], version: int, skip: int, *, may_have_more: bool = False) -> None:
     """Decode the bytes of `node` behind the first `skip`, and hang the tree below it at the right offsets."""
     assert isinstance(node.value, bytes)
     shift = node.end - len(node.value)
     tree, error = annotate_message(cls, version, memoryview(node.value), skip)
     _shift(tree, shift)
     if error is not None:
-        tree.notes.append(f"stops here: {error.message}")
-    elif tree.end != node.end:
-        tree.notes.append(f"{node.end - tree.end} bytes are left over")
+        tree.problem = "cannot be read to its end"
+    elif tree.end != node.end and not may_have_more:
+        tree.problem = f"{node.end - tree.end} bytes are left over"
     node.children.append(tree)
 
 

@@ -9,20 +9,20 @@ import struct
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Final
 
 from kafkaraw.errors import KafkaError, ProtocolError, UsageError
 from kafkaraw.inspect.batches import annotate_records
 from kafkaraw.inspect.embedded import annotate_fields
+from kafkaraw.inspect.records_within import Budget
 from kafkaraw.protocol import decode_request, decode_response, encode_request, encode_response
-from kafkaraw.protocol.annotate import Node, annotate_message
+from kafkaraw.protocol.annotate import Node, Walker
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
-from kafkaraw.protocol.frames import (
-    request_header_version,
-    response_header_version,
-)
-from kafkaraw.protocol.types import RECORDS, decode_uvarint
+from kafkaraw.protocol.declare import spec_of
+from kafkaraw.protocol.frames import request_header_version, response_header_version
+from kafkaraw.protocol.types import INT16, INT32, RECORDS, STRING, Primitive
 
-SIZE_PREFIX = 4
+SIZE_PREFIX: Final = 4
 
 
 class FrameKind(StrEnum):
@@ -48,6 +48,11 @@ class Reading:
     version: int
     prefixed: bool
 
+    @property
+    def message(self) -> type[object]:
+        """The class of the body."""
+        return self.api.request if self.kind is FrameKind.REQUEST else self.api.response
+
     def __str__(self) -> str:
         return f"{self.api.name} {self.kind} v{self.version}"
 
@@ -72,166 +77,169 @@ class Annotated:
 def annotate_frame(data: memoryview, reading: Reading) -> Annotated:
     """Read a frame in the given way, as far as it makes sense."""
     root = Node(str(reading), "frame", 0, len(data))
-    at = 0
-    error: ProtocolError | None = None
-    if reading.prefixed:
-        at, error = _size_prefix(root, data)
-    frame_end = len(data) if error is None or len(data) < SIZE_PREFIX else min(len(data), _claimed_end(data))
-    if at:
-        body_error = _header_and_body(root, data[:frame_end], at, reading)
-        error = _worse(error, body_error)
-    elif not reading.prefixed:
-        error = _header_and_body(root, data, 0, reading)
-    canonical = None if error is not None else _is_canonical(data[at:], reading)
+    size_error = annotate_size(root, data) if reading.prefixed else None
+    at = SIZE_PREFIX if reading.prefixed else 0
+    if at > len(data):
+        return Annotated(reading, root, size_error, None)
+    frame = data[: at + claimed_size(data)] if size_error is not None else data
+    error = _header_and_body(root, frame, at, reading)
+    error = _both(size_error, error)
+    canonical = None if error is not None else _mark_differences(root, data, at, reading)
     return Annotated(reading, root, error, canonical)
 
 
-def _claimed_end(data: memoryview) -> int:
-    return SIZE_PREFIX + int.from_bytes(data[:SIZE_PREFIX])
+def claimed_size(data: memoryview) -> int:
+    """What the size prefix says; -1 when it says nothing that can be."""
+    size = int.from_bytes(data[:SIZE_PREFIX], signed=True)
+    return size if len(data) >= SIZE_PREFIX and size >= 0 else -1
 
 
-def _worse(size_error: ProtocolError | None, body_error: ProtocolError | None) -> ProtocolError | None:
-    """When a frame is cut short, the field at which it ends says more than the size does; tell both."""
-    if size_error is None or body_error is None:
-        return size_error or body_error
-    message = f"{body_error.message}; {size_error.message}"
-    return ProtocolError(message, path=body_error.path, offset=body_error.offset)
-
-
-def _size_prefix(root: Node, data: memoryview) -> tuple[int, ProtocolError | None]:
+def annotate_size(root: Node, data: memoryview) -> ProtocolError | None:
+    """Read the size prefix, and say whether as many bytes follow."""
     if len(data) < SIZE_PREFIX:
         message = f"a size prefix has {SIZE_PREFIX} bytes, have {len(data)}"
-        return 0, ProtocolError(message, path="size", offset=len(data))
+        return ProtocolError(message, path="size", offset=len(data))
     (size,) = struct.unpack_from(">i", data)
-    node = Node("size", "int32", 0, SIZE_PREFIX, size, ["bytes of the frame that follow this prefix"])
+    node = Node("size", "int32", 0, SIZE_PREFIX, size, ["bytes of the frame that follow these four"])
     root.children.append(node)
     have = len(data) - SIZE_PREFIX
     if size == have:
-        return SIZE_PREFIX, None
-    what = "the frame is cut short" if have < size else "bytes are left over"
-    offset = len(data) if have < size else SIZE_PREFIX + size
-    return SIZE_PREFIX, ProtocolError(f"declared {size} bytes, have {have}: {what}", path="size", offset=offset)
+        return None
+    if have < size:
+        message, offset = f"declared {size} bytes, have {have}: the frame is cut short", len(data)
+    else:
+        message, offset = f"declared {size} bytes, have {have}: {have - size} are left over", SIZE_PREFIX + max(size, 0)
+    node.problem = message
+    return ProtocolError(message, path="size", offset=offset)
+
+
+def _both(size_error: ProtocolError | None, body_error: ProtocolError | None) -> ProtocolError | None:
+    """When a frame is cut short, the field at which it ends says more than the size does; tell both."""
+    if size_error is None or body_error is None:
+        return size_error or body_error
+    return ProtocolError(f"{body_error.message}; {size_error.message}", path=body_error.path, offset=body_error.offset)
 
 
 def _header_and_body(root: Node, data: memoryview, at: int, reading: Reading) -> ProtocolError | None:
-    header = Node("header", "", at, at)
-    root.children.append(header)
-    read_header = _request_header if reading.kind is FrameKind.REQUEST else _response_header
+    walker = Walker(data, at, reading.version, flexible=False, keep=True)
+    error: ProtocolError | None = None
     try:
-        body_at = read_header(header, data, at, reading)
-    except ProtocolError as error:
-        header.end = len(data)
-        return error
-    header.end = body_at
-    cls = reading.api.request if reading.kind is FrameKind.REQUEST else reading.api.response
-    body, body_error = annotate_message(cls, reading.version, data, body_at)
-    body.name = "body"
-    root.children.append(body)
+        walk_frame(walker, root, reading)
+    except ProtocolError as stopped:
+        error = stopped
+        walker.close(root.children[-1], error)
+    body = root.children[-1]
     annotate_fields(body)
-    _open_records(body, data)
-    if body_error is None and body.end != len(data):
+    _open_records(body, data, Budget())
+    if error is None and body.end != len(data):
         left = len(data) - body.end
-        return ProtocolError(f"the message ends here, {left} bytes are left over", path="body", offset=body.end)
-    return body_error
+        body.problem = f"the message ends here, {left} byte{' is' if left == 1 else 's are'} left over"
+        error = ProtocolError(body.problem, path="body", offset=body.end)
+    return error
 
 
-def _request_header(header: Node, data: memoryview, at: int, reading: Reading) -> int:
+def walk_frame(walker: Walker, root: Node, reading: Reading) -> None:
+    """Read header and body into nodes below `root`, from where the walker stands.
+
+    Raises:
+        ProtocolError: the bytes make no sense, or end.
+    """
+    header = walker.open("header", root)
+    walker.path.enter("header")
+    if reading.kind is FrameKind.REQUEST:
+        _request_header(walker, header, reading)
+    else:
+        _response_header(walker, header, reading)
+    walker.path.leave()
+    header.end = walker.at
+    body = walker.open("body", root)
+    body.kind = f"{reading.message.__name__} v{reading.version}"
+    body.owner = reading.message
+    walker.flexible = reading.api.is_flexible(reading.version)
+    walker.structure(spec_of(reading.message), body)
+    body.end = walker.at
+
+
+def _request_header(walker: Walker, header: Node, reading: Reading) -> None:
     version = request_header_version(reading.api.key, reading.version)
     header.kind = f"request header v{version}"
-    if len(data) - at < 8:
-        raise ProtocolError(
-            f"a request header has at least 8 bytes, {len(data) - at} are left", path="header", offset=at
-        )
-    for name, fmt in (("api_key", "h"), ("api_version", "h"), ("correlation_id", "i")):
-        at = _fixed(header, data, at, name, fmt)
-    header.children[2].notes.append("comes back in the response")
+    for name, expected in (("api_key", reading.api.key), ("api_version", reading.version)):
+        node = _header_field(walker, header, name, INT16)
+        if node.value != expected:
+            raise ProtocolError(
+                f"these bytes say {node.value}, {reading} has {expected}", path=f"header.{name}", offset=node.start
+            )
+    node.notes.append(f"version of {reading.api.name} that the client speaks; the broker answers in the same")
+    _header_field(walker, header, "correlation_id", INT32).notes.append("chosen by the client; the response repeats it")
     if version > 0:
-        at = _client_id(header, data, at)
+        client_id = _header_field(walker, header, "client_id", STRING, nullable=True)
+        client_id.notes.append("a name for logs and quotas")
+        if version > 1:
+            client_id.notes.append("never compact, not even in this header")
     if version > 1:
-        at = _header_tags(header, data, at)
-    return at
+        _header_tags(walker, header, reading)
 
 
-def _response_header(header: Node, data: memoryview, at: int, reading: Reading) -> int:
+def _response_header(walker: Walker, header: Node, reading: Reading) -> None:
     version = response_header_version(reading.api.key, reading.version)
     header.kind = f"response header v{version}"
-    if len(data) - at < 4:
-        raise ProtocolError(f"correlation_id needs 4 bytes, {len(data) - at} are left", path="header", offset=at)
-    at = _fixed(header, data, at, "correlation_id", "i")
-    header.children[0].notes.append("that of the request")
+    _header_field(walker, header, "correlation_id", INT32).notes.append("says which request this answers")
     if version == 1:
-        at = _header_tags(header, data, at)
-    return at
+        _header_tags(walker, header, reading)
 
 
-def _fixed(header: Node, data: memoryview, at: int, name: str, fmt: str) -> int:
-    size = struct.calcsize(">" + fmt)
-    (value,) = struct.unpack_from(">" + fmt, data, at)
-    header.children.append(Node(name, f"int{8 * size}", at, at + size, value))
-    return at + size
+def _header_field(walker: Walker, header: Node, name: str, kind: Primitive, *, nullable: bool = False) -> Node:
+    walker.path.enter(name)
+    node = walker.open(name, header)
+    walker.value(kind, node, nullable)
+    node.end = walker.at
+    walker.path.leave()
+    return node
 
 
-def _client_id(header: Node, data: memoryview, at: int) -> int:
-    if len(data) - at < 2:
-        raise ProtocolError("the frame ends here", path="header.client_id", offset=len(data))
-    size: int = struct.unpack_from(">h", data, at)[0]
-    left = len(data) - at - 2
-    if size > left or size < -1:
-        raise ProtocolError(f"string declared {size} bytes, {left} are left", path="header.client_id", offset=at)
-    end = at + 2 + max(size, 0)
-    try:
-        value = None if size < 0 else str(data[at + 2 : end], "utf-8")
-    except UnicodeDecodeError as error:
-        offset = at + 2 + error.start
-        raise ProtocolError(f"not UTF-8: {error.reason}", path="header.client_id", offset=offset) from None
-    note = "length -1 means null" if size < 0 else f"length {size}; never compact, not even here"
-    header.children.append(Node("client_id", "string", at, end, value, [note]))
-    return end
+def _header_tags(walker: Walker, header: Node, reading: Reading) -> None:
+    walker.flexible = True
+    walker.tags({}, spec_of(reading.message), header)  # no tags are defined for headers
 
 
-def _header_tags(header: Node, data: memoryview, at: int) -> int:
-    section = Node("tagged fields", "tag section", at, at)
-    header.children.append(section)
-    try:
-        count, at = decode_uvarint(data, at)
-        for _ in range(count):
-            start = at
-            tag, at = decode_uvarint(data, at)
-            size, at = decode_uvarint(data, at)
-            if size > len(data) - at:
-                raise ValueError(f"tag {tag} declared {size} bytes, {len(data) - at} are left")
-            value = bytes(data[at : at + size])
-            at += size
-            section.children.append(Node(f"tag {tag}", "unknown tagged field", start, at, value))
-    except (IndexError, ValueError) as error:
-        message = f"tagged fields: {error if str(error) else 'the frame ends here'}"
-        raise ProtocolError(message, path="header", offset=at) from None
-    section.value, section.end = count, at
-    return at
-
-
-def _open_records(node: Node, data: memoryview, topic: str = "") -> None:
+def _open_records(node: Node, data: memoryview, budget: Budget, topic: str = "") -> None:
     """Open every records field below a node, telling it whose topic it is."""
     for child in node.children:
         if child.name in ("topic", "name") and isinstance(child.value, str):
             topic = child.value
     for child in node.children:
         if child.spec is not None and child.spec.kind is RECORDS:
-            annotate_records(child, data, topic)
+            annotate_records(child, data, budget, topic)
         else:
-            _open_records(child, data, topic)
+            _open_records(child, data, budget, topic)
 
 
-def _is_canonical(frame: memoryview, reading: Reading) -> bool:
-    """Whether the frame is what we would write for the same value."""
+def _mark_differences(root: Node, data: memoryview, at: int, reading: Reading) -> bool:
+    """Whether the frame is what we would write for the same value; if not, say where it first differs."""
+    frame = data[at:]
     try:
         if reading.kind is FrameKind.REQUEST:
             request_header, request = decode_request(frame)
-            return encode_request(request_header, request) == frame
-        response_header, response = decode_response(frame, reading.api.key, reading.version)
-        return encode_response(response_header, response, reading.version) == frame
+            encoded = encode_request(request_header, request)
+        else:
+            response_header, response = decode_response(frame, reading.api.key, reading.version)
+            encoded = encode_response(response_header, response, reading.version)
     except KafkaError:
         return False
+    if encoded == frame:
+        return True
+    first = next((i for i, (ours, theirs) in enumerate(zip(encoded, frame, strict=False)) if ours != theirs), 0)
+    node = _innermost(root, at + first)
+    if not any(note.startswith("not canonical") for note in node.notes):
+        node.notes.append(f"not canonical: from byte {at + first} on Kafka writes the same value in other bytes")
+    return False
+
+
+def _innermost(node: Node, at: int) -> Node:
+    for child in node.children:
+        if child.start <= at < child.end:
+            return _innermost(child, at) if node.inner is None else node
+    return node
 
 
 def api_named(name: str | int) -> Api:
@@ -240,7 +248,7 @@ def api_named(name: str | int) -> Api:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    if isinstance(name, int) or name.isdigit():
+    if isinstance(name, int) or name.isdecimal():
         api = API_BY_KEY.get(int(name))
         if api is None:
             raise UsageError(f"there is no API with key {name}; keys go from 0 to {max(API_BY_KEY)}")

@@ -1,33 +1,48 @@
 """Find out what a frame is when nobody says: request or response, which API and version, with a size prefix or not.
 
-A request names its API. A response does not: every (API, version) that reads all of its bytes is a candidate, and
-what it reads is weighed: known error codes, readable text, plausible ids and ports speak for it. Start at `guess`.
+A request names its API. A response does not: every (API, version) that reads all of its bytes is a candidate, weighed
+by what it explains (`evidence`). Versions that give the same fields the same bytes are one candidate. When the size
+prefix does not fit, the frame may be cut short or have bytes behind it, and readings that go astray only for that
+reason are candidates too. Start at `guess`.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaraw.errors import KafkaError
-from kafkaraw.inspect.frames import SIZE_PREFIX, FrameKind, Reading
-from kafkaraw.protocol.annotate import Node, annotate_message
+from kafkaraw.errors import ProtocolError
+from kafkaraw.inspect.evidence import IMPLAUSIBLE, gain_of
+from kafkaraw.inspect.frames import SIZE_PREFIX, FrameKind, Reading, claimed_size, walk_frame
+from kafkaraw.protocol.annotate import Node, Walker
 from kafkaraw.protocol.apis import API_BY_KEY, API_TABLE, Api
-from kafkaraw.protocol.error_codes import ERROR_TABLE
-from kafkaraw.protocol.frames import decode_request_header, response_header_version
-from kafkaraw.protocol.types import decode_uvarint
+from kafkaraw.protocol.compile import compile_decoder
+from kafkaraw.protocol.frames import DECODE_FAILURES
 
-# Evidence is counted in bits, as in a likelihood: a plausible value of n random bits speaks for a reading.
-TEXT_BITS_PER_CHARACTER: Final = 1.3
-TEXT_BITS_MAX: Final = 40.0
-IMPLAUSIBLE_BITS: Final = -12.0
-UNKNOWN_TAG_BITS: Final = -10.0
-EMPTY_BITS: Final = 0.5
+# A large frame is weighed by its first fields only; whether all of it can be read the compiled decoder tells.
+NODES_WEIGHED_MAX: Final = 3000
+FRAME_SIZE_MAX: Final = 1 << 30
+PREFIX_LIKELY_MAX: Final = 1 << 20
 CANDIDATES_MAX: Final = 12
-# Guessing tries hundreds of readings: only the beginning of a large frame is weighed.
-WEIGHED_SIZE_MAX: Final = 4 * 1024 * 1024
+# Evidence is softened: the estimates behind it are rough, and their errors add up.
+TEMPER: Final = 0.6
+SIZE_PREFIX_GAIN: Final = 32.0  # a size that fits exactly is no accident
+CUT_PREFIX_GAIN: Final = 18.0  # one that is a little larger might be
+MISFIT_COST_PER_HALVING: Final = 10.0  # a number far from the bytes that there are is less likely a size
+PART_COST: Final = 20.0  # whole frames are met more often than parts
+# What is met more often, in bits: all clients speak these, and few APIs are for brokers among themselves.
+COMMON_KEYS: Final = frozenset({0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 22, 68})
+INTERNAL_KEYS: Final = frozenset(
+    {4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, 83, 84, 85, 86, 87}
+)
+COMMON_BITS, INTERNAL_BITS, REMOVED_BITS, UNSTABLE_BITS = 2.0, -3.0, -3.0, -8.0
+# A reading of a part of the bytes has to explain this much before it is shown.
+REQUEST_GAIN_MIN: Final = 18.0
+PART_GAIN_MIN: Final = 40.0
+PART_SHARE_MIN: Final = 0.9
+PART_DOUBT_MAX: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +50,63 @@ class Candidate:
     """One way to read the bytes.
 
     Attributes:
-        reading: the way.
-        evidence: bits that speak for it.
+        reading: the way, in the newest of its versions.
+        versions: those that give the same fields the same bytes, ascending.
+        gain: bits that speak for it.
         share: how likely it is among all candidates, from 0 to 1.
+        worst: bits of the field that speaks most against it.
+        is_whole: whether it reads all bytes; else the frame is cut short or has bytes behind it.
+        is_cut: whether the frame is cut short.
     """
 
     reading: Reading
-    evidence: float
+    versions: tuple[int, ...]
+    gain: float
     share: float
+    worst: float
+    is_whole: bool
+    is_cut: bool
+
+    def __str__(self) -> str:
+        return f"{self.reading.api.name} {self.reading.kind} v{version_words(self.versions)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    reading: Reading
+    signature: int
+    gain: float
+    worst: float
+    is_whole: bool
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How bytes may fail to be a whole frame.
+
+    Attributes:
+        end_max: where the frame ends that was cut short; 0 when the bytes must be whole.
+        leftover: whether bytes may be left over.
+    """
+
+    end_max: int = 0
+    leftover: bool = False
+
+
+_WHOLE: Final = _Limits()
+_PART: Final = _Limits(end_max=FRAME_SIZE_MAX, leftover=True)
+
+
+def version_words(versions: tuple[int, ...]) -> str:
+    """Versions as ranges: `1, 3-5`."""
+    runs: list[list[int]] = []
+    for version in versions:
+        if runs and runs[-1][-1] == version - 1:
+            runs[-1][1:] = [version]
+        else:
+            runs.append([version])
+    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def guess(
@@ -57,147 +121,183 @@ def guess(
         version: when known.
 
     Returns:
-        Candidates; empty when no reading consumes all bytes.
+        Candidates, those that read all bytes and those for which the frame is cut short or has bytes behind it.
     """
-    found: list[tuple[Reading, float]] = []
-    for prefixed in _framings(data):
-        body = data[SIZE_PREFIX:] if prefixed else data
-        bonus = 31.0 if prefixed else 0.0
-        if kind is not FrameKind.RESPONSE:
-            found += [(reading, bits + bonus) for reading, bits in _as_request(body, prefixed, api, version)]
-        if kind is not FrameKind.REQUEST:
-            found += [(reading, bits + bonus) for reading, bits in _as_response(body, prefixed, api, version)]
+    size, have = claimed_size(data), len(data) - SIZE_PREFIX
+    bare = list(_readings(data, False, kind, api, version))
+    found = _weighed(data, bare, _WHOLE)
+    if _is_likely_size(size, len(data)):
+        limits = _Limits(end_max=SIZE_PREFIX + size) if size > have else _WHOLE
+        prefixed = _readings(data, True, kind, api, version)
+        misfit = MISFIT_COST_PER_HALVING * abs(math.log2(len(data) / (SIZE_PREFIX + size)))
+        found += _weighed(data[: SIZE_PREFIX + size], prefixed, limits, is_whole=size == have, cost=misfit)
+    if not any(one.is_whole for one in found):
+        # What is no request and nobody named has too many readings for a part of it to tell.
+        named = bare if api is not None else [one for one in bare if one.kind is FrameKind.REQUEST]
+        found += _weighed(data, named, _PART, is_whole=False)
     return _ranked(found)
 
 
-def guess_broken(data: memoryview, api: Api | None = None, version: int | None = None) -> Reading | None:
-    """The likeliest reading of bytes that no reading consumes: a request whose header makes sense, cut or damaged."""
-    for prefixed in (True, False):
-        body = data[SIZE_PREFIX:] if prefixed else data
-        if prefixed and not _size_is_near(data):
-            continue
-        if len(body) < 8:
-            continue
-        key, stated = struct.unpack_from(">hh", body)
-        known = API_BY_KEY.get(key)
-        if known is not None and known.versions.includes(stated) and api in (None, known):
-            return Reading(FrameKind.REQUEST, known, stated, prefixed)
+def is_believable(best: Candidate, *, named: bool) -> bool:
+    """Whether a reading is good enough to be shown; `named` says that somebody knows the API and version."""
+    if named:
+        return True
+    if best.reading.kind is FrameKind.REQUEST:
+        return best.is_whole or (best.gain > REQUEST_GAIN_MIN and best.worst > -2 * IMPLAUSIBLE)
+    if not best.is_cut:
+        return best.gain > 0
+    return best.gain >= PART_GAIN_MIN and best.share >= PART_SHARE_MIN and best.worst > -PART_DOUBT_MAX
+
+
+def guess_damaged(
+    data: memoryview, *, kind: FrameKind | None = None, api: Api | None = None, version: int | None = None
+) -> Reading | None:
+    """The reading that is meant, when the bytes go astray in the middle: what was said, or what a request says."""
+    size = claimed_size(data)
+    prefixed = len(data) <= 2 * size and size <= 2 * len(data)
+    requests = _requests(data, prefixed) if kind is not FrameKind.RESPONSE else []
+    for reading in requests:
+        if api in (None, reading.api) and version in (None, reading.version):
+            # Key 0 is what small numbers begin with, so Produce has to be said; and so have versions of old.
+            is_sure = reading.api.key != 0 and reading.api.supported.includes(reading.version)
+            return reading if is_sure or api is not None else None
     if api is not None and version is not None:
-        return Reading(FrameKind.RESPONSE, api, version, _size_is_near(data))
+        return Reading(kind or FrameKind.RESPONSE, api, version, prefixed)
     return None
 
 
-def _framings(data: memoryview) -> list[bool]:
-    """Whether there is a size prefix: certain when it fits the length exactly."""
-    fits = len(data) >= SIZE_PREFIX and int.from_bytes(data[:SIZE_PREFIX]) == len(data) - SIZE_PREFIX
-    return [True, False] if fits else [False]
+def _is_likely_size(size: int, have: int) -> bool:
+    """Whether a number could be the size of a frame that was cut or has something behind it."""
+    return SIZE_PREFIX <= size <= max(PREFIX_LIKELY_MAX, 64 * have)
 
 
-def _size_is_near(data: memoryview) -> bool:
-    """Whether the first four bytes could be the size of a frame that was cut or has something behind it."""
-    if len(data) < SIZE_PREFIX:
-        return False
-    size = int.from_bytes(data[:SIZE_PREFIX], signed=True)
-    return 8 <= size <= max(4096, 8 * len(data))
+def _readings(
+    data: memoryview,
+    prefixed: bool,
+    kind: FrameKind | None,
+    api: Api | None,
+    version: int | None,
+) -> Iterator[Reading]:
+    """Every reading that agrees with what is known."""
+    if kind is not FrameKind.RESPONSE:
+        for reading in _requests(data, prefixed):
+            if api in (None, reading.api) and version in (None, reading.version):
+                yield reading
+    if kind is not FrameKind.REQUEST:
+        for candidate in API_TABLE if api is None else (api,):
+            for stated in range(candidate.versions.min, candidate.versions.max + 1):
+                if version in (None, stated):
+                    yield Reading(FrameKind.RESPONSE, candidate, stated, prefixed)
 
 
-def _as_request(body: memoryview, prefixed: bool, api: Api | None, version: int | None) -> list[tuple[Reading, float]]:
+def _requests(data: memoryview, prefixed: bool) -> list[Reading]:
+    """The request that the bytes say they are: none or one."""
+    at = SIZE_PREFIX if prefixed else 0
+    if len(data) < at + 4:
+        return []
+    api = API_BY_KEY.get(int.from_bytes(data[at : at + 2]))
+    version = int.from_bytes(data[at + 2 : at + 4])
+    if api is None or not api.versions.includes(version):
+        return []
+    return [Reading(FrameKind.REQUEST, api, version, prefixed)]
+
+
+def _weighed(
+    data: memoryview, readings: Iterable[Reading], limits: _Limits, *, is_whole: bool = True, cost: float = 0.0
+) -> list[_Weighed]:
+    found = [_weigh(data, reading, limits, is_whole) for reading in readings]
+    return [replace(one, gain=one.gain - cost) for one in found if one is not None]
+
+
+class _Enough(Exception):
+    """As many fields were read as are weighed."""
+
+
+class _Sampler(Walker):
+    """A walker that stops after some fields."""
+
+    nodes_left = NODES_WEIGHED_MAX
+
+    def open(self, name: str, parent: Node) -> Node:
+        """Begin a node, unless there are enough."""
+        if self.nodes_left == 0:
+            raise _Enough
+        self.nodes_left -= 1
+        return super().open(name, parent)
+
+
+def _weigh(data: memoryview, reading: Reading, limits: _Limits, is_whole: bool) -> _Weighed | None:
+    """Read the bytes in one way; None when that makes no sense within the limits."""
+    at = SIZE_PREFIX if reading.prefixed else 0
+    walker = _Sampler(data, at, reading.version, flexible=False, keep=True)
+    root = Node("", "", at, at)
+    scale = 1.0
     try:
-        header, at = decode_request_header(body)
-    except KafkaError:
-        return []
-    known = API_BY_KEY.get(header.api_key)
-    if known is None or not known.versions.includes(header.api_version):
-        return []
-    if api not in (None, known) or version not in (None, header.api_version):
-        return []
-    tree, error = annotate_message(known.request, header.api_version, body, at)
-    if error is not None or tree.end != len(body):
-        return []
-    client_id = _text_bits(header.client_id) if header.client_id else 8.0
-    # Key, version and the length of the client id agree with the declarations: 6 bytes that could be anything.
-    bits = 24.0 + client_id + _weigh(tree)
-    return [(Reading(FrameKind.REQUEST, known, header.api_version, prefixed), bits)]
-
-
-def _as_response(body: memoryview, prefixed: bool, api: Api | None, version: int | None) -> list[tuple[Reading, float]]:
-    found = []
-    for candidate in API_TABLE if api is None else (api,):
-        for stated in range(candidate.versions.min, candidate.versions.max + 1):
-            if version not in (None, stated):
-                continue
-            bits = _weigh_response(body, candidate, stated)
-            if bits is not None:
-                found.append((Reading(FrameKind.RESPONSE, candidate, stated, prefixed), bits))
-    return found
-
-
-def _weigh_response(body: memoryview, api: Api, version: int) -> float | None:
-    at = 4
-    if len(body) < at:
-        return None
-    if response_header_version(api.key, version) == 1:
-        try:
-            count, at = decode_uvarint(body, at)
-        except (IndexError, ValueError):
+        walk_frame(walker, root, reading)
+    except ProtocolError as error:
+        if not len(data) < walker.wanted_end <= limits.end_max:
             return None
-        if count:
-            return None  # no tags are defined for response headers
-    tree, error = annotate_message(api.response, version, body, at)
-    if error is not None or tree.end != len(body):
-        return None
-    # Offered versions are likelier to be met than those that were removed long ago.
-    return _weigh(tree) + (0.0 if api.supported.includes(version) else -1.0)
+        walker.close(root, error)
+    except _Enough:
+        if not (limits.end_max or _reads_all(data, root, reading)):
+            return None
+        scale = (len(data) - at) / max(walker.at - at, 1)
+    else:
+        if walker.at != len(data) and not limits.leftover:
+            return None
+    found = gain_of(root, data)
+    gain = found.bits * scale + _prior(reading)
+    is_cut = bool(limits.end_max)
+    if reading.prefixed:
+        gain += CUT_PREFIX_GAIN if is_cut else SIZE_PREFIX_GAIN
+    if not is_whole:
+        gain -= PART_COST
+    return _Weighed(reading, _signature(root), gain, found.worst, is_whole, is_cut)
 
 
-def _weigh(node: Node) -> float:
-    return sum(_weigh(child) for child in node.children) + _weigh_value(node)
+def _reads_all(data: memoryview, root: Node, reading: Reading) -> bool:
+    """Whether the body is read to the last byte, as the compiled decoder does it."""
+    decoder = compile_decoder(reading.message, reading.version)
+    try:
+        _, end = decoder(data, root.children[-1].start)
+    except DECODE_FAILURES:
+        return False
+    return bool(end == len(data))
 
 
-def _weigh_value(node: Node) -> float:
-    value = node.value
-    if node.kind == "unknown tagged field":
-        return UNKNOWN_TAG_BITS
-    if "array" in node.kind:
-        return EMPTY_BITS if not value else 1.0
-    if isinstance(value, str):
-        return _text_bits(value)
-    if isinstance(value, bool) or not isinstance(value, int) or (node.spec is None and not node.name.startswith("[")):
-        return 0.0
-    return _number_bits(node.name, value, node.end - node.start)
+def _prior(reading: Reading) -> float:
+    key = reading.api.key
+    bits = COMMON_BITS if key in COMMON_KEYS else INTERNAL_BITS if key in INTERNAL_KEYS else 0.0
+    if reading.version < reading.api.supported.min:
+        return bits + REMOVED_BITS
+    return bits + (UNSTABLE_BITS if reading.version > reading.api.supported.max else 0.0)
 
 
-def _text_bits(text: str) -> float:
-    if not text:
-        return EMPTY_BITS
-    readable = sum(char.isprintable() and char.isascii() for char in text)
-    if readable < len(text):
-        return IMPLAUSIBLE_BITS
-    return min(TEXT_BITS_MAX, TEXT_BITS_PER_CHARACTER * readable + 4)
+def _signature(root: Node) -> int:
+    """Equal for trees that give the same names to the same bytes."""
+    parts: list[tuple[str, int, int]] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        parts.append((node.name, node.start, node.end))
+        stack.extend(node.children)
+    return hash(tuple(parts))
 
 
-def _number_bits(name: str, value: int, size: int) -> float:
-    if name.endswith("error_code"):
-        return (8.0 if value == 0 else 4.0) if value in ERROR_TABLE else IMPLAUSIBLE_BITS
-    if name == "port":
-        return 8.0 if 0 < value < 65_536 else IMPLAUSIBLE_BITS
-    if name == "throttle_time_ms":
-        return 8.0 if value == 0 else 0.0 if 0 < value < 60_000 else IMPLAUSIBLE_BITS
-    if name == "api_key":
-        return 4.0 if value in API_BY_KEY else IMPLAUSIBLE_BITS
-    if size == 1:
-        return 1.0
-    if -1 <= value < 100_000 or value == -(1 << 31):
-        return 2.0
-    return -1.0 if size < 8 else 0.0
-
-
-def _ranked(found: list[tuple[Reading, float]]) -> list[Candidate]:
-    if not found:
-        return []
-    found.sort(key=lambda pair: (-pair[1], pair[0].api.key, -pair[0].version))
-    best = found[0][1]
-    weights = [2.0 ** max(bits - best, -200.0) for _, bits in found]
+def _ranked(found: list[_Weighed]) -> list[Candidate]:
+    groups: dict[tuple[FrameKind, int, bool, int], list[_Weighed]] = {}
+    for one in found:
+        reading = one.reading
+        groups.setdefault((reading.kind, reading.api.key, reading.prefixed, one.signature), []).append(one)
+    # Of equal versions the newest that brokers of today speak stands for all.
+    best = [max(group, key=lambda one: (one.gain, one.reading.version)) for group in groups.values()]
+    versions = [tuple(sorted(one.reading.version for one in group)) for group in groups.values()]
+    top = max((one.gain for one in best), default=0.0)
+    weights = [2.0 ** (TEMPER * (one.gain - top)) for one in best]
     total = math.fsum(weights)
-    ranked = [Candidate(reading, bits, weight / total) for (reading, bits), weight in zip(found, weights, strict=True)]
+    ranked = [
+        Candidate(one.reading, same, one.gain, weight / total, one.worst, one.is_whole, one.is_cut)
+        for one, same, weight in zip(best, versions, weights, strict=True)
+    ]
+    ranked.sort(key=lambda candidate: (-candidate.gain, candidate.reading.api.key, candidate.reading.prefixed))
     return ranked[:CANDIDATES_MAX]
