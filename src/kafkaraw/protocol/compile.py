@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import linecache
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from kafkaraw.errors import UnsupportedVersionError
@@ -41,7 +42,7 @@ from kafkaraw.protocol.types import (
 Decoder: TypeAlias = Callable[[Any, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any, Callable[[Any], None]], None]
 
-# Short arrays of numbers are unpacked by a ready-made Struct; longer ones build a format.
+# Arrays of fewer numbers are read and written by a ready-made Struct; longer ones build a format.
 SMALL_ARRAY = 16
 NULL_STRUCT = b"\xff"
 NULL_TAGGED_STRUCT = b"\0"
@@ -49,6 +50,7 @@ SINGLE_BYTES = tuple(bytes([i]) for i in range(128))
 
 _DECODERS: dict[tuple[type[object], int], Decoder] = {}
 _ENCODERS: dict[tuple[type[object], int], Encoder] = {}
+_MAKERS: dict[type[object], Callable[[], object]] = {}  # each makes an object whose fields are not set yet
 
 
 class CodecError(ValueError):
@@ -77,6 +79,14 @@ def read_tag(buffer: bytes | memoryview, at: int, size: int) -> tuple[int, int, 
     if at + length > size:
         raise CodecError("tagged field leaves the message")
     return tag, at, at + length
+
+
+def read_numbers(buffer: bytes | memoryview, at: int, count: int, fmt: str) -> tuple[list[Any], int]:
+    """Read a long array of fixed-size values: the values, and the position after them."""
+    size = count * struct.calcsize(">" + fmt)
+    if not 0 <= size <= len(buffer) - at:
+        raise CodecError("more elements than bytes, or null where it is not allowed")
+    return [*struct.unpack_from(f">{count}{fmt}", buffer, at)], at + size
 
 
 def check_versions(spec: Spec, version: int) -> None:
@@ -220,7 +230,7 @@ class _DecoderWriter(_Writer):
     signature = "def decode(buf, pos):"
 
     def body(self) -> None:
-        self.names.update(new=object.__new__, CodecError=CodecError, varint=decode_uvarint, read_tag=read_tag)
+        self.names.update(CodecError=CodecError, varint=decode_uvarint, read_tag=read_tag, read_numbers=read_numbers)
         # Slices of bytes are cheapest, but records must stay views into the frame: no copy of those.
         self.as_bytes = not _has_records(self.spec)
         self.run: list[tuple[str, str]] = []
@@ -235,30 +245,40 @@ class _DecoderWriter(_Writer):
     def structure(self, spec: Spec, target: str) -> None:
         """Emit the decoding of one structure into a new object named `target`."""
         plain, tagged, absent = self.fields(spec)
-        self.emit(f"{target} = new({self.constant(spec.name, spec.cls)})")
-        for field in [*absent, *tagged]:
-            self.emit(f"{target}.{field.name} = {self.default(field)}")
-        self.emit(f"{target}.{UNKNOWN_TAGGED_FIELDS} = None")
+        self.blank(spec, target, [*absent, *tagged])
         for field in plain:
             self.value(field.kind, f"{target}.{field.name}", field.nullable.includes(self.version))
-        self.flush()
         if self.flexible:
             self.tags(target, tagged)
+        else:
+            self.flush()
+
+    def blank(self, spec: Spec, target: str, fields: Sequence[FieldSpec]) -> None:
+        """Emit a new object named `target` with `fields` at their defaults, without the cost of its `__init__`."""
+        new = self.constant(f"new_{spec.name}", _MAKERS.setdefault(spec.cls, partial(object.__new__, spec.cls)))
+        self.emit(f"{target} = {new}()")
+        for field in fields:
+            if isinstance(field.kind, StructOf) and field.default is not None:
+                inner = self.fresh("struct")
+                inner_spec = spec_of(field.kind.cls)
+                self.blank(inner_spec, inner, inner_spec.fields)
+                self.emit(f"{target}.{field.name} = {inner}")
+            else:
+                self.emit(f"{target}.{field.name} = {self.default(field)}")
+        self.emit(f"{target}.{UNKNOWN_TAGGED_FIELDS} = None")
 
     def default(self, field: FieldSpec) -> str:
         if field.default is None:
             return "None"
         if isinstance(field.kind, ArrayOf):
             return "[]"
-        if isinstance(field.kind, StructOf):
-            return f"{self.constant(field.kind.cls.__name__, field.kind.cls)}()"
         if isinstance(field.default, Uuid):
             return self.constant("zero_uuid", field.default)
         return repr(field.default)
 
     def tags(self, target: str, tagged: list[FieldSpec]) -> None:
         count, tag, end = self.fresh("count"), self.fresh("tag"), self.fresh("end")
-        self.emit(f"{count} = buf[pos]; pos += 1")
+        self.byte(count)
         self.emit(f"if {count}:")
         self.indent += 1
         self.emit(f"{count}, pos = varint(buf, pos - 1)")
@@ -296,6 +316,13 @@ class _DecoderWriter(_Writer):
             if fmt == UUID.format:
                 self.emit(f"{name} = {self.constant('Uuid', Uuid)}({name})")
 
+    def byte(self, name: str) -> None:
+        """Emit reading one byte, which is a whole varint mostly, together with the fixed-size fields before it."""
+        if self.run:
+            self.flush((name, "B"))
+        else:
+            self.emit(f"{name} = buf[pos]; pos += 1")
+
     def value(self, kind: Kind, target: str, nullable: bool, tagged: bool = False) -> None:
         if isinstance(kind, StructOf):
             self.nested(kind, target, nullable, tagged)
@@ -326,18 +353,16 @@ class _DecoderWriter(_Writer):
         if not self.flexible:
             self.flush((n, fmt))
             return n
-        self.flush()
-        self.emit(f"{n} = buf[pos]; pos += 1")
+        self.byte(n)
         self.emit(f"if {n} > 127: {n}, pos = varint(buf, pos - 1)")
         self.emit(f"{n} -= 1")
         return n
 
     def null(self, n: str, target: str, nullable: bool) -> None:
-        """Emit the branch for a negative length; what follows is emitted in its `else`."""
-        self.emit(f"if {n} < 0:")
+        """Emit the branch for a negative length where it may be null; what follows is emitted in its `else`."""
         if not nullable:
-            self.emit("    raise CodecError('null where it is not allowed')")
             return
+        self.emit(f"if {n} < 0:")
         if not self.flexible:
             self.emit(f"    if {n} != -1: raise CodecError('negative length')")
         self.emit(f"    {target} = None")
@@ -348,7 +373,7 @@ class _DecoderWriter(_Writer):
         n = self.length("h" if kind is STRING else "i")
         self.null(n, target, nullable)
         self.emit(f"{n} += pos")
-        self.emit(f"if {n} > size: raise CodecError('length leaves the message')")
+        self.emit(f"if not pos <= {n} <= size: raise CodecError('length leaves the message, or null is not allowed')")
         piece = f"buf[pos:{n}]"
         if kind is STRING:
             piece = f"{piece}.decode()" if self.as_bytes else f"str({piece}, 'utf-8')"
@@ -358,25 +383,39 @@ class _DecoderWriter(_Writer):
         self.indent -= nullable
 
     def array(self, kind: ArrayOf, target: str, nullable: bool) -> None:
+        element = kind.element
+        if isinstance(element, Primitive) and element.size and element is not UUID:
+            self.numbers(element, target, nullable)
+            return
         n = self.length("i")
         self.null(n, target, nullable)
-        element = kind.element
         bound = max(1, size_min(element, self.version, self.flexible))
-        self.emit(f"if {n} * {bound} > size - pos: raise CodecError('more elements than bytes')")
-        if isinstance(element, Primitive) and element.size and element is not UUID:
-            self.numbers(element, target, n)
-        else:
-            self.elements(element, target, n)
+        self.emit(f"if not 0 <= {n} * {bound} <= size - pos: raise CodecError('more elements than bytes, or null')")
+        self.elements(element, target, n)
         self.indent -= nullable
 
-    def numbers(self, element: Primitive, target: str, n: str) -> None:
-        name = f"unpack_array_{element.name}"
-        self.names[name] = tuple(struct.Struct(f">{i}{element.format}").unpack_from for i in range(SMALL_ARRAY))
-        self.names["unpack_from"] = struct.unpack_from
-        self.emit(
-            f"{target} = list({name}[{n}](buf, pos) if {n} < {SMALL_ARRAY}"
-            f" else unpack_from('>%d{element.format}' % {n}, buf, pos)); pos += {n} * {element.size}"
+    def numbers(self, element: Primitive, target: str, nullable: bool) -> None:
+        """Emit reading an array of fixed-size values: short ones first, as most are, by what is on the wire."""
+        n, zero = self.fresh("n"), int(self.flexible)  # zero: the length on the wire of an empty array
+        if self.flexible:
+            self.byte(n)
+        else:
+            self.flush((n, "i"))
+        table = f"unpack_array_{element.name}"
+        self.names[table] = (None,) * zero + tuple(
+            struct.Struct(f">{i}{element.format}").unpack_from for i in range(SMALL_ARRAY)
         )
+        size = f"{n} * {element.size}" if not zero else f"({n} - 1) * {element.size}"
+        self.emit(f"if {zero} < {n} < {SMALL_ARRAY}: {target} = [*{table}[{n}](buf, pos)]; pos += {size}")
+        self.emit(f"elif {n} == {zero}: {target} = []")
+        if nullable:
+            self.emit(f"elif {n} == {zero - 1}: {target} = None")
+        self.emit("else:")
+        self.indent += 1
+        if self.flexible:
+            self.emit(f"if {n} > 127: {n}, pos = varint(buf, pos - 1)")
+        self.emit(f"{target}, pos = read_numbers(buf, pos, {n} - {zero}, {element.format!r})")
+        self.indent -= 1
 
     def elements(self, element: Kind, target: str, n: str) -> None:
         items, append, item = self.fresh("items"), self.fresh("append"), self.fresh("item")
@@ -518,10 +557,10 @@ class _EncoderWriter(_Writer):
         items, element = self.fresh("items"), kind.element
         self.emit(f"{items} = {source}")
         self.null(items, nullable, "i", write)
-        self.length(f"len({items})", "i", write)
         if isinstance(element, Primitive) and element.size and element is not UUID:
             self.numbers(element, items, write)
         else:
+            self.length(f"len({items})", "i", write)
             item = self.fresh("item")
             self.emit(f"for {item} in {items}:")
             self.indent += 1
@@ -537,13 +576,22 @@ class _EncoderWriter(_Writer):
         self.indent -= nullable
 
     def numbers(self, element: Primitive, items: str, write: str) -> None:
-        name = f"pack_array_{element.name}"
-        self.names[name] = tuple(struct.Struct(f">{i}{element.format}").pack for i in range(SMALL_ARRAY))
-        self.names["pack"] = struct.pack
-        n = f"len({items})"
-        self.emit(
-            f"{write}({name}[{n}](*{items}) if {n} < {SMALL_ARRAY} else pack('>%d{element.format}' % {n}, *{items}))"
+        """Emit writing an array of fixed-size values; the length of a short one is packed together with them."""
+        self.flush(write)
+        n, table = self.fresh("n"), f"pack_array_{element.name}"
+        length_format = "B" if self.flexible else "i"
+        self.names[table] = tuple(
+            struct.Struct(f">{length_format}{i}{element.format}").pack for i in range(SMALL_ARRAY)
         )
+        self.names["pack"] = struct.pack
+        length = f"{n} + 1" if self.flexible else n
+        self.emit(f"{n} = len({items})")
+        self.emit(f"if {n} < {SMALL_ARRAY}: {write}({table}[{n}]({length}, *{items}))")
+        self.emit("else:")
+        self.indent += 1
+        self.length(n, "i", write)
+        self.emit(f"{write}(pack('>%d{element.format}' % {n}, *{items}))")
+        self.indent -= 1
 
 
 def buffer_size(piece: RecordBytes) -> int:

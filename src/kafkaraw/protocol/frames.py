@@ -219,9 +219,13 @@ def join_segments(segments: Sequence[Segment]) -> bytes:
     Raises:
         ProtocolError: one is a file slice, which only `net` can send.
     """
-    if any(isinstance(segment, FileSlice) for segment in segments):
-        raise ProtocolError("a file slice has no bytes in memory: send the segments instead of joining them")
-    return b"".join(segments)  # type: ignore[arg-type]
+    try:
+        return b"".join(segments)  # type: ignore[arg-type]
+    except TypeError:
+        # Looking through the segments beforehand would cost half as much as encoding them did.
+        if any(isinstance(segment, FileSlice) for segment in segments):
+            raise ProtocolError("a file slice has no bytes in memory: send the segments, do not join them") from None
+        raise
 
 
 def _encode_body(message: object, version: int, parts: list[Segment]) -> list[Segment]:
