@@ -1,7 +1,8 @@
 """What every test shares: the header that says what is being tested, and how tests are spread over processes.
 
 Tests of one file run in one process, so that its fixtures are made once. Tests that need something slow to start
-(Spark's JVM, Apache Kafka's) form one group each, which is also one process, and those groups start first.
+(Spark's JVM, Apache Kafka's) form one group each, which is also one process, and those groups start first. Spark's come
+before the demo's also in a single process: Spark takes settings of its workers from the first session of a process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.interop.apache_kafka import ApacheKafka, why_missing
 TESTS = Path(__file__).parent
 
 # Folder of tests, or fixture they ask for -> the group that shares one process. The order is that of starting.
-SLOW_GROUPS = {"spark": "spark", "demo": "spark", "interop": "interop", "apache_kafka": "interop"}
+SLOW_GROUPS = {"spark": "spark", "interop": "interop", "apache_kafka": "interop", "demo": "demo"}
 GROUP_ORDER = {group: rank for rank, group in enumerate(dict.fromkeys(SLOW_GROUPS.values()))}
 
 # The first test that needs Apache Kafka or its client may wait until Maven has fetched them.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,20 +21,29 @@ LIMIT = 2_000
 DEADLINE_S = 240
 
 
-def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_demo(temporary: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with a folder of its own for temporary files: other demos may run on this machine."""
     command = [sys.executable, "-m", "kafkaraw", "demo", "flights", "--limit", str(LIMIT), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
 
 
 @pytest.mark.timeout(DEADLINE_S)
 def test_the_demo_balances_and_keeps_what_it_is_told_to(tmp_path: Path, flights_folder: Path):
     kept = tmp_path / "kept"
-    before = set(Path(tempfile.gettempdir()).glob("kafkaraw-flights-*"))
-    done = run_demo("--keep", str(kept))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    done = run_demo(temporary, "--keep", str(kept))
     assert (done.returncode, done.stderr) == (0, "")
     assert "The sheet balances" in done.stdout
     assert re.search(r"records in topic flights +2,025 += +2,025 +rows in Parquet \+ dead letters", done.stdout)
-    assert set(Path(tempfile.gettempdir()).glob("kafkaraw-flights-*")) == before
+    assert list(temporary.glob("kafkaraw-*")) == []
     assert {path.name for path in (kept / "parquet").glob("month=*")} == {"month=1"}
     assert {path.name for path in (kept / "checkpoints").iterdir()} == {
         "delays-by-hour",
