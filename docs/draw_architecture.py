@@ -83,7 +83,8 @@ BOXES = (
     Box("cli", ("commands",), "entry", 4, 1.5, 1),
     Box("demo", ("flights",), "entry", 4, 2.5, 1),
     Box("testing", ("loop and", "network in", "memory"), "entry", 5, 1.5, 0.9, 2),
-    Box("spark", ("source, sink, offsets, session",), "entry", 2, 3.5, 3),
+    Box("spark", ("source, sink, offsets, session",), "entry", 2, 2.5, 2),
+    Box("inspect", ("what every byte of a frame means",), "entry", 2, 3.5, 3),
     Box("client", ("Async… on one loop; blocking faces over them",), "role", 0, 4.5, WIDE / 2),
     Box("broker", ("one node: handlers, partitions, log files",), "role", WIDE / 2, 4.5, WIDE / 2),
     Box("net", ("sockets, threads, the asyncio loop: all network I/O is here",), "io", 0, 5.5, WIDE),
@@ -97,7 +98,7 @@ BOXES = (
 
 ARROWS = (
     Arrow(((0.95, 0.85), (0.95, 4.5))),
-    Arrow(((2.95, 0.85), (2.95, 3.5))),
+    Arrow(((2.95, 0.85), (2.95, 2.5))),
     Arrow(((4.46, 0.85), (4.46, 1.5))),
     Arrow(((5.4, 0.85), (5.4, 1.5))),
     Arrow(((6.1, 0.85), (6.1, 4.5))),
