@@ -17,7 +17,11 @@ from tests.protocol.message_values import random_message
 from tests.protocol.oracle.apache import NEW, OLD, Oracle, why_no_oracle
 from tests.protocol.oracle.apache_json import holds_records, to_apache
 
-pytestmark = pytest.mark.skipif(why_no_oracle() is not None, reason=why_no_oracle() or "")
+# The first test on a machine waits until Maven has fetched the jars.
+pytestmark = [
+    pytest.mark.skipif(why_no_oracle() is not None, reason=why_no_oracle() or ""),
+    pytest.mark.timeout(600),
+]
 
 VALUES_PER_VERSION = 50
 

@@ -23,7 +23,11 @@ from tests.protocol.oracle.apache import NEW, OLD, schemas, why_no_oracle
 from tests.protocol.oracle.apache_json import camel
 from tests.protocol.oracle.test_bytes import data_classes
 
-pytestmark = pytest.mark.skipif(why_no_oracle() is not None, reason=why_no_oracle() or "")
+# The first test on a machine waits until Maven has fetched the jars.
+pytestmark = [
+    pytest.mark.skipif(why_no_oracle() is not None, reason=why_no_oracle() or ""),
+    pytest.mark.timeout(600),
+]
 
 NONE = VersionRange(0, -1)
 # Schemas without a declaration, and why.
