@@ -56,11 +56,11 @@ check: setup ## Format, lint, types, import contracts (seconds)
 
 .PHONY: test
 test: check ## check, then every test (what CI runs)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not soak" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak" $(ARGS)
 
 .PHONY: soak
 soak: check ## test, plus the long runs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: bench
 bench: setup ## Produce and consume, ours and confluent-kafka's side by side

@@ -1,25 +1,23 @@
 """What every test shares: the header that says what is being tested, and how tests are spread over processes.
 
-Tests of one file run in one process, so that its fixtures are made once. Tests that need something slow to start
-(Spark's JVM, Apache Kafka's) form one group each, which is also one process, and those groups start first. Spark's come
-before the demo's also in a single process: Spark takes settings of its workers from the first session of a process.
+With `-n 2`, tests of one file run in one process, so that its fixtures are made once. Folders whose tests need
+something slow (Spark's JVM, Apache Kafka's) stay in one process whole, and start first. Spark's come before the demo's in
+a single process, too: Spark takes settings of its workers from the first session of a process.
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 
-TESTS = Path(__file__).parent
-
-# Folder of tests, or fixture they ask for -> the group that shares one process. The order is that of starting.
-SLOW_GROUPS = {"spark": "spark", "interop": "interop", "apache_kafka": "interop", "demo": "demo"}
-GROUP_ORDER = {group: rank for rank, group in enumerate(dict.fromkeys(SLOW_GROUPS.values()))}
+# Folders that share one process, in the order of starting.
+SLOW_FOLDERS = ("spark", "interop", "demo")
 
 # The first test that needs Apache Kafka or its client may wait until Maven has fetched them.
 FIRST_FETCH_SECONDS = 600
@@ -32,22 +30,36 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"kafkaraw {__version__} on {platform.machine()}, records: {IMPLEMENTATION}"]
 
 
-def _group_of(item: pytest.Item) -> str:
-    places = item.path.relative_to(TESTS).parts[:1] if item.path.is_relative_to(TESTS) else ()
-    for name in (*places, *getattr(item, "fixturenames", ())):
-        if name in SLOW_GROUPS:
-            return SLOW_GROUPS[name]
-    return str(item.path)
+def group_of(nodeid: str) -> str:
+    """What a test shares its process with: the slow folder that it is in, or its file."""
+    path = nodeid.split("::")[0]
+    folders = path.split("/")[1:]
+    return folders[0] if folders and folders[0] in SLOW_FOLDERS else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Hand out groups in the order of collection.
+
+    xdist's own `--dist loadgroup` needs node ids that can be written to, which pytest 9.2 has no more.
+    """
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.xdist_group(_group_of(item)))
     if {"apache_kafka", "java"} & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.timeout(FIRST_FETCH_SECONDS))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: GROUP_ORDER.get(_group_of(item), len(GROUP_ORDER)))
+    order = {folder: rank for rank, folder in enumerate(SLOW_FOLDERS)}
+    items.sort(key=lambda item: order.get(group_of(item.nodeid), len(order)))
 
 
 @pytest.fixture(scope="session")
