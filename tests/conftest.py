@@ -1,8 +1,8 @@
 """What every test shares: the header that says what is being tested, and how tests are spread over processes.
 
 With `-n 2`, tests of one file run in one process, so that its fixtures are made once. Folders whose tests need
-something slow (Spark's JVM, Apache Kafka's) stay in one process whole, and start first. Spark's come before the demo's in
-a single process, too: Spark takes settings of its workers from the first session of a process.
+something slow (Spark's JVM, Apache Kafka's) stay in one process whole, and start first. Spark's come before the
+demo's in a single process, too: Spark takes settings of its workers from the first session of a process.
 """
 
 from __future__ import annotations
