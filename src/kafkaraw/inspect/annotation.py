@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from kafkaraw.errors import ProtocolError, UsageError
 from kafkaraw.inspect.frames import (
@@ -21,6 +21,8 @@ from kafkaraw.inspect.frames import (
 )
 from kafkaraw.inspect.guess import PREFIX_LIKELY_MAX, Candidate, guess, guess_damaged, is_believable
 from kafkaraw.protocol.annotate import Node
+
+CANDIDATES_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +122,10 @@ def annotate(
     view = memoryview(data)
     candidates = guess(view, kind=kind, api=known, version=version)
     named = known is not None and version is not None
-    if candidates and is_believable(candidates[0], named=named):
-        return _annotation(data, candidates[0].reading, candidates)
+    if is_believable(view, candidates, named=named):
+        return _annotation(data, candidates[0].reading, candidates[:CANDIDATES_MAX])
     damaged = guess_damaged(view, kind=kind, api=known, version=version)
-    return _annotation(data, damaged, []) if damaged else _unknown(data, candidates)
+    return _annotation(data, damaged, []) if damaged else _unknown(data, candidates[:CANDIDATES_MAX])
 
 
 def _annotation(data: bytes, reading: Reading, candidates: list[Candidate]) -> Annotation:

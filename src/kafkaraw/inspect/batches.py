@@ -83,7 +83,7 @@ def annotate_records(node: Node, buffer: memoryview, budget: Budget, topic: str 
     """
     if not isinstance(node.value, memoryview):
         return
-    end = len(buffer) if node.problem else node.end
+    end = node.end
     at = end - node.value.nbytes
     while at < end:
         batch = Node(f"batch [{len(node.children)}]", "record batch", at, end)
@@ -98,15 +98,15 @@ def annotate_records(node: Node, buffer: memoryview, budget: Budget, topic: str 
 
 def _batch(batch: Node, buffer: memoryview, at: int, budget: Budget, topic: str) -> int:
     left = len(buffer) - at
-    if left < LENGTH_PREFIX_SIZE:
+    if left <= MAGIC_AT:
         raise Stop(f"cut short: {left} bytes of a batch header; readers ignore such a tail", harmless=True)
     length = int.from_bytes(buffer[at + 8 : at + LENGTH_PREFIX_SIZE], signed=True)
-    if left > MAGIC_AT and buffer[at + MAGIC_AT] < 2:
+    if buffer[at + MAGIC_AT] < 2:
         batch.kind = f"message set, magic {buffer[at + MAGIC_AT]}"
         return annotate_message_set(batch, buffer, at, budget)
     if length < HEADER_SIZE - LENGTH_PREFIX_SIZE:
         raise Stop(f"batch_length {length} is shorter than a header")
-    if left > MAGIC_AT and buffer[at + MAGIC_AT] > 2:
+    if buffer[at + MAGIC_AT] > 2:
         raise Stop(f"magic {buffer[at + MAGIC_AT]} is no version of the format: 0, 1 and 2 are")
     end = at + LENGTH_PREFIX_SIZE + length
     whole = buffer[at:end]

@@ -151,7 +151,7 @@ def _plain_cost(value: int, size: int) -> float:
         return 1.5
     if value == -1:
         return 3.0
-    if value < -2:
+    if value < -1:
         return 8.0 * size + IMPLAUSIBLE
     return min(3.5 + 1.25 * math.log2(value + 2), 8.0 * size + IMPLAUSIBLE / 2)
 

@@ -25,13 +25,14 @@ from kafkaraw.protocol.frames import DECODE_FAILURES
 NODES_WEIGHED_MAX: Final = 3000
 FRAME_SIZE_MAX: Final = 1 << 30
 PREFIX_LIKELY_MAX: Final = 1 << 20
-CANDIDATES_MAX: Final = 12
+KEY_AND_VERSION_SIZE: Final = 4
 # Evidence is softened: the estimates behind it are rough, and their errors add up.
 TEMPER: Final = 0.6
 SIZE_PREFIX_GAIN: Final = 32.0  # a size that fits exactly is no accident
 CUT_PREFIX_GAIN: Final = 18.0  # one that is a little larger might be
-MISFIT_COST_PER_HALVING: Final = 10.0  # a number far from the bytes that there are is less likely a size
-PART_COST: Final = 20.0  # whole frames are met more often than parts
+# A number far from the bytes that there are is less likely a size; too small, less likely still.
+SHORT_COST_PER_HALVING, LEFTOVER_COST_PER_HALVING = 2.0, 10.0
+PART_COST: Final = 1.0  # whole frames are met more often than parts
 # What is met more often, in bits: all clients speak these, and few APIs are for brokers among themselves.
 COMMON_KEYS: Final = frozenset({0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 22, 68})
 INTERNAL_KEYS: Final = frozenset(
@@ -39,10 +40,12 @@ INTERNAL_KEYS: Final = frozenset(
 )
 COMMON_BITS, INTERNAL_BITS, REMOVED_BITS, UNSTABLE_BITS = 2.0, -3.0, -3.0, -8.0
 # A reading of a part of the bytes has to explain this much before it is shown.
-REQUEST_GAIN_MIN: Final = 18.0
-PART_GAIN_MIN: Final = 40.0
+REQUEST_GAIN_MIN, REQUEST_SHARE_MIN = 18.0, 0.2
+PART_GAIN_MIN: Final = 60.0
 PART_SHARE_MIN: Final = 0.9
 PART_DOUBT_MAX: Final = 5.0
+CUT_SHARE_MAX: Final = 0.1
+MISSING_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +132,30 @@ def guess(
     if _is_likely_size(size, len(data)):
         limits = _Limits(end_max=SIZE_PREFIX + size) if size > have else _WHOLE
         prefixed = _readings(data, True, kind, api, version)
-        misfit = MISFIT_COST_PER_HALVING * abs(math.log2(len(data) / (SIZE_PREFIX + size)))
+        halvings = math.log2(len(data) / (SIZE_PREFIX + size))
+        misfit = LEFTOVER_COST_PER_HALVING * halvings if halvings > 0 else -SHORT_COST_PER_HALVING * halvings
         found += _weighed(data[: SIZE_PREFIX + size], prefixed, limits, is_whole=size == have, cost=misfit)
     if not any(one.is_whole for one in found):
-        # What is no request and nobody named has too many readings for a part of it to tell.
-        named = bare if api is not None else [one for one in bare if one.kind is FrameKind.REQUEST]
-        found += _weighed(data, named, _PART, is_whole=False)
+        # Of a part that nobody named, only a request tells enough.
+        parts = [one for one in bare if one.kind is FrameKind.REQUEST] if api is None else [] if found else bare
+        found += _weighed(data, parts, _PART, is_whole=False)
     return _ranked(found)
 
 
-def is_believable(best: Candidate, *, named: bool) -> bool:
-    """Whether a reading is good enough to be shown; `named` says that somebody knows the API and version."""
-    if named:
-        return True
+def is_believable(data: memoryview, ranked: list[Candidate], *, named: bool) -> bool:
+    """Whether the first reading is good enough to be shown; `named` says that somebody knows the API and version."""
+    if not ranked or named:
+        return bool(ranked)
+    best = ranked[0]
     if best.reading.kind is FrameKind.REQUEST:
-        return best.is_whole or (best.gain > REQUEST_GAIN_MIN and best.worst > -2 * IMPLAUSIBLE)
-    if not best.is_cut:
-        return best.gain > 0
-    return best.gain >= PART_GAIN_MIN and best.share >= PART_SHARE_MIN and best.worst > -PART_DOUBT_MAX
+        enough = best.gain > REQUEST_GAIN_MIN and best.share > REQUEST_SHARE_MIN and best.worst > -2 * IMPLAUSIBLE
+        return best.is_whole or enough
+    if best.is_cut:
+        enough = claimed_size(data) <= MISSING_MAX * len(data)
+        return enough and best.gain >= PART_GAIN_MIN and best.share >= PART_SHARE_MIN and best.worst > -PART_DOUBT_MAX
+    # A few bytes can be a whole response without size prefix as well as the beginning of a larger frame with one.
+    cut = math.fsum(candidate.share for candidate in ranked if candidate.is_cut)
+    return best.gain > 0 and cut < CUT_SHARE_MAX
 
 
 def guess_damaged(
@@ -183,6 +192,8 @@ def _readings(
         for reading in _requests(data, prefixed):
             if api in (None, reading.api) and version in (None, reading.version):
                 yield reading
+        if kind and api and version is not None and len(data) < (SIZE_PREFIX if prefixed else 0) + KEY_AND_VERSION_SIZE:
+            yield Reading(FrameKind.REQUEST, api, version, prefixed)
     if kind is not FrameKind.REQUEST:
         for candidate in API_TABLE if api is None else (api,):
             for stated in range(candidate.versions.min, candidate.versions.max + 1):
@@ -193,7 +204,7 @@ def _readings(
 def _requests(data: memoryview, prefixed: bool) -> list[Reading]:
     """The request that the bytes say they are: none or one."""
     at = SIZE_PREFIX if prefixed else 0
-    if len(data) < at + 4:
+    if len(data) < at + KEY_AND_VERSION_SIZE:
         return []
     api = API_BY_KEY.get(int.from_bytes(data[at : at + 2]))
     version = int.from_bytes(data[at + 2 : at + 4])
@@ -300,4 +311,4 @@ def _ranked(found: list[_Weighed]) -> list[Candidate]:
         for one, same, weight in zip(best, versions, weights, strict=True)
     ]
     ranked.sort(key=lambda candidate: (-candidate.gain, candidate.reading.api.key, candidate.reading.prefixed))
-    return ranked[:CANDIDATES_MAX]
+    return ranked

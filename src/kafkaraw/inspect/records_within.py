@@ -103,7 +103,7 @@ class RecordReader:
             try:
                 self.record(record)
             except Stop as stop:
-                record.end = self.start + self.at
+                self.close(record)
                 stop.harmless = not is_whole
                 stop.put_on(record)
                 return
@@ -116,6 +116,13 @@ class RecordReader:
         node = Node(name, kind, self.start + self.at, self.start + self.at)
         parent.children.append(node)
         return node
+
+    def close(self, record: Node) -> None:
+        """After a stop: let every node that was being read end where the reading did."""
+        node: Node | None = record
+        while node is not None:
+            node.end = max(node.end, self.start + self.at)
+            node = node.children[-1] if node.children else None
 
     def record(self, record: Node) -> None:
         """Read one record."""

@@ -101,7 +101,7 @@ def _rows(node: Node, data: memoryview, depth: int, path: str, name: str, mark: 
 def _own_bytes(node: Node, data: memoryview) -> memoryview:
     """The bytes before the first child: the length of an array, the marker of a structure; all without children."""
     if node.inner is not None or not node.children:
-        return data[node.start : node.end] if node.kind != "records" else data[:0]
+        return data[node.start : node.end]
     return data[node.start : max(node.children[0].start, node.start)]
 
 

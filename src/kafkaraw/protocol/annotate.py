@@ -198,6 +198,7 @@ class Walker:
         """Read the section of tagged fields that ends every flexible structure."""
         section = self.open("tagged fields", parent)
         section.kind = "tag section"
+        self.path.enter("tagged fields")
         section.value = count = self.varint("the number of tagged fields", section)
         last = -1
         for _ in range(count):
@@ -211,9 +212,12 @@ class Walker:
             if tag <= last:
                 node.notes.append("not canonical: tags should ascend")
             last = tag
+            self.path.leave()
             self.tagged_value(known.get(tag), spec, node, self.at + size)
+            self.path.enter("tagged fields")
             if self.at != node.end:
                 raise self.fail(f"tag {tag} says {size} bytes, its value has {size + self.at - node.end}", start)
+        self.path.leave()
         section.end = self.at
 
     def tagged_value(self, declared: FieldSpec | None, spec: Spec, node: Node, end: int) -> None:
@@ -291,11 +295,13 @@ class Walker:
             return
         left = len(self.buffer) - self.at
         if size > left:
+            stated = bytes(self.buffer[start : self.at]).hex(" ")
+            wanted_end = self.at + size
             if kind is RECORDS:
                 node.value = self.buffer[self.at :]  # batches that are whole can be read
-            stated = bytes(self.buffer[start : self.at]).hex(" ")
+                self.at = len(self.buffer)
             message = f"{kind.name} declared {size} bytes (its length is {stated}), {left} are left"
-            raise self.short(message, start, self.at + size)
+            raise self.short(message, start, wanted_end)
         piece = self.buffer[self.at : self.at + size]
         if kind is STRING:
             try:
