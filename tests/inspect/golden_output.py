@@ -13,9 +13,7 @@ from kafkaraw.cli import main
 HERE = Path(__file__).parent
 VECTORS = HERE.parent / "protocol" / "vectors"
 # The length of the client id is one byte in the ticket's dump: 42 of the 43 declared bytes.
-KAFKA_14935 = (
-    "0000002b 0012 0003 00000000 07 61646d696e2d31 00 12 6170616368652d6b61666b612d6a617661 06 332e332e31 00"
-)
+KAFKA_14935 = "0000002b 0012 0003 00000000 07 61646d696e2d31 00 12 6170616368652d6b61666b612d6a617661 06 332e332e31 00"
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SURE, LIKELY = 0.95, 0.5
 CANDIDATES_SHOWN: Final = 6
 PROBLEMS_SHOWN: Final = 10
-# From this width on the table has columns for types and meanings of their own.
-WIDE_COLUMNS: Final = 110
+# From these widths on the table has 8 bytes to a line, and columns for types and meanings of their own.
+ROOMY_COLUMNS, WIDE_COLUMNS = 100, 160
 HEX_BYTES_WIDE, HEX_BYTES_NARROW = 16, 8
 TABLE_ROWS_MAX: Final = 3000
 
@@ -191,24 +191,26 @@ def _table(rows: list[Row], width: int, paths: bool) -> Table:
     wide = width >= WIDE_COLUMNS
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("BYTES", style="cyan", no_wrap=True, justify="right")
-    table.add_column("HEX", style="dim", width=23 if wide else 11)
-    table.add_column("FIELD", style="bold", overflow="fold")
+    table.add_column("HEX", style="dim", width=23 if width >= ROOMY_COLUMNS else 11)
+    field_width = max((len(_label(row, paths, 2 if wide else 1)) for row in rows), default=0)
+    table.add_column("FIELD", style="bold", overflow="fold", width=min(field_width, 2 * width // 5))
     if wide:
         table.add_column("TYPE", style="dim", overflow="fold")
         table.add_column("VALUE", overflow="fold")
     table.add_column("MEANING" if wide else "VALUE, MEANING", overflow="fold", ratio=1)
     for row in rows:
-        table.add_row(*_cells(row, wide, paths))
+        table.add_row(*_cells(row, width, paths))
     return table
 
 
-def _cells(row: Row, wide: bool, paths: bool) -> Iterator[Text]:
+def _cells(row: Row, width: int, paths: bool) -> Iterator[Text]:
     from rich.text import Text
 
     from kafkaraw.inspect.render import hex_of
 
+    wide = width >= WIDE_COLUMNS
     yield Text(row.bytes_range)
-    yield Text(hex_of(row.data, HEX_BYTES_WIDE if wide else HEX_BYTES_NARROW))
+    yield Text(hex_of(row.data, HEX_BYTES_WIDE if width >= ROOMY_COLUMNS else HEX_BYTES_NARROW))
     yield Text(_label(row, paths, 2 if wide else 1), style="red" if row.problem else "")
     style = "red" if row.problem else "yellow" if row.is_odd else ""
     if wide:
