@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from kafkaraw.cli import main
-from kafkaraw.cli.wire import _plain_lines, _table
+from kafkaraw.cli.wire import _plain_lines, table_of
 from kafkaraw.inspect import annotate
 from kafkaraw.inspect.render import rows_of
 from tests.inspect.golden_output import GOLDEN, Golden
@@ -138,7 +138,7 @@ def test_wrong_calls_end_in_one_line(arguments: list[str], text: str, says: str)
 def test_a_table_fits_the_terminal_and_loses_nothing(width: int, name: str):
     rows = list(rows_of(annotate(SAMPLE[name].frame)))
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=True, no_color=True).print(_table(rows, width, paths=False))
+    Console(file=out, width=width, force_terminal=True, no_color=True).print(table_of(rows, width))
     lines = out.getvalue().splitlines()
     assert max(map(len, map(_plain, lines))) <= width
     text = " ".join(_plain(line) for line in lines).replace(" ", "")

@@ -112,7 +112,7 @@ def _print(console: Console, annotation: Annotation, form: str, *, paths: bool, 
     console.print()
     rows = list(rows_of(annotation))
     if console.is_terminal and len(rows) <= TABLE_ROWS_MAX:
-        console.print(_table(rows, console.width, paths))
+        console.print(table_of(rows, console.width, paths=paths))
     else:
         for line in _plain_lines(rows, paths):
             console.out(line, highlight=False)
@@ -185,7 +185,8 @@ def _words(row: Row) -> str:
     return "; ".join(part for part in (row.problem.upper()[:1] + row.problem[1:], row.meaning) if part)
 
 
-def _table(rows: list[Row], width: int, paths: bool) -> Table:
+def table_of(rows: list[Row], width: int, *, paths: bool = False) -> Table:
+    """The rows as a table that fits a terminal of that width."""
     from rich.table import Table
 
     wide = width >= WIDE_COLUMNS
