@@ -17,7 +17,6 @@ from tests.interop.clients import FOREIGN, OURS, Client, Received, Sample
 from tests.interop.java_client import JavaClient, why_no_java_client
 
 PARTITIONS = 4
-NOT_READY = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # Keys of every length up to two rounds of murmur2's loop, and what clients tend to get wrong: null and empty.
@@ -62,13 +61,13 @@ def new_topic(bootstrap_servers: str) -> str:
         done.result(30)
     partitions = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(PARTITIONS)}
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    while True:
         try:
             assert all(done.result(30).offset == 0 for done in admin.list_offsets(partitions).values())
             return topic
-        except KafkaException as error:
-            assert error.args[0].name() in NOT_READY, error
-    raise AssertionError(f"the partitions of {topic} have no leader after 30 s")
+        except KafkaException:  # there are several ways of having no leader yet
+            if time.monotonic() > deadline:
+                raise
 
 
 def samples_for(producer: Client) -> tuple[Sample, ...]:
