@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from kafkaraw.inspect.frames import FrameKind
 from kafkaraw.inspect.guess import NODES_WEIGHED_MAX, Candidate, guess, version_words
 from kafkaraw.protocol import RequestHeader, ResponseHeader, encode_request, encode_response
 from kafkaraw.protocol.annotate import Node
-from kafkaraw.protocol.apis import API_TABLE, Api
+from kafkaraw.protocol.apis import API_BY_KEY, API_TABLE, Api
 from kafkaraw.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -22,6 +24,8 @@ from kafkaraw.protocol.messages.metadata import (
 )
 from tests.inspect.realistic import realistic_message
 from tests.inspect.sample_frames import prefixed
+
+GOLDEN = Path(__file__).parents[1] / "protocol" / "golden"
 
 
 def supported(api: Api) -> range:
@@ -162,3 +166,34 @@ def test_random_bytes_are_not_taken_for_anything():
     taken = [annotate(rng.randbytes(rng.randrange(12, 200))) for _ in range(150)]
     assert sum(annotation.is_whole for annotation in taken) == 0
     assert sum(annotation.reading is not None for annotation in taken) <= 1
+
+
+def golden_frames() -> Iterator[tuple[int, int, str, bytes]]:
+    """What clients and brokers really sent, as `tests/protocol/golden` keeps it."""
+    for file in sorted(GOLDEN.glob("*.jsonl")):
+        for line in file.read_text().splitlines():
+            kept = json.loads(line)
+            if "frame" in kept:
+                yield kept["key"], kept["version"], kept["direction"], bytes.fromhex(kept["frame"])
+
+
+def test_real_frames_are_recognised_by_name_and_version():
+    right = alike = total = 0
+    missed = []
+    for key, version, direction, frame in golden_frames():
+        annotation = annotate(prefixed(frame))
+        api = API_BY_KEY[key]
+        total += 1
+        assert annotation.reading is not None, (api.name, version, direction)
+        best = annotation.candidates[0] if annotation.candidates else None
+        if best and best.reading.kind == direction and best.reading.api is api and version in best.versions:
+            right += 1
+        elif best and direction == "response" and has_the_fields_of(best, api, version, prefixed(frame)):
+            alike += 1
+        else:
+            missed.append((api.name, version, direction, len(frame), str(annotation.reading)))
+    if not total:
+        pytest.skip("there are no golden frames")
+    print(f"right {right}, alike {alike}, of {total}; missed {missed}")
+    assert right >= 0.85 * total
+    assert right + alike >= 0.97 * total
