@@ -25,7 +25,7 @@ ARGS ?=
 .PHONY: help
 help: ## List the targets
 	@echo "make TARGET [PYTHON=…] [ARGS=…]"; \
-	sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: setup
 setup: $(READY) ## Make .venv with the package and everything that demo and test need
@@ -65,6 +65,16 @@ soak: check ## test, plus the long runs
 .PHONY: bench
 bench: setup ## Produce and consume, ours and confluent-kafka's side by side
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-protocol
+bench-protocol: setup ## Encode and decode messages, ours and kafka-python's side by side
+	@$(BIN)/python -m bench.protocol $(ARGS)
+
+.PHONY: docs
+docs: setup ## Draw the pictures and write the reference pages anew
+	@$(BIN)/python docs/draw_architecture.py
+	@$(BIN)/python docs/pictures/wire_decode.py
+	@$(BIN)/python -m docs.generate_reference
 
 .PHONY: clean
 clean: ## Remove what can be made again (not .venv)
