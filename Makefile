@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v "$$p"; break; }; done)
 # Spark 4 needs Java 17 or newer; where there is none, a Java that pip installs takes its place.
-EXTRAS = spark,dev$(shell java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | awk '{found = $$1 >= 17} END {if (!found) print ",java"}')
+EXTRAS = spark,dev$(shell { java -version 2>&1 || true; } | sed -n 's/.*version "\([0-9]*\).*/\1/p' | awk '{found = $$1 >= 17} END {if (!found) print ",java"}')
 
 # The compiled modules, once their sources exist: a newer source makes `setup` build them again.
 NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_builder.py src/kafkaraw/records/_reader.py)
@@ -36,7 +36,7 @@ $(READY): pyproject.toml constraints.txt setup.py $(NATIVE_SOURCES)
 		echo "No Python 3.11 or newer found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; fi
 	@if ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
 		echo "Making $(VENV) with $(PYTHON)"; \
-		"$(PYTHON)" -m venv --clear $(VENV) || { echo "Python's venv module does not work here (on Debian and Ubuntu: install python3-venv)." >&2; exit 1; }; fi
+		"$(PYTHON)" -m venv --clear $(VENV) || { echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: install python3-venv)." >&2; exit 1; }; fi
 	@echo "Installing kafkaraw[$(EXTRAS)] into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[$(EXTRAS)]'
 	@# The flights of the demo: data only, so its dependencies stay out.
