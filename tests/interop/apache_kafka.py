@@ -23,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -114,6 +113,11 @@ def fetch_jars() -> Path:
                 raise ApacheKafkaError(f"Maven could not fetch Apache Kafka:\n{(done.stdout + done.stderr)[-2000:]}")
             copied.rename(target)  # whole or not at all
     return target
+
+
+def _random_cluster_id() -> str:
+    """A random id in Kafka's form that a command line does not take for an option, as one in 64 would be."""
+    return "k" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")[1:]
 
 
 class ApacheKafka:
@@ -215,7 +219,7 @@ class ApacheKafka:
         return ["java", *JAVA_OPTIONS, "-cp", f"{jars}/*", main_class]
 
     def _format(self, jars: Path) -> None:
-        cluster_id = urlsafe_b64encode(uuid.UUID(bytes=secrets.token_bytes(16)).bytes).decode().rstrip("=")
+        cluster_id = _random_cluster_id()
         command = [*self._java(jars, "kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c"]
         done = subprocess.run(
             [*command, str(self._properties_file)], capture_output=True, text=True, timeout=120, check=False
