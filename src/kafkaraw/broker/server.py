@@ -19,6 +19,7 @@ from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.state import BrokerState, RandomBits
 from kafkaraw.errors import UsageError
 from kafkaraw.net import Clock, Link, Listener, Network
+from kafkaraw.net.wire_log import tapped
 
 DRAIN_TIMEOUT_S = 1.0
 """How long clients have, when the broker stops, to read answers that are on their way."""
@@ -82,7 +83,7 @@ class BrokerNode:
         listener = await self._network.listen(
             endpoint.host,
             endpoint.port,
-            lambda: self._connection(endpoint.name),
+            lambda: tapped(self._connection(endpoint.name), f"broker {self.config.node_id}", "broker"),
             frame_size_max=self.config.socket_request_max_bytes,
         )
         self._listeners.append(listener)

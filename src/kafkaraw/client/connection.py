@@ -29,6 +29,7 @@ from kafkaraw.core.connection import (
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.errors import ClosedError, KafkaError, UsageError
 from kafkaraw.net import Link, Network
+from kafkaraw.net.wire_log import tapped
 
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
@@ -56,7 +57,7 @@ class Connection:
         self._error: KafkaError | None = None
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - what a connection needs is one list, given by the pool alone
         cls,
         network: Network,
         host: str,
@@ -67,6 +68,7 @@ class Connection:
         request_timeout: float = 30.0,
         max_in_flight: int = 5,
         frame_size_max: int = FRAME_SIZE_MAX,
+        name: str = "bootstrap",
     ) -> Connection:
         """Connect to a broker and learn which versions it speaks.
 
@@ -79,6 +81,7 @@ class Connection:
             request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
             max_in_flight: how many requests may be unanswered at once; more wait their turn.
             frame_size_max: largest response to accept, in bytes.
+            name: of the broker, for the connection log.
 
         Raises:
             NetworkError: nobody there, or no answer; `stage` says how far it went.
@@ -90,7 +93,8 @@ class Connection:
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         connection = cls(peer, limits, loop.time() + connect_timeout)
         try:
-            await network.dial(host, port, connection, timeout=connect_timeout, frame_size_max=frame_size_max)
+            handler = tapped(connection, f"{name} ({peer})", "client")
+            await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
             await connection._ready
         except BaseException:
             connection._ready.cancel()

@@ -58,8 +58,8 @@ class ConnectionPool:
             self._opening[key] = attempt
         return await deadline.wait(asyncio.shield(attempt), f"connecting to broker {node.node_id} at {node.address}")
 
-    async def dial(self, host: str, port: int) -> Connection:
-        """A new connection that the pool does not keep, ready for requests."""
+    async def dial(self, host: str, port: int, name: str = "bootstrap") -> Connection:
+        """A new connection that the pool does not keep, ready for requests; `name` stands in the connection log."""
         return await Connection.open(
             self._runtime.network,
             host,
@@ -67,6 +67,7 @@ class ConnectionPool:
             client_id=self._config.client_id,
             connect_timeout=self._config.socket_connection_setup_timeout_ms / 1000,
             request_timeout=self._config.answer_timeout_ms / 1000,
+            name=name,
         )
 
     def adopt(self, node: BrokerNode, connection: Connection) -> None:
@@ -90,7 +91,7 @@ class ConnectionPool:
 
     async def _connect(self, key: _Key, node: BrokerNode) -> Connection:
         try:
-            connection = await self.dial(node.host, node.port)
+            connection = await self.dial(node.host, node.port, f"node {node.node_id}")
         except NetworkError as error:
             raise self._explained(node, error) from error
         finally:

@@ -213,15 +213,18 @@ def read_log(text: str) -> bytes:
 
 
 def _logged(text: str, size: int) -> bytes:
-    """Read up to `size` bytes in hex, from rows that may end in the same as text."""
+    """Read up to `size` bytes in hex, from rows that may end in the same as text.
+
+    What follows the number on its own line may be words about the frame, as in this package's own connection log.
+    """
     found = bytearray()
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines()):
         before, at = len(found), 0
         while len(found) < size and (match := LOG_BYTE.match(line, at)):
             if at and len(match[0]) > 4:  # a wider gap than between bytes: what follows is text
                 break
             found.append(int(match[1], 16))
             at = match.end()
-        if len(found) == before and (found or line.strip()):
+        if len(found) == before and (found or (number and line.strip())):
             break
     return bytes(found)
