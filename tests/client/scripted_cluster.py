@@ -172,6 +172,7 @@ class ScriptedCluster:
     def _metadata(self, node_id: int, message: MetadataRequest) -> MetadataResponse:
         names = [*self.topics] if message.topics is None else [topic.name or "" for topic in message.topics]
         return MetadataResponse(
+            error_code=self.next_error("Metadata", None),
             brokers=[MetadataResponseBroker(node_id=n, host=f"broker{n}", port=PORT, rack=None) for n in self.nodes],
             cluster_id="scripted",
             controller_id=self.controller_id,

@@ -418,6 +418,34 @@ def test_a_topic_that_may_not_be_seen_is_an_error_at_once() -> None:
     simulate(play)
 
 
+def test_metadata_are_renewed_on_schedule_without_being_asked_for() -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        cluster.create("t", 1)
+        await engine.wait_for_topics(["t"], 10)
+        asked = len(cluster.asked(MetadataRequest))
+        cluster.move("t", 0, 2)
+        await asyncio.sleep(63)
+        assert engine.cluster.leader_of(TopicPartition("t", 0)) == 2
+        await asyncio.sleep(240)
+        assert len(cluster.asked(MetadataRequest)) in (asked + 4, asked + 5)
+
+    simulate(play, nodes=2, metadata_max_age_ms=60_000)
+
+
+def test_a_cluster_that_asks_for_a_new_start_gets_one_from_the_bootstrap_servers() -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        await engine.start(10)
+        cluster.create("t", 1)
+        cluster.fail("Metadata", None, ErrorCode.REBOOTSTRAP_REQUIRED)
+        before = len(cluster.asked(MetadataRequest))
+        await engine.refresh(["t"])
+        assert engine.cluster.leader_of(TopicPartition("t", 0)) == 1
+        topics = [[t.name for t in asked.message.topics] for asked in cluster.asked(MetadataRequest)[before:]]
+        assert topics == [["t"], [], ["t"]]
+
+    simulate(play)
+
+
 # -- real sockets: what else may answer
 
 

@@ -531,3 +531,21 @@ def test_any_bytes_give_an_answer_or_an_end_and_each_request_one_outcome(data: b
     assert sum(isinstance(action, End) for action in play.done) == 1
     outcomes = [action.key for action in play.done if isinstance(action, (Succeed, Fail))]
     assert sorted(outcomes) == (["a", "b"] if negotiated else [])  # type: ignore[type-var]
+
+
+def test_a_throttle_time_in_the_answer_about_versions_holds_the_first_request_back() -> None:
+    play = Play().connect()
+    play.answer(ApiVersionsResponse(error_code=0, api_keys=ALL_APIS, throttle_time_ms=300))
+    assert isinstance(play.done[-1], BecomeReady) and play.state is ConnectionState.THROTTLED
+    assert play.submit() == []
+    assert play.pass_ms(299) == []
+    assert [type(action) for action in play.pass_ms(1)] == [Send]
+
+
+def test_bytes_behind_an_answer_are_ignored_as_javas_clients_do() -> None:
+    play = Play().ready()
+    play.submit(message=MetadataRequest(topics=[]), version=1)
+    header = play.sent[-1][0]
+    body = encode_response(ResponseHeader(header.correlation_id), MetadataResponse(brokers=[], topics=[]), 1)
+    (done,) = play.receive(FrameReceived(memoryview(body + b"\0\0\0")))
+    assert isinstance(done, Succeed)

@@ -34,7 +34,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.net import Clock, Network
 from kafkaraw.protocol.apis import api_of
-from kafkaraw.protocol.error_codes import error_for
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
@@ -288,7 +288,12 @@ class Engine:
                 request.allow_auto_topic_creation = True
             return request
 
+        deadline = Deadline(timeout)
         response = reply(await self.request_any(for_version, timeout=timeout), MetadataResponse)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102: the brokers we know are no longer ours
+            log.info("the cluster asks for a new start from the bootstrap servers")
+            await self._bootstrap(deadline)
+            response = reply(await self.request_any(for_version, timeout=deadline.remaining), MetadataResponse)
         if version < _RELIABLE_EPOCHS_FROM_VERSION:
             for partition in (partition for topic in response.topics for partition in topic.partitions):
                 partition.leader_epoch = NO_EPOCH

@@ -309,6 +309,8 @@ class ConnectionMachine:
         self.api_versions = answer
         self._move_to(ConnectionState.READY)
         self._actions.append(BecomeReady(answer))
+        if answer.throttle_ms:
+            self._throttle(now_ms + answer.throttle_ms)
 
     def _silence_error(self, now_ms: float) -> NetworkError:
         seconds = (now_ms - self._alive_ms) / 1000
@@ -402,7 +404,7 @@ class ConnectionMachine:
 
     def _answered(self, pending: _Pending, frame: memoryview, now_ms: float) -> None:
         try:
-            _, response = decode_response(frame, pending.api.key, pending.version)
+            _, response = decode_response(frame, pending.api.key, pending.version, allow_trailing_bytes=True)
         except ProtocolError as error:
             explained = _at_stage(error, f"{self.peer}: response to {pending.name}")
             self._actions.append(Fail(pending.key, explained))

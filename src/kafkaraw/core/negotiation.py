@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from kafkaraw.core.throttle import binding_throttle_ms
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol import VersionRange, decode_response
 from kafkaraw.protocol.apis import API_BY_KEY
@@ -35,10 +36,12 @@ class ApiVersionTable:
     Attributes:
         peer: the broker as "host:port", for messages.
         offered: the broker's range for each API key.
+        throttle_ms: for how long nothing may be sent, in milliseconds.
     """
 
     peer: str
     offered: dict[int, VersionRange]
+    throttle_ms: int = 0
 
     def version_for(self, api_key: int) -> int:
         """Return the highest version of an API that both ends know.
@@ -80,11 +83,10 @@ def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionT
         return _next_attempt(frame, version, peer)
     if code != ErrorCode.NONE:
         raise error_for(code, f"{peer} refused ApiVersions v{version}")
-    _, response = decode_response(frame, API_VERSIONS_KEY, version)
+    _, response = decode_response(frame, API_VERSIONS_KEY, version, allow_trailing_bytes=True)
     assert isinstance(response, ApiVersionsResponse)
-    return ApiVersionTable(
-        peer, {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
-    )
+    offered = {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
+    return ApiVersionTable(peer, offered, binding_throttle_ms(response, API_VERSIONS_KEY, version))
 
 
 def _next_attempt(frame: memoryview, version: int, peer: str) -> AskAgain:

@@ -109,8 +109,16 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, object]:
     return header, message
 
 
-def decode_response(frame: Buffer, api_key: int, api_version: int) -> tuple[ResponseHeader, object]:
+def decode_response(
+    frame: Buffer, api_key: int, api_version: int, *, allow_trailing_bytes: bool = False
+) -> tuple[ResponseHeader, object]:
     """Decode a whole response to a request of that API and version.
+
+    Args:
+        frame: the response, header included.
+        api_key: of the request.
+        api_version: of the request.
+        allow_trailing_bytes: ignore bytes after the message, as Kafka's Java clients do.
 
     Raises:
         UnsupportedVersionError: the API or version is not declared.
@@ -123,7 +131,8 @@ def decode_response(frame: Buffer, api_key: int, api_version: int) -> tuple[Resp
     at = _CORRELATION_ID.size
     if response_header_version(api_key, api_version) == 1:
         header.unknown_tagged_fields, at = _decode_tags(view, at)
-    return header, decode_message(_known(api_key).response, api_version, view, at)
+    response = _known(api_key).response
+    return header, decode_message(response, api_version, view, at, allow_trailing_bytes=allow_trailing_bytes)
 
 
 def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0, *, allow_trailing_bytes: bool = False) -> T:
