@@ -116,7 +116,7 @@ class Outbox:
             connection.send_oneway(request)
             return unanswered(action)
         response = await connection.request(request, timeout=self._timeout)
-        return outcomes_of(request, reply(response, ProduceResponse))
+        return outcomes_of(request, reply(response, ProduceResponse), self._engine.cluster, action.node_id)
 
     async def _ask_producer_id(self) -> None:
         request = InitProducerIdRequest(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkaraw.core.cluster import ClusterView
+from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.core.producer.events import PartitionOutcome, SendProduce
 from kafkaraw.protocol.messages.produce import (
     PartitionProduceData,
@@ -43,14 +43,36 @@ def produce_request(action: SendProduce, cluster: ClusterView, *, acks: int, tim
     return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
 
 
-def outcomes_of(request: ProduceRequest, response: ProduceResponse) -> Mapping[TopicPartition, PartitionOutcome]:
-    """What the response says, by the names that the request used."""
+def outcomes_of(
+    request: ProduceRequest, response: ProduceResponse, cluster: ClusterView, node_id: int
+) -> Mapping[TopicPartition, PartitionOutcome]:
+    """What the response says, by the names that the request used; leaders that it names are taken over (KIP-951).
+
+    Args:
+        request: what was asked.
+        response: the answer.
+        cluster: learns the new leaders and their addresses.
+        node_id: the broker that answered.
+    """
     names = {topic.topic_id: topic.name for topic in request.topic_data}
-    return {
-        TopicPartition(topic.name or names.get(topic.topic_id, ""), answer.index): _outcome(answer)
-        for topic in response.responses
-        for answer in topic.partition_responses
-    }
+    cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
+    outcomes: dict[TopicPartition, PartitionOutcome] = {}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            topic_partition = TopicPartition(topic.name or names.get(topic.topic_id, ""), answer.index)
+            outcomes[topic_partition] = _outcome(answer, _leads_elsewhere(answer, topic_partition, cluster, node_id))
+    return outcomes
+
+
+def _leads_elsewhere(
+    answer: PartitionProduceResponse, topic_partition: TopicPartition, cluster: ClusterView, node_id: int
+) -> bool:
+    """Whether the answer names a leader, and it is (by now) known to be another broker than the one that was asked."""
+    hint = answer.current_leader
+    if not answer.error_code or hint.leader_id < 0:
+        return False
+    cluster.update_leader(topic_partition, hint.leader_id, hint.leader_epoch)
+    return cluster.leader_of(topic_partition) not in (None, node_id)
 
 
 def unanswered(action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]:
@@ -58,8 +80,10 @@ def unanswered(action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]
     return {TopicPartition(n.batch.topic, n.batch.partition): PartitionOutcome(0) for n in action.batches}
 
 
-def _outcome(answer: PartitionProduceResponse) -> PartitionOutcome:
-    return PartitionOutcome(answer.error_code, answer.base_offset, answer.log_append_time_ms, _explanation(answer))
+def _outcome(answer: PartitionProduceResponse, new_leader_known: bool) -> PartitionOutcome:
+    return PartitionOutcome(
+        answer.error_code, answer.base_offset, answer.log_append_time_ms, _explanation(answer), new_leader_known
+    )
 
 
 def _explanation(answer: PartitionProduceResponse) -> str | None:

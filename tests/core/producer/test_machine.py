@@ -2,6 +2,7 @@ import pytest
 
 from kafkaraw.core.producer.events import (
     Abandoned,
+    PartitionOutcome,
     ProducerIdentity,
     ProducerIdRefused,
 )
@@ -243,6 +244,15 @@ def test_a_wrong_leader_leads_to_a_refresh_and_to_the_new_one(code):
     driver.answer(code)
     assert driver.refreshes == [{"t"}]
     driver.sleep(100)
+    assert driver.sent[0].node_id == 9 and driver.batches_in_flight == [batch]
+
+
+def test_an_answer_that_names_the_new_leader_needs_no_refresh_and_no_pause():
+    driver, (batch,) = started(1)
+    driver.leaders["default"] = 9
+    outcome = PartitionOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER, new_leader_known=True)
+    driver.answer(outcomes={TopicPartition("t", 0): outcome}).sleep(0)
+    assert driver.refreshes == []
     assert driver.sent[0].node_id == 9 and driver.batches_in_flight == [batch]
 
 

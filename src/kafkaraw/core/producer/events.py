@@ -66,12 +66,18 @@ class MetadataRefreshed:
 
 
 class PartitionOutcome(NamedTuple):
-    """What a produce response says about one partition."""
+    """What a produce response says about one partition.
+
+    Attributes:
+        new_leader_known: the answer named another leader than the broker that was asked (KIP-951): no refresh and no
+            pause is needed to go there.
+    """
 
     error_code: int
     base_offset: int = -1
     log_append_time_ms: int = -1
     message: str | None = None
+    new_leader_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,8 +205,9 @@ class ProducerMachine:
 
     def _on_answer(self, event: Answered, now_ms: int) -> None:
         for queue, shipment in self._land(event.request_id):
-            self._conclude(queue, shipment, event.outcomes.get(shipment.topic_partition, NO_ANSWER))
-            self._go_on(queue, now_ms)
+            outcome = event.outcomes.get(shipment.topic_partition, NO_ANSWER)
+            self._conclude(queue, shipment, outcome)
+            self._go_on(queue, now_ms, at_once=outcome.new_leader_known)
 
     def _on_lost(self, event: RequestLost, now_ms: int) -> None:
         self._last_error = event.error
@@ -247,7 +248,7 @@ class ProducerMachine:
         if verdict is Verdict.REFUSED or (verdict is Verdict.OUT_OF_SEQUENCE and not self._limits.idempotent):
             self._fail(shipment, error)
             return
-        if verdict is Verdict.AGAIN_ELSEWHERE:
+        if verdict is Verdict.AGAIN_ELSEWHERE and not outcome.new_leader_known:
             self._stale_topics.add(shipment.topic_partition.topic)
         lost_count = verdict is Verdict.OUT_OF_SEQUENCE and queue.is_first(shipment)
         self._again(queue, shipment, error, starts_over=lost_count)
@@ -267,9 +268,9 @@ class ProducerMachine:
         queue.send_back(shipment, starts_over=starts_over)
         self._sendable.pop(queue.topic_partition, None)
 
-    def _go_on(self, queue: PartitionQueue, now_ms: int) -> None:
-        """After a landing: if that was the last one to wait for, back off, then send again."""
-        if not queue.try_settle_drain(now_ms + self._backoff_ms(queue.failures)):
+    def _go_on(self, queue: PartitionQueue, now_ms: int, *, at_once: bool = False) -> None:
+        """After a landing: if that was the last one to wait for, back off (or not), then send again."""
+        if not queue.try_settle_drain(now_ms + (0 if at_once else self._backoff_ms(queue.failures))):
             return
         self._backing_off[queue.topic_partition] = queue
         if queue.identity is None:  # its epochs are used up
