@@ -14,6 +14,7 @@ from kafkaraw.client.config import INT32_MAX, AdminConfig, parse
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import PartitionView, TopicView
 from kafkaraw.core.retry import Backoff
@@ -226,6 +227,16 @@ class AsyncAdmin:
 
         await self._each(wanted, once, deadline)
         return {name: _description(self._engine.cluster.topics[name]) for name in wanted}
+
+    def metrics(self) -> Metrics:
+        """What this client has counted about each broker so far; may be called at any time, after `close`, too.
+
+        Returns:
+            by node id as text (and "bootstrap"), then by name: requests, requests_failed, in_flight, latency_count,
+            latency_sum_s, latency_max_s, latency_histogram (answers within each bound in seconds), bytes_in, bytes_out,
+            throttle_time_s, connections_opened, connections_failed, connections_closed.
+        """
+        return self._engine.metrics.as_dict()
 
     async def close(self) -> None:
         """Close all connections. May be called twice."""

@@ -24,6 +24,7 @@ from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, cursor_of, is_closed, next_batch_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
 from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
@@ -173,6 +174,9 @@ class Producer:
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return _run(self._delivery.partitions_for(topic, timeout))
 
+    def metrics(self) -> Metrics:
+        return self._delivery.metrics()
+
     def close(self, timeout: float | None = None) -> None:
         _open_producers.discard(self)
         if self._delivery.begun:
@@ -288,6 +292,9 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return self._bridge.run(self._async.offsets_for_times(timestamps, timeout))
 
+    def metrics(self) -> Metrics:
+        return self._async.metrics()
+
     def close(self) -> None:
         self._bridge.run(self._async.close())
 
@@ -329,6 +336,9 @@ class Admin:
 
     def describe_topics(self, names: Iterable[str], *, timeout: float | None = None) -> dict[str, TopicDescription]:
         return self._bridge.run(self._async.describe_topics(names, timeout=timeout))
+
+    def metrics(self) -> Metrics:
+        return self._async.metrics()
 
     def close(self) -> None:
         self._bridge.run(self._async.close())

@@ -96,6 +96,26 @@ class ClientConfig:
         minimum=1,
         maximum=_DAY_MS,
     )
+    socket_connection_setup_timeout_max_ms: int = setting(
+        30_000,
+        "What that time grows to, doubling with each failure in a row; never less than the first.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
+    )
+    reconnect_backoff_ms: int = setting(
+        50, "Pause before a broker is dialled again; doubles with each failure.", unit="ms", minimum=0, maximum=_DAY_MS
+    )
+    reconnect_backoff_max_ms: int = setting(
+        1_000,
+        "Longest pause before a broker is dialled again; never less than the first.",
+        unit="ms",
+        minimum=0,
+        maximum=_DAY_MS,
+    )
+    connections_max_idle_ms: int = setting(
+        540_000, "Close a connection that was not used for so long; -1 never does.", unit="ms", minimum=-1
+    )
     retry_backoff_ms: int = setting(
         100, "Pause before the first retry; doubles with each failure.", unit="ms", minimum=1, maximum=_DAY_MS
     )

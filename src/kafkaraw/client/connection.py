@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kafkaraw.client.metrics import BOOTSTRAP, NodeMetrics
 from kafkaraw.core.connection import (
     Abandon,
     Action,
@@ -30,10 +31,12 @@ from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.errors import ClosedError, KafkaError, UsageError
 from kafkaraw.net import Link, Network
 from kafkaraw.net.wire_log import tapped
+from kafkaraw.protocol import segments_size
 
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
 CLOSE_TIMEOUT_S = 1.0
+SIZE_PREFIX_BYTES = 4
 
 
 class Connection:
@@ -43,9 +46,10 @@ class Connection:
         limits: of the connection machine.
         peer: the broker as "host:port".
         open_deadline: when the versions must be known, on the loop's clock, in seconds.
+        metrics: where to count.
     """
 
-    def __init__(self, peer: str, limits: ConnectionLimits, open_deadline: float) -> None:
+    def __init__(self, peer: str, limits: ConnectionLimits, open_deadline: float, metrics: NodeMetrics) -> None:
         self._loop = asyncio.get_running_loop()
         self._machine = ConnectionMachine(peer, limits)
         self._open_deadline = open_deadline
@@ -55,6 +59,9 @@ class Connection:
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._error: KafkaError | None = None
+        self._metrics = metrics
+        self._asking = 0
+        self._used_at = self._loop.time()
 
     @classmethod
     async def open(  # noqa: PLR0913 - what a connection needs is one list, given by the pool alone
@@ -68,7 +75,7 @@ class Connection:
         request_timeout: float = 30.0,
         max_in_flight: int = 5,
         frame_size_max: int = FRAME_SIZE_MAX,
-        name: str = "bootstrap",
+        metrics: NodeMetrics | None = None,
     ) -> Connection:
         """Connect to a broker and learn which versions it speaks.
 
@@ -81,7 +88,7 @@ class Connection:
             request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
             max_in_flight: how many requests may be unanswered at once; more wait their turn.
             frame_size_max: largest response to accept, in bytes.
-            name: of the broker, for the connection log.
+            metrics: of the broker, where to count; its name stands in the connection log.
 
         Raises:
             NetworkError: nobody there, or no answer; `stage` says how far it went.
@@ -91,15 +98,19 @@ class Connection:
         loop = asyncio.get_running_loop()
         limits = ConnectionLimits(client_id, request_timeout * 1000, max_in_flight)
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        connection = cls(peer, limits, loop.time() + connect_timeout)
+        metrics = metrics or NodeMetrics(BOOTSTRAP)
+        connection = cls(peer, limits, loop.time() + connect_timeout, metrics)
         try:
+            name = metrics.name if metrics.name == BOOTSTRAP else f"node {metrics.name}"
             handler = tapped(connection, f"{name} ({peer})", "client")
             await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
             await connection._ready
-        except BaseException:
+        except BaseException as error:
+            metrics.connections_failed += isinstance(error, KafkaError)
             connection._ready.cancel()
             connection.abort()
             raise
+        metrics.connections_opened += 1
         return connection
 
     # -- for the client --------------------------------------------------------------------------------------------
@@ -118,6 +129,17 @@ class Connection:
     def error(self) -> KafkaError | None:
         """Why it is over; None while it is open."""
         return self._error
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nobody has waited for an answer, on the loop's clock, in seconds; None while somebody does."""
+        return None if self._asking else self._used_at
+
+    def count_for(self, metrics: NodeMetrics) -> None:
+        """Count for another node from now on: the one that this connection turned out to lead to."""
+        self._metrics.connections_opened -= 1
+        metrics.connections_opened += 1
+        self._metrics = metrics
 
     @property
     def api_versions(self) -> ApiVersionTable:
@@ -152,12 +174,24 @@ class Connection:
             ClosedError: the connection was closed meanwhile.
         """
         answer: asyncio.Future[object] = self._loop.create_future()
-        self._handle(Submit(answer, message, version, timeout * 1000))
+        metrics, began = self._metrics, self._loop.time()
+        metrics.requests += 1
+        metrics.in_flight += 1
+        self._asking += 1
         try:
-            return await answer
-        except asyncio.CancelledError:
-            self._handle(Abandon(answer))
+            self._handle(Submit(answer, message, version, timeout * 1000))
+            response = await answer
+        except BaseException as error:
+            metrics.requests_failed += 1
+            if isinstance(error, asyncio.CancelledError):
+                self._handle(Abandon(answer))
             raise
+        finally:
+            metrics.in_flight -= 1
+            self._asking -= 1
+            self._used_at = self._loop.time()
+        metrics.answered(response, self._used_at - began)
+        return response
 
     def send_oneway(self, message: object, *, version: int | None = None) -> None:
         """Send a request that the broker does not answer (Produce with acks=0).
@@ -172,6 +206,8 @@ class Connection:
         if outcome.done():
             outcome.result()
         outcome.cancel()
+        self._metrics.requests += 1
+        self._used_at = self._loop.time()
 
     def pause_reading(self) -> None:
         """Take no more responses from the broker for now; deadlines keep running."""
@@ -207,6 +243,7 @@ class Connection:
 
     def frame_received(self, frame: memoryview) -> None:
         """See `LinkHandler.frame_received`."""
+        self._metrics.bytes_in += len(frame) + SIZE_PREFIX_BYTES
         self._handle(FrameReceived(frame))
 
     def link_lost(self, error: KafkaError | None) -> None:
@@ -239,6 +276,7 @@ class Connection:
         match action:
             case Send(segments):
                 if self._link is not None:
+                    self._metrics.bytes_out += segments_size(segments) + SIZE_PREFIX_BYTES
                     self._link.send(segments)
             case Succeed(key, response):
                 _settle(key, response)
@@ -247,6 +285,8 @@ class Connection:
             case BecomeReady():
                 _settle(self._ready, None)
             case End(error):
+                if self._ready.done() and not self._ready.cancelled() and self._ready.exception() is None:
+                    self._metrics.connections_closed += 1
                 self._error = error
                 _settle(self._ready, error)
                 # Closed by `close` or `abort`, which see to the link themselves: what is unsent may still go out.

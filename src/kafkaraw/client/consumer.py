@@ -19,6 +19,7 @@ from kafkaraw.client.cursor import RecordCursor
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
 from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
+from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up, look_up_once
 from kafkaraw.client.pool import Lane
 from kafkaraw.client.runtime import Runtime
@@ -339,6 +340,10 @@ class AsyncConsumer:
         wanted = {_checked(partition): timestamp for partition, timestamp in timestamps.items()}
         found = await look_up(self._engine, wanted, deadline=deadline)
         return {partition: offset if offset.offset >= 0 else None for partition, offset in found.items()}
+
+    def metrics(self) -> Metrics:
+        """What this client has counted about each broker so far; see `AsyncProducer.metrics`."""
+        return self._engine.metrics.as_dict()
 
     async def close(self) -> None:
         """Close all connections. A call that waits gets a `ClosedError`. May be called twice."""

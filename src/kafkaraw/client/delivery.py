@@ -22,6 +22,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
 from kafkaraw.client.failures import UnseenFailures
 from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.outbox import Outbox
 from kafkaraw.client.room import Room
 from kafkaraw.client.runtime import Runtime
@@ -181,6 +182,10 @@ class Delivery:
         if status is AppendStatus.FULL:
             return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
         return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")
+
+    def metrics(self) -> Metrics:
+        """What is counted about each broker; see `AsyncProducer.metrics`."""
+        return self._engine.metrics.as_dict()
 
     async def partitions_for(self, topic: str, timeout: float | None) -> list[TopicPartition]:
         """The partitions of a topic, waiting for its metadata if need be."""

@@ -18,6 +18,7 @@ from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metadata import Metadata
+from kafkaraw.client.metrics import ClientMetrics
 from kafkaraw.client.pool import ConnectionPool, Lane
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.cluster import NO_EPOCH, ClusterView
@@ -139,6 +140,11 @@ class Engine:
     def closed(self) -> bool:
         """Whether `close()` was called."""
         return self._closed
+
+    @property
+    def metrics(self) -> ClientMetrics:
+        """What is counted about each broker."""
+        return self._pool.metrics
 
     def check_not_forked(self) -> None:
         """Refuse to go on in a child process.
@@ -273,10 +279,14 @@ class Engine:
         return await self._pool.get(node, lane, deadline)
 
     def _by_preference(self) -> list[int]:
-        """Known brokers in the order in which to try them: connected ones first, else by chance."""
+        """Known brokers in the order in which to try them: connected ones first, those that failed last, by chance."""
         nodes = sorted(self.cluster.brokers)
         self.runtime.rng.shuffle(nodes)
-        return sorted(nodes, key=lambda node_id: not self._pool.is_connected(node_id))
+        rank = {
+            node_id: 0 if self._pool.is_connected(node_id) else 2 if self._pool.rests(broker) else 1
+            for node_id, broker in self.cluster.brokers.items()
+        }
+        return sorted(nodes, key=rank.__getitem__)
 
     async def _ask_metadata(self, request: MetadataRequest, timeout: float) -> MetadataResponse:
         version = 0

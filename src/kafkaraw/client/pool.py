@@ -13,20 +13,35 @@ from typing import Literal
 from kafkaraw.client.config import ClientConfig
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.idle import IdleWatch
+from kafkaraw.client.metrics import BOOTSTRAP, ClientMetrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import BrokerNode
-from kafkaraw.errors import ClosedError, NetworkError, Stage
+from kafkaraw.core.reconnect import ReconnectPolicy
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage
 
 Lane = Literal["main", "fetch", "spare fetch"]
 _Key = tuple[int, Lane]
 
 
 class ConnectionPool:
-    """Opens, keeps and closes connections; any number of tasks may ask for the same one."""
+    """Opens, keeps and closes connections; any number of tasks may ask for the same one.
+
+    Args:
+        config: for timeouts and pauses.
+        runtime: network and rng.
+
+    Attributes:
+        metrics: what is counted about each broker.
+    """
 
     def __init__(self, config: ClientConfig, runtime: Runtime) -> None:
+        self.metrics = ClientMetrics()
         self._config = config
         self._runtime = runtime
+        self._attempts = _reconnect_policy(config, runtime)
+        self._idle = IdleWatch(config.connections_max_idle_ms)
         self._open: dict[_Key, tuple[str, Connection]] = {}
         self._opening: dict[_Key, asyncio.Task[Connection]] = {}
         self._closed = False
@@ -35,6 +50,10 @@ class ConnectionPool:
         """Whether a connection is there to be used at once."""
         entry = self._open.get((node_id, lane))
         return entry is not None and not entry[1].closed
+
+    def rests(self, node: BrokerNode) -> bool:
+        """Whether this broker could not be reached, and is left alone for the moment."""
+        return self._attempts.pause_ms((node.address, "main"), asyncio.get_running_loop().time() * 1000) > 0
 
     async def get(self, node: BrokerNode, lane: Lane, deadline: Deadline) -> Connection:
         """The connection to a broker, opened if need be; one attempt at a time, shared by all who wait.
@@ -58,16 +77,23 @@ class ConnectionPool:
             self._opening[key] = attempt
         return await deadline.wait(asyncio.shield(attempt), f"connecting to broker {node.node_id} at {node.address}")
 
-    async def dial(self, host: str, port: int, name: str = "bootstrap") -> Connection:
-        """A new connection that the pool does not keep, ready for requests; `name` stands in the connection log."""
+    async def dial(self, host: str, port: int, name: str = BOOTSTRAP, timeout: float | None = None) -> Connection:
+        """A new connection that the pool does not keep, ready for requests.
+
+        Args:
+            host: name or address.
+            port: TCP port.
+            name: of the node, for metrics and the connection log.
+            timeout: seconds; None is `socket_connection_setup_timeout_ms`.
+        """
         return await Connection.open(
             self._runtime.network,
             host,
             port,
             client_id=self._config.client_id,
-            connect_timeout=self._config.socket_connection_setup_timeout_ms / 1000,
+            connect_timeout=timeout or self._config.socket_connection_setup_timeout_ms / 1000,
             request_timeout=self._config.answer_timeout_ms / 1000,
-            name=name,
+            metrics=self.metrics.of(name),
         )
 
     def adopt(self, node: BrokerNode, connection: Connection) -> None:
@@ -75,11 +101,13 @@ class ConnectionPool:
         if self._closed:
             connection.abort()
             return
-        self._open[node.node_id, "main"] = (node.address, connection)
+        connection.count_for(self.metrics.of(str(node.node_id)))
+        self._keep((node.node_id, "main"), node, connection)
 
     async def close(self) -> None:
         """Close every connection; requests in flight fail."""
         self._closed = True
+        self._idle.stop()
         attempts = list(self._opening.values())
         for attempt in attempts:
             attempt.cancel()
@@ -91,13 +119,33 @@ class ConnectionPool:
 
     async def _connect(self, key: _Key, node: BrokerNode) -> Connection:
         try:
-            connection = await self.dial(node.host, node.port, f"node {node.node_id}")
+            connection = await self._attempt((node.address, key[1]), node)
         except NetworkError as error:
             raise self._explained(node, error) from error
         finally:
             del self._opening[key]
-        self._open[key] = (node.address, connection)
+        self._keep(key, node, connection)
         return connection
+
+    async def _attempt(self, way: tuple[str, Lane], node: BrokerNode) -> Connection:
+        """Wait until this broker may be dialled again, and do so."""
+        loop = asyncio.get_running_loop()
+        pause_ms = self._attempts.pause_ms(way, loop.time() * 1000)
+        if pause_ms:
+            await asyncio.sleep(pause_ms / 1000)
+        self._attempts.began(way, loop.time() * 1000)
+        timeout = self._attempts.setup_timeout_ms(way) / 1000
+        try:
+            connection = await self.dial(node.host, node.port, str(node.node_id), timeout)
+        except KafkaError:
+            self._attempts.failed(way, loop.time() * 1000)
+            raise
+        self._attempts.succeeded(way)
+        return connection
+
+    def _keep(self, key: _Key, node: BrokerNode, connection: Connection) -> None:
+        self._open[key] = (node.address, connection)
+        self._idle.watch(connection)
 
     def _explained(self, node: BrokerNode, error: NetworkError) -> NetworkError:
         """Say where the address comes from when the user never wrote it."""
@@ -109,6 +157,15 @@ class ConnectionPool:
                 f"change the broker's advertised.listeners)"
             )
         return NetworkError(message, stage=error.stage)
+
+
+def _reconnect_policy(config: ClientConfig, runtime: Runtime) -> ReconnectPolicy:
+    pause_ms, setup_ms = config.reconnect_backoff_ms, config.socket_connection_setup_timeout_ms
+    return ReconnectPolicy(
+        Backoff(pause_ms, max(config.reconnect_backoff_max_ms, pause_ms)),
+        Backoff(setup_ms, max(config.socket_connection_setup_timeout_max_ms, setup_ms)),
+        runtime.rng,
+    )
 
 
 def _retrieve(attempt: asyncio.Task[Connection]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
+from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import DeliveryError
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
@@ -153,6 +154,16 @@ class AsyncProducer:
             KafkaError: no broker gave an answer.
         """
         return await self._delivery.partitions_for(topic, timeout)
+
+    def metrics(self) -> Metrics:
+        """What this client has counted about each broker so far; may be called at any time, after `close`, too.
+
+        Returns:
+            by node id as text (and "bootstrap"), then by name: requests, requests_failed, in_flight, latency_count,
+            latency_sum_s, latency_max_s, latency_histogram (answers within each bound in seconds), bytes_in, bytes_out,
+            throttle_time_s, connections_opened, connections_failed, connections_closed.
+        """
+        return self._delivery.metrics()
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then close all connections. May be called twice; `send` raises from now on.
