@@ -16,6 +16,7 @@ from kafkaraw.errors import KafkaError
 COMMANDS = {
     "broker": "kafkaraw.cli.broker:broker",
     "demo": "kafkaraw.cli.demo:demo",
+    "doctor": "kafkaraw.cli.doctor:doctor",
     "protocol": "kafkaraw.cli.protocol:protocol",
     "wire": "kafkaraw.cli.wire:wire",
 }

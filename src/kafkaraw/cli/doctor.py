@@ -1,0 +1,132 @@
+"""`kafkaraw doctor`: why can this cluster not be used from here, and what is to be changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kafkaraw.cli.broker import parse_properties
+from kafkaraw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kafkaraw.client.diagnosis import Diagnosis, Visit
+
+_LIBRARIES: Final = ("crc32c", "cramjam", "lz4", "zstandard")
+
+EXIT_CODE_HELP: Final = """\b
+Exit codes:
+   0  everything works
+   2  wrong options
+  10  a bootstrap server's name cannot be resolved
+  11  ... cannot be connected to
+  12  ... does not agree on TLS
+  13  ... refuses the login
+  14  ... does not answer as a Kafka broker does
+  15  ... does not know its cluster
+  20-25  the same for a broker at the address that the cluster advertises
+"""
+
+
+@click.command(epilog=EXIT_CODE_HELP)
+@click.option("-b", "--bootstrap-server", "servers", required=True, metavar="HOST:PORT[,...]", help="Where to begin.")
+@click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A client setting, as for Admin.")
+@click.option("--timeout", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True, help="Seconds per step.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.pass_context
+def doctor(ctx: click.Context, servers: str, properties: tuple[str, ...], timeout: float, as_json: bool) -> None:
+    """Find out why a cluster cannot be reached or used from here.
+
+    Walks the way of a client: resolve, connect, (TLS, SASL,) API versions, metadata, and then every broker at the
+    address that the cluster advertises. Says at which stage it stops, why, and what to change.
+    """
+    from kafkaraw.client.config import AdminConfig, parse
+    from kafkaraw.client.diagnosis import diagnose
+
+    given = {name.replace(".", "_").replace("-", "_"): value for name, value in parse_properties(properties).items()}
+    try:
+        config = parse(AdminConfig, {**given, "bootstrap_servers": servers}, from_text=True)
+    except ConfigError as error:
+        raise click.UsageError(str(error), ctx) from error
+    diagnosis = asyncio.run(diagnose(config, timeout=timeout))
+    if as_json:
+        click.echo(json.dumps(_as_json(diagnosis), indent=2))
+    else:
+        _print(diagnosis)
+    ctx.exit(diagnosis.exit_code)
+
+
+def versions() -> dict[str, str]:
+    """What is installed here, by name."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from kafkaraw._version import __version__
+    from kafkaraw.records import IMPLEMENTATION
+
+    found = {"kafkaraw": __version__, "python": platform.python_version(), "records": IMPLEMENTATION}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _as_json(diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "exit_code": diagnosis.exit_code,
+        "cluster_id": diagnosis.cluster_id,
+        "versions": versions(),
+        "visits": [
+            {
+                "who": visit.who,
+                "address": visit.address,
+                "advertised": visit.advertised,
+                "passed": [str(stage) for stage in visit.passed],
+                "failed": None if visit.failed is None else str(visit.failed),
+                "why": visit.why,
+                "remedy": visit.remedy,
+                "found": visit.found,
+                "seconds": round(visit.seconds, 6),
+            }
+            for visit in diagnosis.visits
+        ],
+    }
+
+
+def _print(diagnosis: Diagnosis) -> None:
+    import sys
+
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+    console.print(", ".join(f"{name} {value}" for name, value in versions().items()), style="dim")
+    for visit in diagnosis.visits:
+        _print_visit(console, visit)
+    console.print()
+    problems = sum(visit.failed is not None for visit in diagnosis.visits)
+    if problems:
+        console.print(
+            f"{problems} of {len(diagnosis.visits)} addresses cannot be used (exit code {diagnosis.exit_code}).",
+            style="bold red",
+        )
+    else:
+        console.print("Everything works.", style="bold green")
+
+
+def _print_visit(console: Console, visit: Visit) -> None:
+    advertised = ", as advertised" if visit.advertised else ""
+    console.print()
+    console.print(f"{visit.who} {visit.address}{advertised} ({visit.seconds * 1000:.0f} ms)", style="bold")
+    if visit.passed:
+        console.print(f"  ok    {', '.join(visit.passed)}", style="green")
+    if visit.found:
+        console.print(f"        {visit.found}", style="dim")
+    if visit.failed is not None:
+        console.print(f"  FAIL  {visit.failed}: {visit.why}", style="red")
+        console.print(f"  try   {visit.remedy}", style="yellow")

@@ -1,0 +1,144 @@
+"""`kafkaraw doctor` against what goes wrong in life: every stage has its own exit code, reason and remedy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+from click.testing import CliRunner, Result
+
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.cli import main
+
+UNRESOLVABLE = "no-such-host.invalid"
+
+
+def doctor(servers: str, *options: str) -> Result:
+    result = CliRunner().invoke(main, ["doctor", "-b", servers, "--timeout", "5", *options])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+@contextlib.contextmanager
+def server(answer: bytes | None) -> Iterator[str]:
+    """Accepts one connection and sends `answer`; None is silence."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(ConnectionResetError):
+                connection.recv(100)
+                if answer:
+                    connection.sendall(answer)
+                while connection.recv(100):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_a_healthy_broker_passes_every_stage():
+    with EmbeddedBroker() as broker:
+        address = broker.bootstrap_servers
+        result = doctor(address)
+    assert result.exit_code == 0, result.output
+    assert f"bootstrap server {address}" in result.output and f"broker 0 {address}" in result.output
+    assert "resolve, connect, API versions, metadata" in result.output
+    assert "as advertised" in result.output and "Everything works." in result.output
+    assert "records " in result.output and "lz4 " in result.output and "kafkaraw " in result.output
+
+
+def test_an_advertised_name_that_cannot_be_resolved_is_the_classic():
+    with EmbeddedBroker(properties={"advertised.listeners": f"PLAINTEXT://{UNRESOLVABLE}:9092"}) as broker:
+        result = doctor(f"127.0.0.1:{_port(broker)}")
+    assert result.exit_code == 20, result.output
+    assert f"FAIL  resolve: cannot resolve '{UNRESOLVABLE}'" in result.output
+    assert f"broker 0 at {UNRESOLVABLE}:9092, which does not work from this machine" in result.output
+    assert "set advertised.listeners" in result.output
+
+
+def test_an_advertised_port_that_is_closed_is_told():
+    with EmbeddedBroker(properties={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{closed_port()}"}) as broker:
+        result = doctor(f"127.0.0.1:{_port(broker)}")
+    assert result.exit_code == 21, result.output
+    assert "FAIL  connect" in result.output and "set advertised.listeners" in result.output
+
+
+def test_a_closed_port():
+    result = doctor(f"127.0.0.1:{closed_port()}")
+    assert result.exit_code == 11
+    assert "FAIL  connect" in result.output and "ok    resolve" in result.output
+    assert "check that the broker runs" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_host_that_cannot_be_resolved():
+    result = doctor(f"{UNRESOLVABLE}:9092")
+    assert result.exit_code == 10
+    assert "FAIL  resolve" in result.output and "spelling" in result.output
+
+
+def test_a_web_server_is_recognised():
+    with server(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") as address:
+        result = doctor(address)
+    assert result.exit_code == 14
+    assert "HTTP" in result.output and "ok    resolve, connect" in result.output
+
+
+def test_a_port_that_speaks_tls_is_recognised():
+    with server(b"\x15\x03\x03\x00\x02\x02\x46") as address:
+        result = doctor(address)
+    assert result.exit_code == 14
+    assert "TLS" in result.output and "security_protocol" in result.output
+
+
+def test_silence_is_given_up_within_the_timeout():
+    with server(None) as address:
+        result = doctor(address, "--timeout", "0.2")
+    assert result.exit_code == 14
+    assert "did not answer ApiVersions" in result.output
+
+
+def test_each_server_of_several_is_visited_and_the_first_failure_decides():
+    with EmbeddedBroker() as broker:
+        result = doctor(f"{broker.bootstrap_servers},127.0.0.1:{closed_port()}", "--json")
+    findings = json.loads(result.output)
+    assert result.exit_code == findings["exit_code"] == 11
+    assert [(visit["who"], visit["failed"]) for visit in findings["visits"]] == [
+        ("bootstrap server", None),
+        ("bootstrap server", "connect"),
+        ("broker 0", None),
+    ]
+    assert findings["cluster_id"]
+    assert findings["versions"]["records"] in ("python", "native")
+
+
+def test_wrong_options_are_wrong_usage():
+    result = doctor("127.0.0.1:1", "-X", "client.idd=x")
+    assert result.exit_code == 2 and "client_id" in result.output
+    assert doctor("127.0.0.1").exit_code == 2
+
+
+def test_settings_go_by_their_dotted_names_too():
+    with EmbeddedBroker() as broker:
+        assert doctor(broker.bootstrap_servers, "-X", "client.id=me", "-X", "request_timeout_ms=5000").exit_code == 0
+
+
+def test_the_help_lists_the_exit_codes():
+    assert "20-25" in CliRunner().invoke(main, ["doctor", "--help"]).output
+
+
+def _port(broker: EmbeddedBroker) -> int:
+    """The port that is listened on, whatever is advertised."""
+    assert broker._node is not None
+    return broker._node._listeners[0].port
