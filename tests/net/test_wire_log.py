@@ -121,3 +121,23 @@ def test_both_ends_log_every_frame_and_the_inspector_reads_it_all(caplog: pytest
         assert form == "log line"
         assert int(entry.partition("[")[2].partition("]")[0]) == len(data)
         assert len(split_frames(data)) == 1
+
+
+def test_the_environment_switches_it_on_to_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    logger = logging.getLogger("kafkaraw.wire")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    monkeypatch.setenv("KAFKARAW_WIRE_LOG", "1")
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("t")
+
+    try:
+        on_cluster(test)
+        assert len(logger.handlers) == 1
+    finally:
+        logger.manager._clear_cache()
+    assert "CreateTopics v7 correlation" in capsys.readouterr().err
