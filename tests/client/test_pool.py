@@ -143,3 +143,18 @@ def test_brokers_that_failed_are_asked_last() -> None:
         await engine.close()
 
     run_virtual(main, 1)
+
+
+def test_bootstrap_servers_that_failed_are_left_alone_for_a_while() -> None:
+    async def main(simulation: Simulation) -> None:
+        await ScriptedCluster(simulation, 1).start()
+        engine = Engine.on(parse(AdminConfig, {"bootstrap_servers": "broker1:1"}), runtime_of(simulation))
+        attempts = 0
+        while simulation.loop.time() < 10:
+            with pytest.raises(NetworkError, match="refused"):
+                await engine.start(30)
+            attempts += 1
+        assert 10 < attempts < 20
+        await engine.close()
+
+    run_virtual(main, 1)

@@ -83,12 +83,15 @@ class BrokerNode:
         listener = await self._network.listen(
             endpoint.host,
             endpoint.port,
-            lambda: tapped(self._connection(endpoint.name), f"broker {self.config.node_id}", "broker"),
+            lambda: tapped(self._connection(endpoint.name), self._name_in_log, "broker"),
             frame_size_max=self.config.socket_request_max_bytes,
         )
         self._listeners.append(listener)
         port = advertised.port or listener.port
         self._endpoints[endpoint.name] = Endpoint(endpoint.name, advertised.host, port)
+
+    def _name_in_log(self) -> str:
+        return f"broker {self.config.node_id}"
 
     def _connection(self, listener: str) -> BrokerConnection:
         connection = _LimitedConnection(self, listener)

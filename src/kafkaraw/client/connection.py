@@ -101,8 +101,7 @@ class Connection:
         metrics = metrics or NodeMetrics(BOOTSTRAP)
         connection = cls(peer, limits, loop.time() + connect_timeout, metrics)
         try:
-            name = metrics.name if metrics.name == BOOTSTRAP else f"node {metrics.name}"
-            handler = tapped(connection, f"{name} ({peer})", "client")
+            handler = tapped(connection, connection._name_in_log, "client")
             await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
             await connection._ready
         except BaseException as error:
@@ -256,6 +255,10 @@ class Connection:
         """See `LinkHandler.writing_paused`; the in-flight limit bounds what can pile up."""
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _name_in_log(self) -> str:
+        name = self._metrics.name
+        return f"{name if name == BOOTSTRAP else f'node {name}'} ({self.peer})"
 
     def _handle(self, event: Event) -> None:
         self._machine.receive(event, self._loop.time() * 1000)

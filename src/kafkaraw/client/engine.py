@@ -324,7 +324,7 @@ class Engine:
 
     async def _try_server(self, address: Address) -> tuple[Address, Connection, MetadataResponse]:
         """Ask one bootstrap server who the cluster is."""
-        connection = await self._pool.dial(address.host, address.port)
+        connection = await self._pool.dial_server(address)
         try:
             answer = await connection.request(MetadataRequest(topics=[]), timeout=self.config.request_timeout_ms / 1000)
             response = reply(answer, MetadataResponse)

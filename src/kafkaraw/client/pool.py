@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from kafkaraw.client.config import ClientConfig
+from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.idle import IdleWatch
@@ -96,6 +96,10 @@ class ConnectionPool:
             metrics=self.metrics.of(name),
         )
 
+    async def dial_server(self, address: Address) -> Connection:
+        """A new connection to a bootstrap server, not kept; one that failed before is left alone for a while."""
+        return await self._attempt((str(address), BOOTSTRAP), address.host, address.port, BOOTSTRAP)
+
     def adopt(self, node: BrokerNode, connection: Connection) -> None:
         """Keep a connection made by `dial` as the broker's main one."""
         if self._closed:
@@ -119,7 +123,7 @@ class ConnectionPool:
 
     async def _connect(self, key: _Key, node: BrokerNode) -> Connection:
         try:
-            connection = await self._attempt((node.address, key[1]), node)
+            connection = await self._attempt((node.address, key[1]), node.host, node.port, str(node.node_id))
         except NetworkError as error:
             raise self._explained(node, error) from error
         finally:
@@ -127,8 +131,8 @@ class ConnectionPool:
         self._keep(key, node, connection)
         return connection
 
-    async def _attempt(self, way: tuple[str, Lane], node: BrokerNode) -> Connection:
-        """Wait until this broker may be dialled again, and do so."""
+    async def _attempt(self, way: tuple[str, str], host: str, port: int, name: str) -> Connection:
+        """Wait until it may be dialled again, and do so."""
         loop = asyncio.get_running_loop()
         pause_ms = self._attempts.pause_ms(way, loop.time() * 1000)
         if pause_ms:
@@ -136,7 +140,7 @@ class ConnectionPool:
         self._attempts.began(way, loop.time() * 1000)
         timeout = self._attempts.setup_timeout_ms(way) / 1000
         try:
-            connection = await self.dial(node.host, node.port, str(node.node_id), timeout)
+            connection = await self.dial(host, port, name, timeout)
         except KafkaError:
             self._attempts.failed(way, loop.time() * 1000)
             raise

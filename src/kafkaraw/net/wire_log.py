@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from kafkaraw.errors import KafkaError, ProtocolError
@@ -54,12 +54,12 @@ class _Asked(NamedTuple):
     version: int
 
 
-def tapped(handler: LinkHandler, who: str, end: End) -> LinkHandler:
+def tapped(handler: LinkHandler, who: Callable[[], str], end: End) -> LinkHandler:
     """Have the frames of a link logged; gives `handler` itself back when the log is off.
 
     Args:
         handler: who acts on the link.
-        who: the other end, as it is to stand in the log; a broker's connection gets the client's address added.
+        who: gives the name that stands in the log; a broker's connection gets the client's address added.
         end: which end of the connection this is.
     """
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
@@ -79,15 +79,16 @@ def _log_to_standard_error() -> None:
 class _Tap:
     """Stands between a link and its handler."""
 
-    def __init__(self, handler: LinkHandler, who: str, end: End) -> None:
+    def __init__(self, handler: LinkHandler, who: Callable[[], str], end: End) -> None:
         self._handler = handler
-        self._who = who
+        self._name = who
+        self._client = ""
         self._frames = FrameLog(end)
 
     def link_made(self, link: Link) -> None:
         """See `LinkHandler.link_made`."""
         if self._frames.end == "broker":
-            self._who = f"{self._who}, client {link.peer}"
+            self._client = f", client {link.peer}"
         log.debug("Connected %s, from %s", self._who, link.local)
         self._handler.link_made(_TappedLink(link, self))
 
@@ -104,6 +105,10 @@ class _Tap:
     def writing_paused(self, paused: bool) -> None:
         """See `LinkHandler.writing_paused`."""
         self._handler.writing_paused(paused)
+
+    @property
+    def _who(self) -> str:
+        return self._name() + self._client
 
     def sending(self, segments: Segments) -> None:
         """A frame is about to be sent."""
