@@ -123,6 +123,22 @@ def test_each_server_of_several_is_visited_and_the_first_failure_decides():
     assert findings["versions"]["records"] in ("python", "native")
 
 
+def test_an_advertised_address_that_leads_to_another_cluster_is_told():
+    with EmbeddedBroker() as other:
+        advertised = {"advertised.listeners": f"PLAINTEXT://{other.bootstrap_servers}"}
+        with EmbeddedBroker(properties=advertised) as broker:
+            result = doctor(f"127.0.0.1:{_port(broker)}")
+    assert result.exit_code == 25, result.output
+    assert "belongs to cluster" in result.output and "set advertised.listeners" in result.output
+
+
+def test_servers_of_two_clusters_do_not_go_together():
+    with EmbeddedBroker() as one, EmbeddedBroker() as two:
+        result = doctor(f"{one.bootstrap_servers},{two.bootstrap_servers}")
+    assert result.exit_code == 15, result.output
+    assert "one cluster only" in result.output
+
+
 def test_wrong_options_are_wrong_usage():
     result = doctor("127.0.0.1:1", "-X", "client.idd=x")
     assert result.exit_code == 2 and "client_id" in result.output

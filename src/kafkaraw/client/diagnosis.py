@@ -121,8 +121,11 @@ async def diagnose(config: AdminConfig, *, timeout: float, runtime: Runtime | No
         metadata = next((response for _, response in answers if response is not None), None)
         if metadata is not None:
             diagnosis.cluster_id = metadata.cluster_id
+            for visit, response in answers:
+                _check_cluster(visit, response, metadata)
             brokers = sorted(metadata.brokers, key=lambda broker: broker.node_id)
-            diagnosis.visits += await asyncio.gather(*(visitor.broker(b, config.bootstrap_servers) for b in brokers))
+            servers = config.bootstrap_servers
+            diagnosis.visits += await asyncio.gather(*(visitor.broker(b, metadata, servers) for b in brokers))
     finally:
         await pool.close()
     return diagnosis
@@ -153,12 +156,15 @@ class _Visitor:
             visit.found += f"; cluster {response.cluster_id or 'without id'}, brokers: {names}"
         return visit, response
 
-    async def broker(self, broker: MetadataResponseBroker, servers: Sequence[Address]) -> Visit:
+    async def broker(
+        self, broker: MetadataResponseBroker, metadata: MetadataResponse, servers: Sequence[Address]
+    ) -> Visit:
         address = _address(broker)
         visit = Visit(f"broker {broker.node_id}", str(address), advertised=True)
-        await self._visit(visit, address)
+        response = await self._visit(visit, address)
         if visit.failed is not None:
             visit.remedy = _advertised_remedy(visit, broker, servers)
+        _check_cluster(visit, response, metadata)
         return visit
 
     async def _visit(self, visit: Visit, address: Address) -> MetadataResponse | None:
@@ -198,6 +204,21 @@ class _Visitor:
 
 def _address(broker: MetadataResponseBroker) -> Address:
     return Address(broker.host, broker.port)
+
+
+def _check_cluster(visit: Visit, response: MetadataResponse | None, expected: MetadataResponse) -> None:
+    """Take note when a broker of another cluster answers; brokers before 0.10.1 do not say."""
+    if response is None or None in (response.cluster_id, expected.cluster_id):
+        return
+    if response.cluster_id != expected.cluster_id:
+        visit.passed.remove(Stage.METADATA)
+        visit.failed = Stage.METADATA
+        visit.why = f"this broker belongs to cluster {response.cluster_id}, the first one to {expected.cluster_id}"
+        visit.remedy = (
+            "set advertised.listeners of the cluster's broker to its own address: this one is another cluster's"
+            if visit.advertised
+            else "give servers of one cluster only"
+        )
 
 
 def _advertised_remedy(visit: Visit, broker: MetadataResponseBroker, servers: Sequence[Address]) -> str:
