@@ -1,0 +1,52 @@
+"""What a SASL mechanism is, on either end. Tokens are secrets: nobody logs them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class ClientMechanism(Protocol):
+    """The client's half of one login; used once."""
+
+    @property
+    def name(self) -> str:
+        """The mechanism's registered name, such as SCRAM-SHA-256."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more is to be said, and the broker has proved what the mechanism lets it prove."""
+        ...
+
+    def step(self, challenge: bytes | None) -> bytes:
+        """Answer the broker.
+
+        Args:
+            challenge: its token; None to begin.
+
+        Raises:
+            AuthenticationError: the broker's token is wrong, or it is not who it should be.
+        """
+        ...
+
+
+class ServerMechanism(Protocol):
+    """The broker's half of one login; used once."""
+
+    @property
+    def name(self) -> str:
+        """The mechanism's registered name."""
+        ...
+
+    @property
+    def user(self) -> str | None:
+        """Who has logged in; None until that is proved."""
+        ...
+
+    def step(self, response: bytes) -> bytes:
+        """Answer the client.
+
+        Raises:
+            AuthenticationError: it is refused; the text is for the client and names no secret.
+        """
+        ...

@@ -1,0 +1,234 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512: both ends prove that they know the password, and neither sends it.
+
+The client checks the server's signature, and bounds the iterations that a server may ask for: below
+`ITERATIONS_MIN` a thief of the exchange guesses cheaply, and each iteration costs this client's time. There is no
+channel binding ("n"), as in Kafka.
+Source: RFC 5802, RFC 7677, KIP-84.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kafkaraw.core.sasl.saslprep import saslprep
+from kafkaraw.errors import AuthenticationError
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 262_144
+REFUSED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+_NO_BINDING: Final = "n,,"
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a broker keeps of a password: enough to check it, too little to log in with it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
+
+
+def make_credential(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS_MIN) -> ScramCredential:
+    """Derive what a broker keeps.
+
+    Raises:
+        ValueError: the password has a prohibited character.
+    """
+    digest = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(digest, saslprep(password).encode(), salt, iterations)
+    stored_key = hashlib.new(digest, _hmac(digest, salted, b"Client Key")).digest()
+    return ScramCredential(salt, stored_key, _hmac(digest, salted, b"Server Key"), iterations)
+
+
+class _Step(Enum):
+    """What comes next; the same on both ends."""
+
+    FIRST = "first"
+    FINAL = "final"
+    VERIFY = "verify"
+    DONE = "done"
+
+
+class ScramClient:
+    """The client's half.
+
+    Args:
+        name: the mechanism.
+        username: who.
+        password: what only both ends know.
+        nonce: fresh printable characters without a comma.
+
+    Raises:
+        AuthenticationError: the name or the password has a prohibited character.
+    """
+
+    def __init__(self, name: str, username: str, password: str, nonce: str) -> None:
+        self.name = name
+        try:
+            user, self._password = saslprep(username), saslprep(password).encode()
+        except ValueError as error:
+            raise AuthenticationError(f"user name or password has {error}") from None
+        self._digest = HASHES[name]
+        self._nonce = nonce
+        self._first_bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._signature = b""
+        self._next = _Step.FIRST
+
+    @property
+    def complete(self) -> bool:
+        """See `ClientMechanism.complete`."""
+        return self._next is _Step.DONE
+
+    def step(self, challenge: bytes | None) -> bytes:
+        """See `ClientMechanism.step`."""
+        if challenge is None:
+            self._next = _Step.FINAL
+            return (_NO_BINDING + self._first_bare).encode()
+        text = _text(challenge)
+        if self._next is _Step.FINAL:
+            return self._final(text)
+        if self._next is not _Step.VERIFY:
+            raise AuthenticationError(f"{self.name}: the broker goes on after the end")
+        self._verify(text)
+        return b""
+
+    def _final(self, server_first: str) -> bytes:
+        values = _attributes(server_first)
+        if "e" in values:
+            raise AuthenticationError(f"{self.name}: the broker says {values['e']}")
+        nonce, salt, iterations = values.get("r", ""), _decode(values.get("s", "")), values.get("i", "")
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise AuthenticationError(
+                f"{self.name}: the broker's nonce does not continue ours; is somebody in between?"
+            )
+        if not salt or not (iterations.isascii() and iterations.isdigit() and len(iterations) < 10):
+            raise AuthenticationError(f"{self.name}: the broker's first message has no usable salt or iterations")
+        if not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
+            raise AuthenticationError(
+                f"{self.name}: the broker asks for {iterations} iterations; "
+                f"this client takes {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+            )
+        salted = hashlib.pbkdf2_hmac(self._digest, self._password, salt, int(iterations))
+        client_key = _hmac(self._digest, salted, b"Client Key")
+        stored_key = hashlib.new(self._digest, client_key).digest()
+        without_proof = f"c={_encode(_NO_BINDING.encode())},r={nonce}"
+        message = f"{self._first_bare},{server_first},{without_proof}".encode()
+        proof = _xor(client_key, _hmac(self._digest, stored_key, message))
+        self._signature = _hmac(self._digest, _hmac(self._digest, salted, b"Server Key"), message)
+        self._next = _Step.VERIFY
+        return f"{without_proof},p={_encode(proof)}".encode()
+
+    def _verify(self, server_final: str) -> None:
+        values = _attributes(server_final)
+        if "e" in values:
+            raise AuthenticationError(f"{self.name}: the broker says {values['e']}")
+        if not hmac.compare_digest(_decode(values.get("v", "")), self._signature):
+            raise AuthenticationError(f"{self.name}: the broker does not know the password: it is not who it claims")
+        self._next = _Step.DONE
+
+
+class ScramServer:
+    """The broker's half.
+
+    Args:
+        name: the mechanism.
+        find: the credential of a user, None for a stranger.
+        nonce: fresh printable characters without a comma.
+    """
+
+    def __init__(self, name: str, find: Callable[[str], ScramCredential | None], nonce: str) -> None:
+        self.name = name
+        self.user: str | None = None
+        self._digest = HASHES[name]
+        self._find = find
+        self._nonce = nonce
+        self._claimed = ""
+        self._credential: ScramCredential | None = None
+        self._first = ""
+        self._header = ""
+        self._next = _Step.FIRST
+
+    def step(self, response: bytes) -> bytes:
+        """See `ServerMechanism.step`."""
+        text = _text(response)
+        if self._next is _Step.FIRST:
+            return self._challenge(text)
+        if self._next is not _Step.FINAL or self._credential is None:
+            raise AuthenticationError(f"{self.name}: the client goes on after the end")
+        return self._check(text, self._credential)
+
+    def _challenge(self, client_first: str) -> bytes:
+        binding, _, rest = client_first.partition(",")
+        authorization_id, _, bare = rest.partition(",")
+        values = _attributes(bare)
+        if binding != "n" or not values.get("n") or not values.get("r") or "m" in values:
+            raise AuthenticationError(f"{self.name}: the client's first message is not of the expected form")
+        self._claimed = values["n"].replace("=2C", ",").replace("=3D", "=")
+        if authorization_id not in ("", f"a={values['n']}"):
+            raise AuthenticationError("Authentication failed: Client requested an authorization id that is not its own")
+        self._credential = self._find(self._claimed)
+        if self._credential is None:
+            raise AuthenticationError(REFUSED + self.name)
+        self._nonce = values["r"] + self._nonce
+        self._header = f"{binding},{authorization_id},"
+        reply = f"r={self._nonce},s={_encode(self._credential.salt)},i={self._credential.iterations}"
+        self._first = f"{bare},{reply}"
+        self._next = _Step.FINAL
+        return reply.encode()
+
+    def _check(self, client_final: str, credential: ScramCredential) -> bytes:
+        self._next = _Step.DONE
+        without_proof, _, proof = client_final.rpartition(",p=")
+        values = _attributes(without_proof)
+        message = f"{self._first},{without_proof}".encode()
+        mask = _hmac(self._digest, credential.stored_key, message)
+        given = _decode(proof)
+        client_key = _xor(given, mask) if len(given) == len(mask) else b""
+        key_fits = hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key)
+        nonce_fits = hmac.compare_digest(values.get("r", "").encode(), self._nonce.encode())
+        if not (key_fits and nonce_fits and values.get("c") == _encode(self._header.encode())):
+            raise AuthenticationError(REFUSED + self.name)
+        self.user = self._claimed
+        return f"v={_encode(_hmac(self._digest, credential.server_key, message))}".encode()
+
+
+def _text(token: bytes) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationError("a SCRAM message is not UTF-8") from None
+
+
+def _attributes(message: str) -> dict[str, str]:
+    return {part[0]: part[2:] for part in message.split(",") if part[1:2] == "="}
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _hmac(digest: str, key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, digest)
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))
