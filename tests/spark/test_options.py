@@ -115,7 +115,7 @@ def test_what_spark_has_and_we_do_not_is_refused_with_what_to_use_instead(name, 
         ({"kafka.bootstrap.servers": "localhost"}, "the option kafka.bootstrap.servers is wrong"),
         ({"kafka.acks": "2"}, "the option kafka.acks is wrong"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign exclude each other"),
-        ({"kafka.security.protocol": "SSL"}, "PLAINTEXT only"),
+        ({"kafka.security.protocol": "TELNET"}, "must be one of 'PLAINTEXT', 'SSL'"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_naming_the_option(options, message):

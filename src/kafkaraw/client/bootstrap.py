@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kafkaraw.client.config import Address
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProtocolError, Stage
+from kafkaraw.errors import AuthenticationError, KafkaError, KafkaTimeoutError, NetworkError, ProtocolError, Stage
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ async def first_to_answer(
         discard: gets rid of a second success, should two arrive together.
 
     Raises:
+        AuthenticationError: one of them refused the login; the others would get the same credentials.
         KafkaError: the error of the only address, or a `NetworkError` that lists all of them.
     """
     failures: dict[Address, KafkaError] = {}
@@ -54,7 +55,7 @@ async def first_to_answer(
                 error = task.exception()
                 if error is None:
                     return task.result()
-                if not isinstance(error, KafkaError):
+                if isinstance(error, AuthenticationError) or not isinstance(error, KafkaError):
                     raise error
                 failures[address] = error
             if deadline.expired:

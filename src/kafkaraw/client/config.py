@@ -7,12 +7,15 @@ in `settings.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
 
 INT32_MAX = 2**31 - 1
 # An answer must fit into a frame, and `client/connection.py` takes none of 256 MiB or more.
@@ -75,6 +78,22 @@ def _acks(value: object) -> int:
     return acks
 
 
+def _callable(value: object) -> object:
+    if value is not None and not callable(value):
+        raise ValueError("must be a function without arguments that returns the token")
+    return value
+
+
+def _tls_context(value: object) -> object:
+    if value is not None and not hasattr(value, "wrap_bio"):
+        raise ValueError("must be an ssl.SSLContext")
+    return value
+
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
     """Settings that every client has (and all that an admin client has)."""
@@ -125,6 +144,24 @@ class ClientConfig:
     )
     allow_auto_create_topics: bool = setting(
         True, "Let the broker create a topic that is asked for and does not exist, if its own settings allow it."
+    )
+    security_protocol: str = setting(
+        "PLAINTEXT", "Whether to speak TLS (SSL), to log in (SASL), or both.", choices=SECURITY_PROTOCOLS
+    )
+    sasl_mechanism: str | None = setting(None, "How to log in.", choices=(None, *SASL_MECHANISMS))
+    sasl_username: str | None = setting(None, "Who logs in, with PLAIN and SCRAM.")
+    sasl_password: str | None = setting(None, "Their password.", secret=True)
+    sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(  # noqa: RUF009
+        None, "Returns a token for OAUTHBEARER; called for each connection.", convert=_callable
+    )
+    ssl_cafile: str | None = setting(None, "PEM file of the authorities to trust; else those of the system.")
+    ssl_cadata: str | None = setting(None, "The same as PEM text.")
+    ssl_certfile: str | None = setting(None, "This client's certificate chain: a PEM file, or PEM text.", secret=True)
+    ssl_keyfile: str | None = setting(None, "Its private key: a PEM file, or PEM text.", secret=True)
+    ssl_password: str | None = setting(None, "Password of the private key.", secret=True)
+    ssl_check_hostname: bool = setting(True, "The broker's certificate must name the host that was dialled.")
+    ssl_context: ssl.SSLContext | None = setting(  # noqa: RUF009
+        None, "TLS context of your own, instead of the other ssl_ settings.", convert=_tls_context
     )
 
     @property
@@ -233,7 +270,6 @@ _NOT_YET = {
     "auto_commit_interval_ms": "consumer groups are not part of this version; keep position() yourself",
     "session_timeout_ms": "consumer groups are not part of this version; use assign()",
     "transactional_id": "transactions are not part of this version; the idempotent producer is on by default",
-    "security_protocol": "this version speaks PLAINTEXT only",
 }
 
 
@@ -271,7 +307,39 @@ def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False
             f"retry_backoff_max_ms={config.retry_backoff_max_ms} must be at least "
             f"retry_backoff_ms={config.retry_backoff_ms}"
         )
+    _check_security(config, given)
     return cast("K", _settle(config, given)) if isinstance(config, ProducerConfig) else config
+
+
+def _check_security(config: ClientConfig, given: Mapping[str, object]) -> None:
+    """Half a login, or half of TLS, is an error: never a connection that is less protected than was meant."""
+    protocol = config.security_protocol
+    for prefix, wanted, has in (("sasl_", "SASL", protocol.startswith("SASL")), ("ssl_", "SSL", "SSL" in protocol)):
+        idle = sorted(name for name, value in given.items() if name.startswith(prefix) and value is not None)
+        if idle and not has:
+            raise ConfigError(
+                f"{', '.join(idle)}: no effect with security_protocol={protocol!r}; choose one with {wanted}"
+            )
+    if protocol.startswith("SASL"):
+        _check_login(config)
+    if config.ssl_cafile and config.ssl_cadata:
+        raise ConfigError("ssl_cafile and ssl_cadata: give one of them")
+    if (config.ssl_keyfile or config.ssl_password) and not config.ssl_certfile:
+        raise ConfigError("ssl_keyfile and ssl_password belong to an ssl_certfile, which is missing")
+    others = sorted(name for name in given if name.startswith("ssl_") and name != "ssl_context")
+    if config.ssl_context is not None and others:
+        raise ConfigError(f"ssl_context excludes {', '.join(others)}: set these in the context")
+
+
+def _check_login(config: ClientConfig) -> None:
+    if config.sasl_mechanism is None:
+        raise ConfigError(f"sasl_mechanism is missing; choose one of {', '.join(SASL_MECHANISMS)}")
+    if config.sasl_mechanism == "OAUTHBEARER":
+        missing = [] if config.sasl_oauth_token_provider else ["sasl_oauth_token_provider"]
+    else:
+        missing = [name for name in ("sasl_username", "sasl_password") if not getattr(config, name)]
+    if missing:
+        raise ConfigError(f"sasl_mechanism={config.sasl_mechanism!r} needs {' and '.join(missing)}")
 
 
 def _settle(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConfig:

@@ -28,15 +28,20 @@ from kafkaraw.core.connection import (
     Succeed,
 )
 from kafkaraw.core.negotiation import ApiVersionTable
-from kafkaraw.errors import ClosedError, KafkaError, UsageError
+from kafkaraw.core.sasl.conversation import HANDSHAKE_VERSION, SaslConversation
+from kafkaraw.core.sasl.mechanism import ClientMechanism
+from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, NetworkError, Stage, UsageError
 from kafkaraw.net import Link, Network
 from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import segments_size
+from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
 CLOSE_TIMEOUT_S = 1.0
 SIZE_PREFIX_BYTES = 4
+SESSION_SHARE = 0.85
+"""The part of a login's lifetime after which the connection takes no new requests; Kafka's clients begin there, too."""
 
 
 class Connection:
@@ -62,6 +67,9 @@ class Connection:
         self._metrics = metrics
         self._asking = 0
         self._used_at = self._loop.time()
+        self._login: SaslConversation | None = None
+        self._session_end: float | None = None
+        self._retired = False
 
     @classmethod
     async def open(  # noqa: PLR0913 - what a connection needs is one list, given by the pool alone
@@ -76,36 +84,45 @@ class Connection:
         max_in_flight: int = 5,
         frame_size_max: int = FRAME_SIZE_MAX,
         metrics: NodeMetrics | None = None,
+        mechanism: ClientMechanism | None = None,
     ) -> Connection:
-        """Connect to a broker and learn which versions it speaks.
+        """Connect to a broker, learn which versions it speaks, and log in.
 
         Args:
             network: how to reach it.
             host: name or address.
             port: TCP port.
             client_id: sent with every request.
-            connect_timeout: for resolving, connecting and ApiVersions together, in seconds.
+            connect_timeout: for resolving, connecting, ApiVersions and logging in together, in seconds.
             request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
             max_in_flight: how many requests may be unanswered at once; more wait their turn.
             frame_size_max: largest response to accept, in bytes.
             metrics: of the broker, where to count; its name stands in the connection log.
+            mechanism: how to log in; None for a listener that wants no login.
 
         Raises:
             NetworkError: nobody there, or no answer; `stage` says how far it went.
             ProtocolError: something else than a Kafka broker answers there.
             BrokerError: the broker refuses ApiVersions.
+            AuthenticationError: it refuses the login.
         """
         loop = asyncio.get_running_loop()
         limits = ConnectionLimits(client_id, request_timeout * 1000, max_in_flight)
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         metrics = metrics or NodeMetrics(BOOTSTRAP)
         connection = cls(peer, limits, loop.time() + connect_timeout, metrics)
+        if mechanism is not None:
+            connection._login = SaslConversation(mechanism, peer)
         try:
             handler = tapped(connection, connection._name_in_log, "client")
             await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
             await connection._ready
+            if connection._login is not None:
+                await connection._log_in(connection._login)
         except BaseException as error:
             metrics.connections_failed += isinstance(error, KafkaError)
+            if connection._login is not None:
+                connection._login.fail()
             connection._ready.cancel()
             connection.abort()
             raise
@@ -189,6 +206,7 @@ class Connection:
             metrics.in_flight -= 1
             self._asking -= 1
             self._used_at = self._loop.time()
+            self._close_when_retired()
         metrics.answered(response, self._used_at - began)
         return response
 
@@ -218,6 +236,16 @@ class Connection:
         if self._link is not None:
             self._link.resume_reading()
 
+    @property
+    def session_ending(self) -> bool:
+        """Whether the login will soon be over, so that new requests belong on a new connection."""
+        return self._session_end is not None and self._loop.time() >= self._session_end
+
+    def retire(self) -> None:
+        """Close when what is under way is answered."""
+        self._retired = True
+        self._close_when_retired()
+
     async def close(self) -> None:
         """Fail what is unanswered, send what is unsent, close. Takes a second at most."""
         self._handle(CloseAsked())
@@ -238,6 +266,8 @@ class Connection:
     def link_made(self, link: Link) -> None:
         """See `LinkHandler.link_made`."""
         self._link = link
+        if self._login is not None:
+            self._login.versions_asked()
         self._handle(LinkMade(self._open_deadline * 1000))
 
     def frame_received(self, frame: memoryview) -> None:
@@ -259,6 +289,27 @@ class Connection:
     def _name_in_log(self) -> str:
         name = self._metrics.name
         return f"{name if name == BOOTSTRAP else f'node {name}'} ({self.peer})"
+
+    async def _log_in(self, login: SaslConversation) -> None:
+        login.versions_known()
+        while (message := login.next_request()) is not None:
+            version = HANDSHAKE_VERSION if isinstance(message, SaslHandshakeRequest) else None
+            try:
+                answer = await self.request(message, version=version, timeout=self._open_deadline - self._loop.time())
+            except (NetworkError, KafkaTimeoutError) as error:
+                raise NetworkError(
+                    f"{error}; this was in the middle of the login (SASL), look into the broker's log",
+                    stage=Stage.SASL,
+                ) from error
+            login.receive(answer)
+        if login.session_lifetime_ms > 0:
+            self._session_end = self._loop.time() + login.session_lifetime_ms / 1000 * SESSION_SHARE
+
+    def _close_when_retired(self) -> None:
+        if self._retired and not self._asking:
+            self._handle(CloseAsked())
+            if self._link is not None:
+                self._link.close()
 
     def _handle(self, event: Event) -> None:
         self._machine.receive(event, self._loop.time() * 1000)

@@ -21,6 +21,7 @@ from kafkaraw.client.metadata import Metadata
 from kafkaraw.client.metrics import ClientMetrics
 from kafkaraw.client.pool import ConnectionPool, Lane
 from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.client.security import network_for
 from kafkaraw.core.cluster import NO_EPOCH, ClusterView
 from kafkaraw.errors import (
     ClosedError,
@@ -77,7 +78,7 @@ class Engine:
     ) -> None:
         real = system_runtime()
         self.config = config
-        self.runtime = Runtime(network or real.network, clock or real.clock, rng or real.rng)
+        self.runtime = Runtime(network or network_for(config), clock or real.clock, rng or real.rng)
         self.cluster = ClusterView()
         self._pool = ConnectionPool(config, self.runtime)
         self._metadata = Metadata(self.cluster, self._ask_metadata, config, self.runtime)

@@ -31,6 +31,7 @@ class Setting:
         maximum: largest allowed number.
         choices: the allowed values, when they can be listed.
         convert: turns what the user gave into the value kept; raises ValueError with a text for the user.
+        secret: its value is shown nowhere.
     """
 
     doc: str
@@ -39,6 +40,7 @@ class Setting:
     maximum: int | None = None
     choices: tuple[object, ...] = ()
     convert: Callable[[object], object] | None = None
+    secret: bool = False
 
 
 def setting(
@@ -50,10 +52,13 @@ def setting(
     maximum: int | None = None,
     choices: tuple[object, ...] = (),
     convert: Callable[[object], object] | None = None,
+    secret: bool = False,
 ) -> T:
     """Declare one setting as a dataclass field; see `Setting` for the arguments."""
-    about = Setting(doc=doc, unit=unit, minimum=minimum, maximum=maximum, choices=choices, convert=convert)
-    return dataclasses.field(default=default, metadata={_KEY: about})
+    about = Setting(
+        doc=doc, unit=unit, minimum=minimum, maximum=maximum, choices=choices, convert=convert, secret=secret
+    )
+    return dataclasses.field(default=default, metadata={_KEY: about}, repr=not secret)
 
 
 def settings_of(kind: type) -> dict[str, Setting]:
@@ -89,7 +94,8 @@ def build(
         try:
             values[name] = _checked(_declared_type(kind, name), known[name], value, from_text=from_text)
         except ValueError as error:
-            problems.append(f"{name}={value!r}: {error}")
+            shown = "[hidden]" if known[name].secret else repr(value)
+            problems.append(f"{name}={shown}: {error}")
     if problems:
         raise ConfigError("; ".join(problems))
     return kind(**values)

@@ -58,6 +58,10 @@ class Link(Protocol):
         """Close at once and drop what is unsent. `link_lost(None)` follows."""
         ...
 
+    def limit_frames(self, frame_size_max: int) -> None:
+        """Accept frames of up to so many bytes from the next one on."""
+        ...
+
     def pause_reading(self) -> None:
         """Deliver no further frames; the peer is slowed down by TCP."""
         ...

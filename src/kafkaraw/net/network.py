@@ -33,7 +33,13 @@ class Network(Protocol):
         ...
 
     async def listen(
-        self, host: str, port: int, make_handler: Callable[[], LinkHandler], *, frame_size_max: int
+        self,
+        host: str,
+        port: int,
+        make_handler: Callable[[], LinkHandler],
+        *,
+        frame_size_max: int,
+        tls: ssl.SSLContext | None = None,
     ) -> Listener:
         """Accept connections on an address of this machine.
 
@@ -42,6 +48,7 @@ class Network(Protocol):
             port: TCP port, 0 for a free one.
             make_handler: called for each connection.
             frame_size_max: largest frame to accept, in bytes.
+            tls: how to speak TLS; None for the network's own way.
 
         Raises:
             NetworkError: the address is taken, or not this machine's.
@@ -66,7 +73,13 @@ class AsyncioNetwork:
         return await dial(host, port, handler, timeout=timeout, frame_size_max=frame_size_max, tls=self._dial_tls)
 
     async def listen(
-        self, host: str, port: int, make_handler: Callable[[], LinkHandler], *, frame_size_max: int
+        self,
+        host: str,
+        port: int,
+        make_handler: Callable[[], LinkHandler],
+        *,
+        frame_size_max: int,
+        tls: ssl.SSLContext | None = None,
     ) -> Listener:
         """See `Network.listen`."""
-        return await listen(host, port, make_handler, frame_size_max=frame_size_max, tls=self._listen_tls)
+        return await listen(host, port, make_handler, frame_size_max=frame_size_max, tls=tls or self._listen_tls)

@@ -66,6 +66,10 @@ class StreamLink(asyncio.BufferedProtocol):
         if self._writer is not None:
             self._writer.abort()
 
+    def limit_frames(self, frame_size_max: int) -> None:
+        """See `Link.limit_frames`."""
+        self._reader.limit = frame_size_max
+
     def pause_reading(self) -> None:
         """See `Link.pause_reading`."""
         self._reading = False

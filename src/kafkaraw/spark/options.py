@@ -187,7 +187,7 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
             values[target] = read(_LOWER[lower], text)
         elif lower in _CLIENT_NAMES:
             client[_CLIENT_NAMES[lower]] = text
-        elif lower not in _SPARKS_OWN and not _says_plaintext(lower, text):
+        elif lower not in _SPARKS_OWN:
             raise ConfigError(_unknown(given))
     if "bootstrap_servers" not in client:
         raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
@@ -199,17 +199,11 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
     return replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
 
 
-def _says_plaintext(name: str, text: str) -> bool:
-    return name == "kafka.security.protocol" and text.strip().upper() == "PLAINTEXT"
-
-
 def _unknown(given: str) -> str:
     lower = given.lower()
     if lower in _REFUSED_LOWER:
         name, why = _REFUSED_LOWER[lower]
         return f"the option {name} is not accepted: {why}"
-    if lower == "kafka.security.protocol":
-        return "the option kafka.security.protocol is not accepted: this version speaks PLAINTEXT only"
     near = _nearest(lower, [*_OPTIONS, *_CLIENT_NAMES])
     hint = f"; did you mean {near}?" if near else ""
     if lower.startswith(_CLIENT_PREFIX):

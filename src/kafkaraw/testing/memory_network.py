@@ -11,11 +11,12 @@ import asyncio
 import hashlib
 import os
 import random
+import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kafkaraw.errors import KafkaError, NetworkError, Stage
+from kafkaraw.errors import KafkaError, NetworkError, Stage, UsageError
 from kafkaraw.net import Link, LinkHandler, Listener, Segments
 from kafkaraw.net.link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
 from kafkaraw.net.os_errors import host_port
@@ -97,9 +98,17 @@ class MemoryNetwork:
         return client
 
     async def listen(
-        self, host: str, port: int, make_handler: Callable[[], LinkHandler], *, frame_size_max: int
+        self,
+        host: str,
+        port: int,
+        make_handler: Callable[[], LinkHandler],
+        *,
+        frame_size_max: int,
+        tls: ssl.SSLContext | None = None,
     ) -> Listener:
         """See `Network.listen`."""
+        if tls is not None:
+            raise UsageError("a network in memory has no TLS")
         while port == 0:
             free = _FIRST_PORT + len(self._listeners)
             port = free if _address(host, free) not in self._listeners else 0
@@ -205,6 +214,10 @@ class MemoryLink:
         self._inbox: deque[tuple[float, bytes | None]] = deque()  # (arrival, bytes or the end)
         self._reading = True
         self._closed = False
+
+    def limit_frames(self, frame_size_max: int) -> None:
+        """See `Link.limit_frames`."""
+        self._reader.limit = frame_size_max
 
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""

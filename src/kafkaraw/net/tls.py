@@ -1,0 +1,105 @@
+"""Builds the TLS contexts of clients and brokers: TLS 1.2 or newer, certificates and host names checked.
+
+Keys and certificates are PEM, in files or as text. Nothing here opens a connection.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from kafkaraw.errors import ConfigError
+
+PEM_MARK = "-----BEGIN "
+
+
+def client_context(
+    *,
+    trusted: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    password: str | None = None,
+    check_hostname: bool = True,
+) -> ssl.SSLContext:
+    """What a client speaks.
+
+    Args:
+        trusted: certificates of the authorities to trust, a file or PEM text; None trusts those of the system.
+        certificate: our own certificate chain, a file or PEM text; for brokers that ask for one.
+        key: its private key, a file or PEM text; None when it is in the same file.
+        password: of the key.
+        check_hostname: the broker's certificate must name the host that was dialled.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = check_hostname
+    if trusted is None:
+        context.load_default_certs()
+    else:
+        _trust(context, trusted)
+    if certificate is not None:
+        _identify(context, certificate, key, password)
+    return context
+
+
+def server_context(
+    *, certificate: str, key: str | None, password: str | None = None, trusted: str | None = None, client_auth: str
+) -> ssl.SSLContext:
+    """What a broker's listener speaks.
+
+    Args:
+        certificate: its certificate chain, a file or PEM text.
+        key: its private key, a file or PEM text; None when it is in the same file.
+        password: of the key.
+        trusted: certificates of the authorities whose clients to trust.
+        client_auth: "required", "requested" or "none", as in Kafka's `ssl.client.auth`.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _identify(context, certificate, key, password)
+    if trusted is not None:
+        _trust(context, trusted)
+    modes = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+    context.verify_mode = modes[client_auth]
+    return context
+
+
+def _trust(context: ssl.SSLContext, trusted: str) -> None:
+    try:
+        context.load_verify_locations(cadata=_pem(trusted))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the trusted certificates cannot be used: {_reason(error)}") from None
+
+
+def _identify(context: ssl.SSLContext, certificate: str, key: str | None, password: str | None) -> None:
+    """Load certificate and key. Python takes them from a file only: a private one, gone when this returns."""
+    try:
+        text = _pem(certificate) + ("" if key is None else "\n" + _pem(key))
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
+            both.write(text)
+            both.flush()
+            # Without a password given, OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(both.name, password=password or "")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the certificate and its private key cannot be used: {_reason(error)}; give PEM, the key that belongs to "
+            "the certificate, and its password if it has one"
+        ) from None
+
+
+def _pem(given: str) -> str:
+    return given if PEM_MARK in given else Path(given).read_text(encoding="ascii", errors="replace")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Say why, without content of a key."""
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "not PEM"
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else "not PEM"
