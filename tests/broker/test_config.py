@@ -70,9 +70,9 @@ def test_a_kafka_property_without_meaning_here_is_accepted_with_one_warning(capl
     assert "log.retention.hours, num.network.threads, process.roles" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["authorizer.class.name", "ssl.keystore.location", "sasl.enabled.mechanisms"])
+@pytest.mark.parametrize("name", ["authorizer.class.name", "ssl.engine.factory.class", "sasl.jaas.config"])
 def test_a_property_that_would_weaken_security_in_silence_is_refused(name: str):
-    with pytest.raises(ConfigError, match="no TLS, SASL or ACLs"):
+    with pytest.raises(ConfigError, match="has none of that"):
         BrokerConfig.parse({name: "x"})
 
 
@@ -154,11 +154,8 @@ def test_a_malformed_listener_is_refused(text: str):
 
 
 def test_a_listener_with_a_protocol_that_is_missing_here_is_refused():
-    with pytest.raises(ConfigError, match="PLAINTEXT only"):
-        BrokerConfig.parse({"listeners": "SSL://127.0.0.1:9093"})
-    secure = {"listeners": "IN://127.0.0.1:9093", "listener.security.protocol.map": "IN:SASL_SSL"}
-    with pytest.raises(ConfigError, match="SASL_SSL"):
-        BrokerConfig.parse(secure)
+    with pytest.raises(ConfigError, match="has protocol TELNET; choose one of PLAINTEXT, SSL"):
+        BrokerConfig.parse({"listeners": "IN://127.0.0.1:9093", "listener.security.protocol.map": "IN:TELNET"})
 
 
 def test_listeners_may_have_names_of_their_own_and_be_advertised_elsewhere():

@@ -1,7 +1,7 @@
 """`python -m kafkaraw.broker`: the child process of `EmbeddedBroker(process=True)`.
 
-People use `kafkaraw broker`. This one takes its properties as JSON in its only argument, logs to standard error, and
-stops with its parent.
+People use `kafkaraw broker`. This one takes its properties and users as JSON in the first line of its input, logs to
+standard error, and stops with its parent.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kafkaraw.broker.foreground import ERROR_LINE, run_broker
 from kafkaraw.errors import KafkaError
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Run until the parent closes standard input, or a signal comes."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    properties = json.loads(arguments[0]) if arguments else {}
+    given = json.loads(sys.stdin.readline() or "{}")
     try:
-        run_broker(properties, end_with_stdin=True)
+        run_broker(given.get("properties"), end_with_stdin=True, users=given.get("users"))
     except (KafkaError, OSError) as error:
         sys.stdout.write(f"{ERROR_LINE}{error}\n")
         return 1
@@ -27,4 +27,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

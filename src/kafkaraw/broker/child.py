@@ -35,7 +35,7 @@ class BrokerProcess:
     def __init__(self, config: BrokerConfig) -> None:
         properties = {name: to_text(value) for name, value in config.properties.items()}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kafkaraw.broker", json.dumps(properties)],
+            [sys.executable, "-m", "kafkaraw.broker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -43,10 +43,18 @@ class BrokerProcess:
             start_new_session=True,
         )
         try:
+            self._tell(json.dumps({"properties": properties, "users": dict(config.security.users)}))
             self.bootstrap_servers = self._first_line()
         except BaseException:
             self.stop()
             raise
+
+    def _tell(self, line: str) -> None:
+        # Not as an argument: passwords and keys are among it, and everybody can read the arguments of a process.
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
 
     def _first_line(self) -> str:
         assert self._process.stdout is not None

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
-from kafkaraw.broker.listeners import Endpoint, advertised_endpoints, parse_endpoints
+from kafkaraw.broker.listeners import PROTOCOLS, Endpoint, advertised_endpoints, parse_endpoints
+from kafkaraw.broker.security import SECURITY_SETTINGS, BrokerSecurity, parse_security
 from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, text, unknown
 from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.errors import ConfigError
@@ -22,6 +23,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 HOUR_MS: Final = 3_600_000
 UNSET: Final = -1
+_PROTOCOL_MAP: Final = ",".join(f"{name}:{name}" for name in PROTOCOLS)
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
     (
@@ -29,7 +31,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("broker.rack", "", "the rack that metadata tells clients"),
         Setting("listeners", "PLAINTEXT://127.0.0.1:9092", "where to listen: NAME://host:port; port 0 is any"),
         Setting("advertised.listeners", "", "what clients are told to connect to, when not the listeners themselves"),
-        Setting("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT", "the protocol of each listener name"),
+        Setting("listener.security.protocol.map", _PROTOCOL_MAP, "the protocol of each listener name"),
         Setting("log.dirs", "", "the data directory; none keeps everything in memory"),
         Setting("num.partitions", 1, "partitions of a topic created without a number", low=1, high=INT_MAX),
         Setting("default.replication.factor", 1, "replicas of a topic created without a number", low=1, high=32767),
@@ -45,6 +47,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
         Setting("log.retention.minutes", UNSET, "log.retention.ms in minutes", high=INT_MAX, acted_on=False),
+        *SECURITY_SETTINGS,
     )
 )  # fmt: skip
 ALIASES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
@@ -63,6 +66,7 @@ class BrokerConfig:
 
     Attributes:
         log_dir: the data directory; None keeps everything in memory.
+        security: TLS and logins of the listeners.
         topic_defaults: what a topic without settings of its own gets, by topic setting.
         properties: those that were given, as text.
     """
@@ -83,11 +87,18 @@ class BrokerConfig:
     offset_metadata_max_bytes: int
     producer_id_expiration_ms: int
     topic_defaults: Mapping[str, Value]
-    properties: Mapping[str, Value]
+    security: BrokerSecurity
+    properties: Mapping[str, Value] = field(repr=False)
 
     @classmethod
-    def parse(cls, properties: Mapping[str, Value] | None = None) -> BrokerConfig:
+    def parse(
+        cls, properties: Mapping[str, Value] | None = None, users: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
         """Check properties and fill in defaults.
+
+        Args:
+            properties: by Kafka's names.
+            users: passwords of those who may log in, by user name.
 
         Raises:
             ConfigError: a name is unknown, a value is not allowed, or two of them contradict each other.
@@ -117,6 +128,7 @@ class BrokerConfig:
             offset_metadata_max_bytes=number(values, "offset.metadata.max.bytes"),
             producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),
             topic_defaults=_topic_defaults(given),
+            security=parse_security(values, _protocols_used(listeners, protocols(values)), dict(users or {})),
             properties=given,
         )
 
@@ -127,13 +139,17 @@ def protocols(values: Mapping[str, Value]) -> dict[str, str]:
     Raises:
         ConfigError: an entry is not NAME:PROTOCOL.
     """
-    found = {"PLAINTEXT": "PLAINTEXT"}
+    found = {name: name for name in PROTOCOLS}
     for entry in text(values, "listener.security.protocol.map").split(","):
         name, colon, protocol = entry.strip().partition(":")
         if not (name and colon and protocol):
             raise ConfigError(f"listener.security.protocol.map: {entry.strip()!r} is not NAME:PROTOCOL")
         found[name.upper()] = protocol.upper()
     return found
+
+
+def _protocols_used(listeners: tuple[Endpoint, ...], by_name: Mapping[str, str]) -> dict[str, str]:
+    return {endpoint.name: by_name[endpoint.name] for endpoint in listeners}
 
 
 def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
@@ -153,7 +169,7 @@ def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
         elif name in IGNORED:
             ignored.append(name)
         elif name in REFUSED:
-            raise ConfigError(f"{name}: this broker has no TLS, SASL or ACLs; remove it, or use Apache Kafka for that")
+            raise ConfigError(f"{name}: this broker has none of that; remove it, or use Apache Kafka for that")
         else:
             names = {*BROKER_SETTINGS, *ALIASES, *_TOPIC_PROPERTY, *IGNORED}
             raise unknown(name, names, "broker property")

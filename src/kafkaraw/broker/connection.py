@@ -19,9 +19,11 @@ from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.login import Login, LoginState
 from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.security import ANONYMOUS
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.errors import KafkaError, ProtocolError
+from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
 from kafkaraw.net import Link
 from kafkaraw.protocol import (
     RequestHeader,
@@ -52,6 +54,8 @@ class BrokerConnection:
         self._listener = listener
         self._on_lost = on_lost
         self._link: Link | None = None
+        self._login: Login | None = None
+        self._principal = ANONYMOUS
         self._frames: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._closing = False
@@ -64,6 +68,8 @@ class BrokerConnection:
     def link_made(self, link: Link) -> None:
         """The connection stands."""
         self._link = link
+        if self._state.config.security.wants_login(self._listener):
+            self._login = Login(self._state.accounts, link.peer)
         idle_ms = self._state.config.connections_max_idle_ms
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
@@ -139,6 +145,9 @@ class BrokerConnection:
     def _answer(self, link: Link, frame: memoryview) -> None:
         self._last_used = asyncio.get_running_loop().time()
         with self._closing_on_failure(link):
+            if self._login is not None and self._login.takes_bare_token:
+                self._take_bare_token(link, self._login, frame)
+                return
             header, at = decode_request_header(frame)
             self._dispatch(link, header, frame, at)
 
@@ -159,6 +168,8 @@ class BrokerConnection:
         handler = HANDLERS.get(header.api_key)
         if api is None or handler is None:
             raise CloseConnection(f"API key {header.api_key} is not one that this broker has")
+        if self._login is not None:
+            self._login.check_allowed(api.key, api.name)
         if not api.supported.includes(header.api_version):
             if header.api_key == API_VERSIONS_KEY:
                 self._send(link, header, unsupported(), version=0)
@@ -170,13 +181,34 @@ class BrokerConnection:
             request = decode_message(api.request, header.api_version, frame, at, allow_trailing_bytes=True)
         except ProtocolError as error:
             raise CloseConnection(f"{api.name} version {header.api_version} cannot be decoded: {error}") from error
-        context = RequestContext(header.api_version, self._listener, header.client_id, link.peer)
+        context = RequestContext(header.api_version, self._listener, header.client_id, link.peer, self._principal)
+        if self._login is not None:
+            login_answer = self._login.answer(header.api_version, request)
+            if login_answer is not None:
+                self._send(link, header, login_answer, version=header.api_version)
+                self._login_moved(link, self._login)
+                return
         answer = handler(self._state, context, request)
         if isinstance(answer, Deferred):
             self._waiting = answer
             answer.when_done(lambda response: self._answer_late(header, response))
         elif answer is not None:
             self._send(link, header, answer, version=header.api_version)
+
+    def _take_bare_token(self, link: Link, login: Login, token: memoryview) -> None:
+        try:
+            link.send([login.take(bytes(token))])
+        except AuthenticationError as error:
+            raise CloseConnection(str(error)) from error
+        self._login_moved(link, login)
+
+    def _login_moved(self, link: Link, login: Login) -> None:
+        if login.state is LoginState.FAILED:
+            self.close()
+        elif login.state is LoginState.COMPLETE:
+            self._login = None
+            self._principal = f"User:{login.user}"
+            link.limit_frames(self._state.config.socket_request_max_bytes)
 
     def _answer_late(self, header: RequestHeader, response: object) -> None:
         self._waiting = None

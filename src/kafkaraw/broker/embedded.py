@@ -34,6 +34,7 @@ class EmbeddedBroker:
         data_dir: where to keep topics; None keeps them in memory.
         process: run in a process of its own, which ends with this one.
         properties: Kafka's broker properties, such as `{"num.partitions": 4}`.
+        users: passwords of those who may log in, by user name; without `listeners`, the broker's one is SASL_PLAINTEXT.
 
     Raises:
         ConfigError: a property is unknown or wrong.
@@ -46,8 +47,9 @@ class EmbeddedBroker:
         *,
         process: bool = False,
         properties: Mapping[str, Value] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
-        self.config = broker_config(properties, data_dir=data_dir, port=port, default_port=0)
+        self.config = broker_config(properties, data_dir=data_dir, port=port, default_port=0, users=users)
         self._in_process = process
         self._owner_process_id = os.getpid()
         self._child: BrokerProcess | None = None

@@ -29,6 +29,7 @@ def broker_config(
     host: str | None = None,
     port: int | None = None,
     default_port: int = DEFAULT_PORT,
+    users: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
     """Properties together with what has an argument of its own.
 
@@ -43,10 +44,12 @@ def broker_config(
     if "listeners" not in given:
         address = host or LOOPBACK
         shown = f"[{address}]" if ":" in address else address
-        given["listeners"] = f"PLAINTEXT://{shown}:{default_port if port is None else port}"
+        given["listeners"] = (
+            f"{'SASL_PLAINTEXT' if users else 'PLAINTEXT'}://{shown}:{default_port if port is None else port}"
+        )
     elif host is not None or port is not None:
         raise ConfigError("listeners: give either the property or host and port, not both")
-    return BrokerConfig.parse(given)
+    return BrokerConfig.parse(given, users)
 
 
 def run_broker(
@@ -56,6 +59,7 @@ def run_broker(
     port: int | None = None,
     *,
     end_with_stdin: bool = False,
+    users: Mapping[str, str] | None = None,
 ) -> None:
     """Run a broker until SIGINT or SIGTERM.
 
@@ -65,13 +69,14 @@ def run_broker(
         host: address to listen on; None is 127.0.0.1.
         port: port to listen on, 0 for a free one; None is 9092.
         end_with_stdin: stop also when standard input ends, as it does when the parent process dies.
+        users: passwords of those who may log in, by user name; the listener asks for a login then.
 
     Raises:
         ConfigError: a property is unknown or wrong, or the data directory cannot be used.
         NetworkError: the address is taken, or not this machine's.
         OSError: the data directory cannot be read or written.
     """
-    config = broker_config(properties, data_dir=data_dir, host=host, port=port)
+    config = broker_config(properties, data_dir=data_dir, host=host, port=port, users=users)
     asyncio.run(_run(config, end_with_stdin=end_with_stdin))
 
 

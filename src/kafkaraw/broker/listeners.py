@@ -1,6 +1,6 @@
 """Listener addresses: `NAME://host:port`, as Kafka writes them in `listeners` and `advertised.listeners`.
 
-Pure text handling; the sockets are opened by `server`. Only the security protocol PLAINTEXT exists here.
+Pure text handling; the sockets are opened by `server`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kafkaraw.errors import ConfigError
 _ENDPOINT: Final = re.compile(r"(?P<name>\w+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\],]*)):(?P<port>\d+)")
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 PORT_MAX: Final = 65535
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ def parse_endpoints(setting: str, text: str, protocols: Mapping[str, str]) -> tu
             raise ConfigError(f"{setting}: {entry.strip()!r} is not NAME://host:port")
         name = found["name"].upper()
         protocol = protocols.get(name)
-        if protocol != "PLAINTEXT":
+        if protocol not in PROTOCOLS:
             wanted = f"protocol {protocol}" if protocol else "no protocol in listener.security.protocol.map"
-            raise ConfigError(f"{setting}: {entry.strip()!r} has {wanted}; this broker has PLAINTEXT only")
+            raise ConfigError(f"{setting}: {entry.strip()!r} has {wanted}; choose one of {', '.join(PROTOCOLS)}")
         if any(name == other.name for other in endpoints):
             raise ConfigError(f"{setting}: each listener needs a name of its own, {name} is there twice")
         endpoints.append(Endpoint(name, found["v6"] or found["host"] or "", int(found["port"])))

@@ -80,11 +80,14 @@ class BrokerNode:
         _logger.info("node %d listens on %s", node_id, self.bootstrap_servers)
 
     async def _listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
+        security = self.config.security
+        login = security.wants_login(endpoint.name)
         listener = await self._network.listen(
             endpoint.host,
             endpoint.port,
             lambda: tapped(self._connection(endpoint.name), self._name_in_log, "broker"),
-            frame_size_max=self.config.socket_request_max_bytes,
+            frame_size_max=security.frame_size_max if login else self.config.socket_request_max_bytes,
+            tls=security.tls_of(endpoint.name),
         )
         self._listeners.append(listener)
         port = advertised.port or listener.port

@@ -17,6 +17,7 @@ from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.offsets import OffsetStore
 from kafkaraw.broker.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
+from kafkaraw.broker.security import Accounts
 from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.topic_creation import Plan
 from kafkaraw.broker.topic_files import (
@@ -70,6 +71,7 @@ class BrokerState:
         self.offsets = OffsetStore()
         self._storage = storage
         self._rng = rng
+        self.accounts = Accounts(config.security, clock, rng)
         self._partitions: dict[TopicPartition, Partition] = {}
         self.producer_ids = ProducerIds(storage)
         self.catalog = Catalog("", config.node_id)

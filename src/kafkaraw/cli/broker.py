@@ -16,7 +16,10 @@ import click
     help="Keep the topics in this folder; without it they live in memory and are gone at the end.",
 )
 @click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A setting, by Kafka's own name.")
-def broker(host: str | None, port: int | None, data_dir: Path | None, properties: tuple[str, ...]) -> None:
+@click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="Who may log in; clients must, then.")
+def broker(
+    host: str | None, port: int | None, data_dir: Path | None, properties: tuple[str, ...], users: tuple[str, ...]
+) -> None:
     """Run a broker for development and tests.
 
     The first line it prints is bootstrap.servers=HOST:PORT. Stop it with Ctrl-C or SIGTERM.
@@ -24,9 +27,24 @@ def broker(host: str | None, port: int | None, data_dir: Path | None, properties
     from kafkaraw.broker import run_broker
 
     try:
-        run_broker(parse_properties(properties), data_dir, host, port)
+        run_broker(parse_properties(properties), data_dir, host, port, users=parse_users(users))
     except OSError as error:
         raise click.ClickException(f"--data-dir {data_dir}: {error}") from error
+
+
+def parse_users(texts: tuple[str, ...]) -> dict[str, str]:
+    """`NAME:PASSWORD` pairs as a mapping.
+
+    Raises:
+        click.BadParameter: one has no colon, or no name; the message does not show the password.
+    """
+    users = {}
+    for text in texts:
+        name, colon, password = text.partition(":")
+        if not colon or not name or not password:
+            raise click.BadParameter("a user is given as NAME:PASSWORD", param_hint="--user")
+        users[name] = password
+    return users
 
 
 def parse_properties(texts: tuple[str, ...]) -> dict[str, str]:

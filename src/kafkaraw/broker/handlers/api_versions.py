@@ -31,6 +31,8 @@ OFFERED: Final = (
     "CreateTopics",
     "DeleteTopics",
     "InitProducerId",
+    "SaslHandshake",
+    "SaslAuthenticate",
 )
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafkaraw.broker.security import ANONYMOUS
+
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
@@ -14,9 +16,11 @@ class RequestContext:
         listener: name of the listener on which it came; decides which addresses the client is told.
         client_id: what the client calls itself.
         peer: the client's address, for logs.
+        principal: who the client is, as Kafka writes it.
     """
 
     api_version: int
     listener: str
     client_id: str | None = None
     peer: str = ""
+    principal: str = ANONYMOUS

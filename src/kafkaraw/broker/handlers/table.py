@@ -21,6 +21,8 @@ from kafkaraw.broker.handlers import (
     offset_commit,
     offset_fetch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
 )
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.state import BrokerState
@@ -41,6 +43,8 @@ _BY_NAME: Final[dict[str, Callable[..., object]]] = {
     "CreateTopics": create_topics.handle,
     "DeleteTopics": delete_topics.handle,
     "InitProducerId": init_producer_id.handle,
+    "SaslHandshake": sasl_handshake.handle,
+    "SaslAuthenticate": sasl_authenticate.handle,
 }
 
 HANDLERS: Final[dict[int, Handler]] = {

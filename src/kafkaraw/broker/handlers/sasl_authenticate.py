@@ -1,0 +1,14 @@
+"""SaslAuthenticate where no login is due: on a listener without one, or after it. `broker.login` answers the others."""
+
+from __future__ import annotations
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+def handle(state: BrokerState, context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """Refuse."""
+    why = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=why, auth_bytes=b"")

@@ -1,0 +1,13 @@
+"""SaslHandshake where no login is due: on a listener without one, or after it. `broker.login` answers the others."""
+
+from __future__ import annotations
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+def handle(state: BrokerState, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Refuse."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
