@@ -126,15 +126,20 @@ class ApacheKafka:
     Args:
         data_dir: where the logs go; a temporary folder, removed at the end, when None.
         properties: broker properties on top of SINGLE_NODE.
+        ports: of the PLAINTEXT listener and the controller, when `properties` name them; free ones when None.
     """
 
-    def __init__(self, data_dir: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        ports: tuple[int, int] | None = None,
+    ) -> None:
         self._own_dir = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="apache-kafka-")) if data_dir is None else data_dir
         self._properties = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-        self._controller_port = 0
+        self.port, self._controller_port = ports or (0, 0)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -164,7 +169,7 @@ class ApacheKafka:
         for attempt in range(START_ATTEMPTS):
             if not self.port or attempt:
                 # A restart keeps its ports. Somebody else may take a free port before Kafka does: then try others.
-                self.port, self._controller_port = _free_ports(2)
+                self.port, self._controller_port = free_ports(2)
             self._write_properties()
             if not (self.data_dir / "logs" / "meta.properties").exists():
                 self._format(jars)
@@ -252,7 +257,8 @@ class ApacheKafka:
         return log.read_text(errors="replace")[-3000:] if log.exists() else "(no log)"
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that are free now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [listening.getsockname()[1] for listening in sockets]
