@@ -165,6 +165,7 @@ def field(
     tag: int | None = None,
     tagged: str | None = None,
     ignorable: bool = False,
+    secret: bool = False,
 ) -> Any:  # noqa: ANN401 -- a field specifier stands for a value of any type
     """Describe a field of a message (a field specifier in the sense of `dataclass_transform`).
 
@@ -176,10 +177,11 @@ def field(
         tag: its tag number.
         tagged: versions in which it is a tagged field; by default all that have it.
         ignorable: leaving it out where the version lacks it is no error.
+        secret: it is left out of the message's `repr`, and so of logs and errors.
     """
     options = _FieldOptions(versions, nullable, tag, tagged, ignorable)
     make: Any = dataclasses.field
-    return make(default=default, default_factory=default_factory, metadata={_FIELD_KEY: options})
+    return make(default=default, default_factory=default_factory, metadata={_FIELD_KEY: options}, repr=not secret)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))

@@ -16,7 +16,7 @@ class SaslAuthenticateRequest:
         auth_bytes: the token, in the format of the mechanism; a secret.
     """
 
-    auth_bytes: bytes
+    auth_bytes: bytes = field(secret=True)
 
 
 @response(api_key=36, versions="0-2", flexible="2+")
@@ -31,5 +31,5 @@ class SaslAuthenticateResponse:
 
     error_code: int16
     error_message: string | None
-    auth_bytes: bytes
+    auth_bytes: bytes = field(secret=True)
     session_lifetime_ms: int64 = field(versions="1+", default=0, ignorable=True)
