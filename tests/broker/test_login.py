@@ -1,0 +1,154 @@
+"""What a listener with a login lets through before it is complete."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+import trustme
+
+from kafkaraw.broker import BrokerConfig, EmbeddedBroker
+from kafkaraw.errors import ConfigError
+from kafkaraw.protocol import RequestHeader, decode_response, encode_request
+from kafkaraw.protocol.apis import api_of
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
+from kafkaraw.protocol.messages.metadata import MetadataRequest
+from kafkaraw.protocol.messages.produce import ProduceRequest
+from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+USERS = {"ada": "opensesame"}
+RIGHT, WRONG = b"\0ada\0opensesame", b"\0ada\0wrong"
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with EmbeddedBroker(users=USERS) as broker:
+        yield broker
+
+
+class Peer:
+    """A client that sends what it likes."""
+
+    def __init__(self, servers: str) -> None:
+        host, _, port = servers.partition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=10)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send_frame(self, frame: bytes) -> None:
+        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def frame(self) -> bytes | None:
+        """The next frame; None when the broker has closed."""
+        try:
+            size = self.socket.recv(4, socket.MSG_WAITALL)
+            return self.socket.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL) if size else None
+        except ConnectionResetError:
+            return None
+
+    def ask(self, message, version: int):
+        self.send_frame(encode_request(RequestHeader(api_of(message).key, version, 1), message))
+        frame = self.frame()
+        return None if frame is None else decode_response(frame, api_of(message).key, version)[1]
+
+
+@pytest.mark.parametrize("message", [MetadataRequest(topics=[]), ProduceRequest(acks=1, timeout_ms=1, topic_data=[])])
+def test_what_is_asked_before_the_login_closes_the_connection(broker, message):
+    with Peer(broker.bootstrap_servers) as peer:
+        assert peer.ask(message, 9) is None
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert peer.ask(message, 9) is None
+
+
+def test_a_token_without_a_handshake_closes_the_connection(broker):
+    with Peer(broker.bootstrap_servers) as peer:
+        assert peer.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2) is None
+
+
+def test_a_login_opens_the_way(broker):
+    with Peer(broker.bootstrap_servers) as peer:
+        assert peer.ask(ApiVersionsRequest(), 0).error_code == 0
+        assert peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+        assert peer.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2).error_code == 0
+        assert peer.ask(MetadataRequest(topics=[]), 9).brokers
+        again = peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_a_refused_token_is_answered_and_then_the_connection_is_closed(broker):
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        refused = peer.ask(SaslAuthenticateRequest(auth_bytes=WRONG), 2)
+        assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert refused.error_message == "Authentication failed: Invalid username or password"
+        assert peer.frame() is None
+
+
+def test_old_clients_send_bare_tokens_after_the_handshake_of_version_0(broker):
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+        peer.send_frame(RIGHT)
+        assert peer.frame() == b""
+        assert peer.ask(MetadataRequest(topics=[]), 9).brokers
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+        peer.send_frame(WRONG)
+        assert peer.frame() is None
+
+
+def test_cve_2022_34917_a_large_frame_before_the_login_closes_the_connection(broker):
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.socket.sendall(struct.pack(">i", 524_289))
+        assert peer.frame() is None
+
+
+def test_after_the_login_frames_may_be_large(broker):
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        peer.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2)
+        peer.send_frame(encode_request(RequestHeader(3, 9, 1), MetadataRequest(topics=[])) + bytes(600_000))
+        assert peer.frame() is not None
+
+
+def tls(**changes: str) -> dict[str, str]:
+    certificate = trustme.CA().issue_cert("localhost")
+    properties = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.certificate.chain": certificate.cert_chain_pems[0].bytes().decode(),
+        "ssl.keystore.key": certificate.private_key_pem.bytes().decode(),
+    }
+    properties.update({name.replace("_", "."): value for name, value in changes.items()})
+    return {name: value for name, value in properties.items() if value}
+
+
+LOGIN = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "users", "words"),
+    [
+        (LOGIN, {}, "nobody could"),
+        (LOGIN | {"sasl.enabled.mechanisms": "PLAIN"}, {}, "PLAIN without users"),
+        (LOGIN | {"sasl.enabled.mechanisms": "GSSAPI"}, USERS, "must be one of PLAIN"),
+        (LOGIN | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, {}, "cannot check signatures"),
+        (LOGIN, {"ada": ""}, "needs a name and a password"),
+        (LOGIN, {"ada": "a\x07"}, "the password has a control"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:0"}, USERS, "no listener asks for a login"),
+        ({"listeners": "SSL://127.0.0.1:0"}, {}, "give its certificate"),
+        (tls(ssl_keystore_key=""), {}, "go together"),
+        (tls(ssl_keystore_key="-----BEGIN X-----"), {}, "cannot be used"),
+        (tls(ssl_client_auth="required"), {}, "ssl.client.auth=required needs ssl.truststore"),
+        (tls(ssl_keystore_type="JKS"), {}, "must be one of PEM"),
+    ],
+)
+def test_cve_2026_33557_what_is_half_configured_does_not_start(properties, users, words: str):
+    with pytest.raises(ConfigError, match=words):
+        BrokerConfig.parse(properties, users)
