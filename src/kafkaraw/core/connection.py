@@ -221,6 +221,7 @@ class ConnectionMachine:
         self._in_flight: deque[_Pending] = deque()
         self._correlation_id = limits.first_correlation_id
         self._until_ms = 0.0  # of negotiating or of being throttled
+        self._answered_once = False  # since it is READY
         self._alive_ms = 0.0  # when the broker last answered, or began to owe an answer
 
     # -- the four verbs --------------------------------------------------------------------------------------------
@@ -410,6 +411,7 @@ class ConnectionMachine:
             self._actions.append(Fail(pending.key, explained))
             self._end_by_peer(explained)
             return
+        self._answered_once = True
         self._actions.append(Succeed(pending.key, response))
         throttle_ms = binding_throttle_ms(response, pending.api.key, pending.version)
         if throttle_ms:
@@ -463,7 +465,12 @@ class ConnectionMachine:
                 "or be no Kafka broker",
                 stage=Stage.API_VERSIONS,
             )
-        self._end_by_peer(error or NetworkError(f"{self.peer} closed the connection", stage=Stage.REQUEST))
+        # What Kafka does with a client that should have logged in, and has not.
+        refused = self._in_flight and not self._answered_once
+        hint = (
+            "; it answered no request on it: does it want a login (SASL), or a client certificate?" if refused else ""
+        )
+        self._end_by_peer(error or NetworkError(f"{self.peer} closed the connection{hint}", stage=Stage.REQUEST))
 
     def _end_by_peer(self, error: KafkaError) -> None:
         """End because of what the peer did, in the terms of the stage that was reached."""
