@@ -70,6 +70,13 @@ def test_a_property_is_taken_by_its_kafka_name():
         assert len(admin.describe_topics(["t"], timeout=TIMEOUT)["t"].partitions) == 5
 
 
+def test_with_users_clients_log_in():
+    settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ada"}
+    with running_broker("--user", "ada:open:sesame") as (_, address):
+        with Admin(bootstrap_servers=address, sasl_password="open:sesame", **settings) as admin:
+            assert admin.list_topics(timeout=TIMEOUT) == []
+
+
 def test_a_port_in_use_is_said_in_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -87,6 +94,8 @@ def test_a_port_in_use_is_said_in_one_line():
         (["-X", "num.partitions"], 2, "property=value"),
         (["-X", "=5"], 2, "property=value"),
         (["--port", "70000"], 2, "70000"),
+        (["--user", "ada"], 2, "NAME:PASSWORD"),
+        (["--user", "ada:x", "-X", "sasl.enabled.mechanisms=OAUTHBEARER"], 1, "cannot check signatures"),
         (["--host", "no-such-host.invalid"], 1, "no-such-host.invalid"),
     ],
 )
