@@ -72,9 +72,11 @@ def test_a_property_is_taken_by_its_kafka_name():
 
 def test_with_users_clients_log_in():
     settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ada"}
-    with running_broker("--user", "ada:open:sesame") as (_, address):
-        with Admin(bootstrap_servers=address, sasl_password="open:sesame", **settings) as admin:
-            assert admin.list_topics(timeout=TIMEOUT) == []
+    with (
+        running_broker("--user", "ada:open:sesame") as (_, address),
+        Admin(bootstrap_servers=address, sasl_password="open:sesame", **settings) as admin,
+    ):
+        assert admin.list_topics(timeout=TIMEOUT) == []
 
 
 def test_a_port_in_use_is_said_in_one_line():
