@@ -6,13 +6,24 @@ What both brokers do the same is what the client may rely on, and what the embed
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkaraw import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, Producer, TopicPartition
+from kafkaraw import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    NewTopic,
+    Producer,
+    TopicListing,
+    TopicPartition,
+)
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import BrokerError, ConfigError, KafkaError, RecordTooLarge
 from tests.interop.apache_kafka import ApacheKafka, why_missing
@@ -56,6 +67,15 @@ def read(consumer: Consumer, count: int) -> list[bytes | None]:
     return values
 
 
+def listing_once(admin: Admin, holds: Callable[[dict[str, TopicListing]], bool]) -> dict[str, TopicListing]:
+    """The topics, once something holds of them: in KRaft, brokers learn of changes after the controller's answer."""
+    deadline = time.monotonic() + 20
+    while True:
+        listed = {listing.name: listing for listing in admin.list_topics()}
+        if holds(listed) or time.monotonic() > deadline:
+            return listed
+
+
 def test_a_topic_is_created_listed_described_and_deleted(admin: Admin) -> None:
     name = f"life-{uuid.uuid4().hex[:12]}"
     settings = {"cleanup.policy": "compact", "segment.ms": "600000"}
@@ -63,7 +83,7 @@ def test_a_topic_is_created_listed_described_and_deleted(admin: Admin) -> None:
     assert (created[name].partitions, created[name].replication_factor) == (3, 1)
     assert {key: created[name].configs[key] for key in settings} == settings
 
-    listed = {listing.name: listing for listing in admin.list_topics()}
+    listed = listing_once(admin, lambda topics: name in topics)
     assert listed[name].partitions == 3
     assert not listed[name].is_internal
 
@@ -72,7 +92,7 @@ def test_a_topic_is_created_listed_described_and_deleted(admin: Admin) -> None:
     assert [partition.partition for partition in described.partitions] == [0, 1, 2]
 
     admin.delete_topics([name])
-    assert name not in {listing.name for listing in admin.list_topics()}
+    assert name not in listing_once(admin, lambda topics: name not in topics)
 
 
 def test_creating_a_topic_that_exists_says_so(admin: Admin, topic: str) -> None:
