@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.embedded import EmbeddedBroker
+from kafkaraw.broker.faults import Fault, Faults, Held
 from kafkaraw.broker.foreground import run_broker
 from kafkaraw.broker.server import BrokerNode
 
-__all__ = ["BrokerConfig", "BrokerNode", "EmbeddedBroker", "run_broker"]
+__all__ = ["BrokerConfig", "BrokerNode", "EmbeddedBroker", "Fault", "Faults", "Held", "run_broker"]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.table import HANDLERS
@@ -47,10 +48,19 @@ class BrokerConnection:
         state: what the node knows.
         listener: name of the listener on which the client came.
         on_lost: called when the connection is gone.
+        faults: what is to go wrong with requests; None for nothing.
     """
 
-    def __init__(self, state: BrokerState, listener: str, on_lost: Callable[[BrokerConnection], None]) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        listener: str,
+        on_lost: Callable[[BrokerConnection], None],
+        *,
+        faults: Faults | None = None,
+    ) -> None:
         self._state = state
+        self._faults = faults
         self._listener = listener
         self._on_lost = on_lost
         self._link: Link | None = None
@@ -188,10 +198,37 @@ class BrokerConnection:
                 self._send(link, header, login_answer, version=header.api_version)
                 self._login_moved(link, self._login)
                 return
-        answer = handler(self._state, context, request)
+        if self._faults is None or not self._faults.are_set:
+            self._give(link, header, handler(self._state, context, request))
+            return
+        incoming = Incoming(
+            api,
+            header,
+            self._state.node_id,
+            request,
+            self._topic_name,
+            lambda asked: handler(self._state, context, asked),
+        )
+        self._give(link, header, self._faults.answer(incoming))
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        topic = self._state.catalog.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def _give(self, link: Link, header: RequestHeader, answer: object) -> None:
+        """Send an answer, or wait for it; None is none."""
+        while isinstance(answer, Continue):
+            answer = answer.go_on()
         if isinstance(answer, Deferred):
             self._waiting = answer
             answer.when_done(lambda response: self._answer_late(header, response))
+        elif answer is HANG_UP:
+            raise CloseConnection("a fault says so")
+        elif isinstance(answer, Spoiled):
+            answer.send(
+                link,
+                encode_response_segments(ResponseHeader(header.correlation_id), answer.response, header.api_version),
+            )
         elif answer is not None:
             self._send(link, header, answer, version=header.api_version)
 
@@ -214,7 +251,7 @@ class BrokerConnection:
         self._waiting = None
         if self._link is not None:
             with self._closing_on_failure(self._link):
-                self._send(self._link, header, response, version=header.api_version)
+                self._give(self._link, header, response)
             self._work()
 
     def _send(self, link: Link, header: RequestHeader, response: object, *, version: int) -> None:

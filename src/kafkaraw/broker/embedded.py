@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from kafkaraw.broker.child import BrokerProcess
+from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.foreground import broker_config
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
@@ -51,6 +52,7 @@ class EmbeddedBroker:
     ) -> None:
         self.config = broker_config(properties, data_dir=data_dir, port=port, default_port=0, users=users)
         self._in_process = process
+        self._faults = Faults()
         self._owner_process_id = os.getpid()
         self._child: BrokerProcess | None = None
         self._loop_thread: LoopThread | None = None
@@ -68,6 +70,17 @@ class EmbeddedBroker:
         if self._node is not None:
             return self._node.bootstrap_servers
         raise UsageError("the broker is not running: use it in a `with` statement, or call start()")
+
+    @property
+    def faults(self) -> Faults:
+        """What is to go wrong with requests, and whether it has; it stays when the broker is started again.
+
+        Raises:
+            UsageError: the broker runs in a process of its own, where faults cannot be reached.
+        """
+        if self._in_process:
+            raise UsageError("faults need a broker in this process: use EmbeddedBroker() without process=True")
+        return self._faults
 
     @property
     def process_id(self) -> int:
@@ -88,7 +101,7 @@ class EmbeddedBroker:
         if self._in_process:
             self._child = BrokerProcess(self.config)
             return self
-        node = real_node(self.config)
+        node = real_node(self.config, self._faults)
         loop_thread = LoopThread("kafkaraw-broker")
         try:
             loop_thread.run(node.start(), START_TIMEOUT_S)

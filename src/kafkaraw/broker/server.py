@@ -14,6 +14,7 @@ from types import TracebackType
 from kafkaraw.broker.catalog import Broker
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.connection import BrokerConnection
+from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.state import BrokerState, RandomBits
@@ -36,12 +37,21 @@ class BrokerNode:
         storage: where its logs are; closed with the broker.
         clock: wall clock.
         rng: for ids; `random.Random` or alike.
+        faults: what is to go wrong; None for a plan of its own, empty at first.
     """
 
     def __init__(
-        self, config: BrokerConfig, *, network: Network, storage: LogStorage, clock: Clock, rng: RandomBits
+        self,
+        config: BrokerConfig,
+        *,
+        network: Network,
+        storage: LogStorage,
+        clock: Clock,
+        rng: RandomBits,
+        faults: Faults | None = None,
     ) -> None:
         self.config = config
+        self.faults = faults if faults is not None else Faults()
         self.state = BrokerState(config, storage, clock, rng)
         self._network = network
         self._listeners: list[Listener] = []
@@ -160,7 +170,7 @@ class _LimitedConnection(BrokerConnection):
     """A connection that is turned away when there are too many."""
 
     def __init__(self, node: BrokerNode, listener: str) -> None:
-        super().__init__(node.state, listener, node.forget)
+        super().__init__(node.state, listener, node.forget, faults=node.faults)
         self._node = node
 
     def link_made(self, link: Link) -> None:

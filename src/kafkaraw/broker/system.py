@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 
 from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
@@ -15,7 +16,7 @@ from kafkaraw.broker.server import BrokerNode
 from kafkaraw.net import AsyncioNetwork, SystemClock
 
 
-def real_node(config: BrokerConfig) -> BrokerNode:
+def real_node(config: BrokerConfig, faults: Faults | None = None) -> BrokerNode:
     """A broker on this machine's TCP, its clock, and the directory of `log.dirs` (or memory, without one).
 
     Raises:
@@ -23,5 +24,10 @@ def real_node(config: BrokerConfig) -> BrokerNode:
     """
     storage: LogStorage = MemoryStorage() if config.log_dir is None else FileStorage(config.log_dir)
     return BrokerNode(
-        config, network=AsyncioNetwork(), storage=storage, clock=SystemClock(), rng=secrets.SystemRandom()
+        config,
+        network=AsyncioNetwork(),
+        storage=storage,
+        clock=SystemClock(),
+        rng=secrets.SystemRandom(),
+        faults=faults,
     )

@@ -50,6 +50,10 @@ class Link(Protocol):
         """
         ...
 
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes as they are, with nothing added: a part of a frame, or none at all. For fault tests."""
+        ...
+
     def close(self) -> None:
         """Send what is still unsent, then close. `link_lost(None)` follows."""
         ...

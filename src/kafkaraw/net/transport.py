@@ -54,6 +54,11 @@ class StreamLink(asyncio.BufferedProtocol):
         if self._writer is not None:
             self._writer.write((segments_size(segments).to_bytes(4, "big"), *segments))
 
+    def send_raw(self, data: bytes) -> None:
+        """See `Link.send_raw`."""
+        if self._writer is not None:
+            self._writer.write((data,))
+
     def close(self) -> None:
         """See `Link.close`."""
         self._closed_here = True

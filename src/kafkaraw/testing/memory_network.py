@@ -221,9 +221,12 @@ class MemoryLink:
 
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
+        self.send_raw(segments_size(segments).to_bytes(4, "big") + b"".join(map(_bytes_of, segments)))
+
+    def send_raw(self, data: bytes) -> None:
+        """See `Link.send_raw`."""
         if self._closed:
             return
-        data = segments_size(segments).to_bytes(4, "big") + b"".join(map(_bytes_of, segments))
         self._network.history.append(Sent(self._network.loop.time(), self.number, self.by, data))
         for piece in self._network.cut_in_pieces(data):
             self.other.put(piece)
