@@ -1,0 +1,54 @@
+"""The fixtures as users get them: in a pytest run of their own, with every warning an error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "docs/how-to/test-with-kafkaraw.md"
+FIXTURES = ("kafka_broker", "kafka_broker_session", "kafka_broker_factory", "faults")
+PLUGIN = "kafkaraw.testing.pytest_plugin"
+
+
+def run_pytest(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *args]
+    # Where kafkaraw is installed, pytest has the plugin from its entry point; run from a source tree, it is named.
+    env_args = [] if _is_installed() else ["-p", PLUGIN]
+    return subprocess.run([*command, *env_args], cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def _is_installed() -> bool:
+    from importlib.metadata import entry_points
+
+    return any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
+
+
+def code_of(page: Path) -> str:
+    """The Python of a page's first block."""
+    return page.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+
+
+def test_the_example_of_the_manual_runs(tmp_path: Path):
+    (tmp_path / "test_example.py").write_text(code_of(EXAMPLE))
+    result = run_pytest(tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4 passed" in result.stdout
+
+
+def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):
+    (tmp_path / "test_nothing.py").write_text(
+        "import sys\n\ndef test_nothing():\n"
+        f"    assert {PLUGIN!r} in sys.modules\n"
+        "    loaded = {name for name in sys.modules if name.startswith(('kafkaraw.', 'pyarrow', 'lz4', 'zstandard'))}\n"
+        f"    assert loaded == {{'kafkaraw._version', 'kafkaraw.testing', {PLUGIN!r}}}\n"
+    )
+    result = run_pytest(tmp_path, "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:xdist")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_each_fixture_is_listed(tmp_path: Path):
+    listing = run_pytest(tmp_path, "--fixtures").stdout
+    missing = [name for name in FIXTURES if f"\n{name} " not in listing]
+    assert not missing, listing
