@@ -6,6 +6,7 @@ naming each; what may be tried again (a controller that moved, a topic not known
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import PartitionView, TopicView
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import BrokerError, KafkaError, NetworkError, RetriableError, UsageError
+from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, RetriableError, UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.create_topics import (
@@ -263,7 +264,8 @@ class AsyncAdmin:
                 break
             if again:
                 await deadline.sleep(delay_s)
-                await self._engine.refresh((), timeout=deadline.remaining)
+                with contextlib.suppress(NetworkError, KafkaTimeoutError):  # the next try says what is wrong
+                    await self._engine.refresh((), timeout=deadline.remaining)
             left, attempt = again, attempt + 1
         _raise_first(final)
 
@@ -273,10 +275,10 @@ class AsyncAdmin:
         names: Sequence[str],
         deadline: Deadline,
     ) -> dict[str, KafkaError]:
-        """One try; a connection lost on the way counts for every name, since nobody knows how far it went."""
+        """One try; an answer lost or late counts for every name, since nobody knows how far it went."""
         try:
             return await once(names)
-        except NetworkError as error:
+        except (NetworkError, KafkaTimeoutError) as error:
             if not self._engine.cluster.brokers:
                 raise  # the cluster was not even found
             return dict.fromkeys(names, error)
