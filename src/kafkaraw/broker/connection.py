@@ -180,13 +180,12 @@ class BrokerConnection:
             raise CloseConnection(f"API key {header.api_key} is not one that this broker has")
         if self._login is not None:
             self._login.check_allowed(api.key, api.name)
-        if not api.supported.includes(header.api_version):
+        offered = self._state.offer.versions(api)
+        if not offered.includes(header.api_version):
             if header.api_key == API_VERSIONS_KEY:
-                self._send(link, header, unsupported(), version=0)
+                self._send(link, header, unsupported(self._state), version=0)
                 return
-            raise CloseConnection(
-                f"{api.name} version {header.api_version} is not in {api.supported.min}-{api.supported.max}"
-            )
+            raise CloseConnection(f"{api.name} version {header.api_version} is not in {offered}")
         try:
             request = decode_message(api.request, header.api_version, frame, at, allow_trailing_bytes=True)
         except ProtocolError as error:

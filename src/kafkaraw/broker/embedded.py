@@ -14,6 +14,7 @@ from types import TracebackType
 from kafkaraw.broker.child import BrokerProcess
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.foreground import broker_config
+from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
 from kafkaraw.broker.system import real_node
@@ -36,9 +37,11 @@ class EmbeddedBroker:
         process: run in a process of its own, which ends with this one.
         properties: Kafka's broker properties, such as `{"num.partitions": 4}`.
         users: passwords of those who may log in, by user name; without `listeners`, the broker's one is SASL_PLAINTEXT.
+        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
 
     Raises:
-        ConfigError: a property is unknown or wrong.
+        ConfigError: a property is unknown or wrong, or the release is not a known one.
+        UsageError: `max_versions` is given for a broker in a process of its own.
     """
 
     def __init__(
@@ -49,10 +52,15 @@ class EmbeddedBroker:
         process: bool = False,
         properties: Mapping[str, Value] | None = None,
         users: Mapping[str, str] | None = None,
+        max_versions: str | None = None,
     ) -> None:
+        if max_versions is not None and process:
+            raise UsageError("max_versions needs a broker in this process: use EmbeddedBroker without process=True")
+        Offer(max_versions)  # an unknown release is an error here already
         self.config = broker_config(properties, data_dir=data_dir, port=port, default_port=0, users=users)
         self._in_process = process
         self._faults = Faults()
+        self._max_versions = max_versions
         self._owner_process_id = os.getpid()
         self._child: BrokerProcess | None = None
         self._loop_thread: LoopThread | None = None
@@ -101,7 +109,7 @@ class EmbeddedBroker:
         if self._in_process:
             self._child = BrokerProcess(self.config)
             return self
-        node = real_node(self.config, self._faults)
+        node = real_node(self.config, self._faults, self._max_versions)
         loop_thread = LoopThread("kafkaraw-broker")
         try:
             loop_thread.run(node.start(), START_TIMEOUT_S)

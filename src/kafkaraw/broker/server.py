@@ -38,6 +38,10 @@ class BrokerNode:
         clock: wall clock.
         rng: for ids; `random.Random` or alike.
         faults: what is to go wrong; None for a plan of its own, empty at first.
+        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
+
+    Raises:
+        ConfigError: the release is not a known one.
     """
 
     def __init__(
@@ -49,10 +53,11 @@ class BrokerNode:
         clock: Clock,
         rng: RandomBits,
         faults: Faults | None = None,
+        max_versions: str | None = None,
     ) -> None:
         self.config = config
         self.faults = faults if faults is not None else Faults()
-        self.state = BrokerState(config, storage, clock, rng)
+        self.state = BrokerState(config, storage, clock, rng, max_versions=max_versions)
         self._network = network
         self._listeners: list[Listener] = []
         self._connections: dict[BrokerConnection, None] = {}

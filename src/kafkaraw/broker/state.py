@@ -15,6 +15,7 @@ from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.offsets import OffsetStore
+from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.security import Accounts
@@ -62,10 +63,23 @@ class BrokerState:
         storage: where logs are.
         clock: wall clock.
         rng: for ids.
+        max_versions: the Kafka release whose versions are offered at most; None is the newest.
+
+    Raises:
+        ConfigError: the release is not a known one.
     """
 
-    def __init__(self, config: BrokerConfig, storage: LogStorage, clock: Clock, rng: RandomBits) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        storage: LogStorage,
+        clock: Clock,
+        rng: RandomBits,
+        *,
+        max_versions: str | None = None,
+    ) -> None:
         self.config = config
+        self.offer = Offer(max_versions)
         self.clock = clock
         self.node_id = config.node_id
         self.offsets = OffsetStore()

@@ -16,7 +16,7 @@ from kafkaraw.broker.server import BrokerNode
 from kafkaraw.net import AsyncioNetwork, SystemClock
 
 
-def real_node(config: BrokerConfig, faults: Faults | None = None) -> BrokerNode:
+def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: str | None = None) -> BrokerNode:
     """A broker on this machine's TCP, its clock, and the directory of `log.dirs` (or memory, without one).
 
     Raises:
@@ -30,4 +30,5 @@ def real_node(config: BrokerConfig, faults: Faults | None = None) -> BrokerNode:
         clock=SystemClock(),
         rng=secrets.SystemRandom(),
         faults=faults,
+        max_versions=max_versions,
     )

@@ -41,28 +41,28 @@ def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequ
     """Answer with the table of APIs."""
     if context.api_version >= SOFTWARE_VERSION_MIN and not _names_itself(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=advertised(API_BY_NAME[name] for name in OFFERED))
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE, api_keys=advertised(state, (API_BY_NAME[name] for name in OFFERED))
+    )
 
 
-def unsupported() -> ApiVersionsResponse:
+def unsupported(state: BrokerState) -> ApiVersionsResponse:
     """The answer to a version of ApiVersions that is not known: to be encoded as version 0."""
-    own = advertised([API_BY_KEY[API_VERSIONS_KEY]])
+    own = advertised(state, [API_BY_KEY[API_VERSIONS_KEY]])
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
-def advertised(apis: Iterable[Api]) -> list[ApiVersion]:
+def advertised(state: BrokerState, apis: Iterable[Api]) -> list[ApiVersion]:
     """The rows of the table.
 
     Produce is offered from version 0 on, although versions below 3 are refused: librdkafka before 2.11 otherwise
     silently switches compression off.
     """
+    rows = ((api.key, state.offer.versions(api)) for api in sorted(apis, key=lambda api: api.key))
     return [
-        ApiVersion(
-            api_key=api.key,
-            min_version=0 if api.key == PRODUCE_KEY else api.supported.min,
-            max_version=api.supported.max,
-        )
-        for api in sorted(apis, key=lambda api: api.key)
+        ApiVersion(api_key=key, min_version=0 if key == PRODUCE_KEY else low, max_version=high)
+        for key, (low, high) in rows
+        if low <= high
     ]
 
 
