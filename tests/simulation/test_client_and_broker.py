@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from kafkaraw.testing.virtual import Simulation, run_virtual
-from tests.simulation.audit import History, audit
-from tests.simulation.world import World, read_along, read_everything, send_all
+from kafkaraw.testing.audit import audit
+from kafkaraw.testing.virtual import run_virtual
+from tests.simulation.world import SEEDS, life
 
-SEEDS = 50
-
-
-async def life(simulation: Simulation, **settings: object) -> tuple[History, World, str]:
-    """Two producers and a consumer while the broker is killed and cut off; then everything is read again."""
-    world, history = World(simulation), History()
-    await world.node.start()
-    trouble = asyncio.create_task(world.trouble())
-    reader = asyncio.create_task(read_along(world, "reader", history))
-    await asyncio.gather(*(send_all(world, name, 200, history, **settings) for name in ("a", "b")))
-    for task in (trouble, reader):
-        task.cancel()
-    await asyncio.gather(trouble, reader, return_exceptions=True)
-    await read_everything(world, history)
-    await world.node.stop()
-    return history, world, simulation.network.digest()
+SOAK_SEEDS = 500
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_fault_loses_doubles_or_reorders_records(seed):
+    history, world, _ = run_virtual(life, seed)
+    assert audit(history) == [], f"seed {seed}; faults: {world.faults}"
+    assert history.acknowledged, "nothing was written, so nothing was tested"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(SEEDS, SOAK_SEEDS))
+def test_no_fault_loses_doubles_or_reorders_records_for_many_more_seeds(seed):
     history, world, _ = run_virtual(life, seed)
     assert audit(history) == [], f"seed {seed}; faults: {world.faults}"
     assert history.acknowledged, "nothing was written, so nothing was tested"

@@ -14,12 +14,14 @@ from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Ticket
+from kafkaraw.testing.audit import History
 from kafkaraw.testing.virtual import Simulation
-from tests.simulation.audit import History
 
 HOST, PORT = "127.0.0.1", 9092
 TOPIC = "flights"
 PARTITIONS = 3
+SEEDS = 50
+"""Seeds of a normal run."""
 
 
 class World:
@@ -173,3 +175,18 @@ async def read_everything(world: World, history: History) -> None:
         while [tp for tp, end in ends.items() if await consumer.position(tp, 10) < end]:
             for tp, batch in (await consumer.poll(10)).items():
                 history.final[tp] += [(record.offset, record.value) for record in batch]
+
+
+async def life(simulation: Simulation, **settings: object) -> tuple[History, World, str]:
+    """Two producers and a consumer while the broker is killed and cut off; then everything is read again."""
+    world, history = World(simulation), History()
+    await world.node.start()
+    trouble = asyncio.create_task(world.trouble())
+    reader = asyncio.create_task(read_along(world, "reader", history))
+    await asyncio.gather(*(send_all(world, name, 200, history, **settings) for name in ("a", "b")))
+    for task in (trouble, reader):
+        task.cancel()
+    await asyncio.gather(trouble, reader, return_exceptions=True)
+    await read_everything(world, history)
+    await world.node.stop()
+    return history, world, simulation.network.digest()

@@ -1,14 +1,46 @@
 """What must hold of a history of sends and reads: the invariants of Jepsen's Kafka checker, by their names.
 
-Values are unique. The auditor knows only what clients saw: it must not look inside the broker.
+Fill a `History` with what clients saw, with a value of its own for each record, and give it to `audit`. The auditor
+knows only what clients saw: it must not look inside the broker.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
 
 from kafkaraw.records import RecordMetadata, TopicPartition
+
+
+class Invariant(StrEnum):
+    """What must hold; the value is the name that Jepsen gives to its violation."""
+
+    UNSETTLED = "unsettled"
+    """Whoever sent a record is told what became of it."""
+    INCONSISTENT_OFFSETS = "inconsistent offsets"
+    """One offset of a partition never shows two values, to whoever reads it, whenever."""
+    LOST_WRITE = "lost write"
+    """An acknowledged record is read in the end, in its partition."""
+    DUPLICATE = "duplicate"
+    """No value is at two offsets (with idempotence)."""
+    SEND_SKIP = "send skip"
+    """One producer's values stand in each partition in the order of sending (with idempotence)."""
+    POLL_SKIP = "poll skip"
+    """A consumer's offsets do not jump over records."""
+    NONMONOTONIC_POLL = "nonmonotonic poll"
+    """A consumer's offsets do not go back."""
+
+
+class Violation(NamedTuple):
+    """An invariant that did not hold, and where."""
+
+    invariant: Invariant
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.what}"
 
 
 @dataclass
@@ -31,8 +63,13 @@ class History:
     final: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
 
 
-def audit(history: History, *, idempotent: bool = True) -> list[str]:
-    """All violations, each beginning with the name of the invariant; empty when all is well."""
+def audit(history: History, *, idempotent: bool = True) -> list[Violation]:
+    """All violations; empty when all is well.
+
+    Args:
+        history: what the clients saw.
+        idempotent: the producers were, so that duplicates and disorder are violations too.
+    """
     found = [
         *_settled(history),
         *_inconsistent_offsets(history),
@@ -44,57 +81,57 @@ def audit(history: History, *, idempotent: bool = True) -> list[str]:
     return found
 
 
-def _settled(history: History) -> list[str]:
+def _settled(history: History) -> list[Violation]:
     told = history.acknowledged.keys() | history.failed.keys()
     sent = [value for values in history.sent.values() for value in values]
-    return [f"unsettled: nobody was told about {value!r}" for value in sent if value not in told]
+    return [Violation(Invariant.UNSETTLED, f"nobody was told about {value!r}") for value in sent if value not in told]
 
 
-def _inconsistent_offsets(history: History) -> list[str]:
-    """One offset of a partition never shows two values, to whoever reads it, whenever."""
+def _inconsistent_offsets(history: History) -> list[Violation]:
     seen = {(tp, offset): value for tp, records in history.final.items() for offset, value in records}
-    found = []
+    found: list[Violation] = []
     claims = [(TopicPartition(*m[:2]), m.offset, value) for value, m in history.acknowledged.items() if m.offset >= 0]
     for tp, offset, value in [*claims, *(read for reads in history.reads.values() for read in reads)]:
         other = seen.setdefault((tp, offset), value)
         if other != value:
-            found.append(f"inconsistent offsets: {tp} {offset} shows {value!r} and {other!r}")
+            what = f"{tp} {offset} shows {value!r} and {other!r}"
+            found.append(Violation(Invariant.INCONSISTENT_OFFSETS, what))
     return found
 
 
-def _lost_writes(history: History) -> list[str]:
-    """An acknowledged record is read in the end, in its partition."""
+def _lost_writes(history: History) -> list[Violation]:
     where = {value: tp for tp, records in history.final.items() for _, value in records}
     return [
-        f"lost write: {value!r} was acknowledged at {metadata}"
+        Violation(Invariant.LOST_WRITE, f"{value!r} was acknowledged at {metadata}")
         for value, metadata in history.acknowledged.items()
         if where.get(value) != TopicPartition(metadata.topic, metadata.partition)
     ]
 
 
-def _duplicates(history: History) -> list[str]:
-    """No value is at two offsets."""
+def _duplicates(history: History) -> list[Violation]:
     places: dict[bytes, list[tuple[TopicPartition, int]]] = defaultdict(list)
     for tp, records in history.final.items():
         for offset, value in records:
             places[value].append((tp, offset))
-    return [f"duplicate: {value!r} is at {offsets}" for value, offsets in places.items() if len(offsets) > 1]
+    return [
+        Violation(Invariant.DUPLICATE, f"{value!r} is at {offsets}")
+        for value, offsets in places.items()
+        if len(offsets) > 1
+    ]
 
 
-def _send_skips(history: History) -> list[str]:
-    """One producer's values stand in each partition in the order of sending."""
+def _send_skips(history: History) -> list[Violation]:
     found = []
     for producer, values in history.sent.items():
         order = {value: position for position, value in enumerate(values)}
         for tp, records in history.final.items():
             mine = [order[value] for _, value in records if value in order]
             if mine != sorted(mine):
-                found.append(f"send skip: {producer} in {tp}")
+                found.append(Violation(Invariant.SEND_SKIP, f"{producer} in {tp}"))
     return found
 
 
-def _poll_skips(history: History) -> list[str]:
-    """A consumer's offsets neither jump over records nor go back."""
+def _poll_skips(history: History) -> list[Violation]:
     found = []
     for consumer, reads in history.reads.items():
         by_partition: dict[TopicPartition, list[int]] = defaultdict(list)
@@ -104,6 +141,7 @@ def _poll_skips(history: History) -> list[str]:
             there = [offset for offset, _ in history.final.get(tp, [])]
             expected = [offset for offset in there if offsets[0] <= offset <= offsets[-1]]
             if offsets != expected:
-                kind = "nonmonotonic poll" if offsets != sorted(set(offsets)) else "poll skip"
-                found.append(f"{kind}: {consumer} in {tp}")
+                goes_back = offsets != sorted(set(offsets))
+                invariant = Invariant.NONMONOTONIC_POLL if goes_back else Invariant.POLL_SKIP
+                found.append(Violation(invariant, f"{consumer} in {tp}"))
     return found
