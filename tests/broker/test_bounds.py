@@ -203,3 +203,14 @@ def test_over_real_sockets_a_fault_loses_and_doubles_nothing(broker: EmbeddedBro
     assert read == values
     for fault in faults:
         fault.wait_until_consumed(20)
+
+
+def test_over_real_sockets_what_is_held_goes_on_when_another_thread_releases_it(broker: EmbeddedBroker):
+    held = broker.faults.on("Produce").hold()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        ticket = producer.send("t", b"x")
+        held.wait_until_consumed(20)
+        assert not ticket.done
+        held.release()
+        assert ticket.result(20).offset == 0
+    broker.faults.assert_all_consumed()
