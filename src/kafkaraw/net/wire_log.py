@@ -36,6 +36,7 @@ VARIABLE: Final = "KAFKARAW_WIRE_LOG"
 SHOWN_BYTES_MAX: Final = 1024
 """Of a longer frame only so many bytes are printed; how many there are is always said."""
 MASK: Final = b"*masked*"
+_RAW_SHOWN_MAX = 64
 _UNANSWERED_MAX: Final = 1000
 _SASL_HANDSHAKE_KEY: Final = 17
 _SASL_AUTHENTICATE_KEY: Final = 36
@@ -142,6 +143,15 @@ class _TappedLink:
         self._tap.sending(segments)
         self._link.send(segments)
 
+    def send_raw(self, data: bytes) -> None:
+        """See `Link.send_raw`."""
+        log.debug("Write %d bytes that are no frame: %s", len(data), data[:_RAW_SHOWN_MAX].hex(" "))
+        self._link.send_raw(data)
+
+    def limit_frames(self, frame_size_max: int) -> None:
+        """See `Link.limit_frames`."""
+        self._link.limit_frames(frame_size_max)
+
     def close(self) -> None:
         """See `Link.close`."""
         self._link.close()
@@ -157,10 +167,6 @@ class _TappedLink:
     def resume_reading(self) -> None:
         """See `Link.resume_reading`."""
         self._link.resume_reading()
-
-    def __getattr__(self, name: str) -> object:
-        """Whatever else a particular link offers."""
-        return getattr(self._link, name)
 
 
 class FrameLog:
