@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkaraw.errors import UsageError
@@ -281,6 +281,7 @@ def test_a_capture_file_says_how_to_get_its_bytes():
 
 
 @given(st.text(alphabet=st.sampled_from("0123456789abcdefx:|*<>b'\"\\,. []{}()#\nWriteAsync-_=zé"), max_size=200))
+@example("':'")  # quoted, of a known form, and no bytes
 @settings(max_examples=300, deadline=None)
 def test_any_text_gives_bytes_or_a_usage_error(text: str):
     try:

@@ -59,15 +59,12 @@ def read_bytes(data: bytes) -> tuple[bytes, str]:
         return data, "raw bytes"
     if not text.strip():
         raise UsageError("there is nothing to decode: the input is empty")
-    for form in FORMS:
-        if form.recognise(text):
-            found = form.read(text)
+    quoted = literals.longest_quoted(text)
+    for forms, written in ((FORMS, text), (QUOTED_FORMS, quoted)):
+        for form in forms:
+            found = form.read(written) if written and form.recognise(written) else b""
             if found:
                 return found, form.name
-    quoted = literals.longest_quoted(text)
-    for form in QUOTED_FORMS:
-        if quoted and form.recognise(quoted):
-            return form.read(quoted), form.name
     raise UsageError(
         "this text is in no known form of bytes: give hex, base64, an xxd, hexdump -C or tcpdump -X dump, a Python, C "
         f"or Erlang literal, or a log line such as `WriteAsync[26] 00 00 ...`; it begins with {_beginning(text)!r}"
