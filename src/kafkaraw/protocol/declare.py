@@ -61,7 +61,6 @@ class VersionRange(NamedTuple):
 
 
 NO_VERSIONS = VersionRange(0, -1)
-ALL_VERSIONS = VersionRange(0, VERSION_MAX)
 
 
 class Direction(StrEnum):
