@@ -9,10 +9,15 @@ import pytest
 import trustme
 
 from kafkaraw.broker import BrokerConfig, EmbeddedBroker
+from kafkaraw.core.sasl.scram import ScramClient, salted_password
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import RequestHeader, decode_response, encode_request
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest
 from kafkaraw.protocol.messages.produce import ProduceRequest
@@ -116,6 +121,25 @@ def test_after_the_login_frames_may_be_large(broker):
         peer.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2)
         peer.send_frame(encode_request(RequestHeader(3, 9, 1), MetadataRequest(topics=[])) + bytes(600_000))
         assert peer.frame() is not None
+
+
+def test_a_credential_that_a_client_sets_counts_for_the_next_login(broker):
+    """Set with one byte too many at the end of the request, as librdkafka does it."""
+    salted = salted_password("SCRAM-SHA-256", "sesame", b"salt", 4096)
+    change = ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"salt", salted_password=salted)
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[change])
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        peer.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2)
+        peer.send_frame(encode_request(RequestHeader(51, 0, 1), request) + b"\0")
+        (result,) = decode_response(peer.frame(), 51, 0)[1].results
+        assert (result.user, result.error_code) == ("bob", 0)
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        client = ScramClient("SCRAM-SHA-256", "bob", "sesame", "nonce")
+        challenge = peer.ask(SaslAuthenticateRequest(auth_bytes=client.step(None)), 2).auth_bytes
+        client.step(peer.ask(SaslAuthenticateRequest(auth_bytes=client.step(challenge)), 2).auth_bytes)
+        assert client.complete
 
 
 def tls(**changes: str) -> dict[str, str]:

@@ -79,7 +79,7 @@ class BrokerConnection:
         """The connection stands."""
         self._link = link
         if self._state.config.security.wants_login(self._listener):
-            self._login = Login(self._state.accounts, link.peer)
+            self._login = Login(self._state.accounts, link.peer, asyncio.get_running_loop().time)
         idle_ms = self._state.config.connections_max_idle_ms
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
@@ -242,7 +242,6 @@ class BrokerConnection:
         if login.state is LoginState.FAILED:
             self.close()
         elif login.state is LoginState.COMPLETE:
-            self._login = None
             self._principal = f"User:{login.user}"
             link.limit_frames(self._state.config.socket_request_max_bytes)
 

@@ -42,7 +42,7 @@ _IGNORED: Final = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-client.quota.callback.class config.providers connection.failed.authentication.delay.ms connections.max.reauth.ms
+client.quota.callback.class config.providers connection.failed.authentication.delay.ms
 controlled.shutdown.enable controller.listener.names controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
 controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.settings import Setting, Value, flag, number, split_list, text
-from kafkaraw.core.sasl.mechanism import ServerMechanism
-from kafkaraw.core.sasl.oauthbearer import UnsecuredOAuthBearerServer
-from kafkaraw.core.sasl.plain import PlainServer
 from kafkaraw.core.sasl.saslprep import saslprep
-from kafkaraw.core.sasl.scram import HASHES, ScramCredential, ScramServer, make_credential
+from kafkaraw.core.sasl.scram import HASHES
 from kafkaraw.errors import ConfigError
-from kafkaraw.net import Clock
 from kafkaraw.net.tls import server_context
 
 if TYPE_CHECKING:
@@ -27,10 +22,10 @@ if TYPE_CHECKING:
 PASSWORD_MECHANISMS: Final = ("PLAIN", *HASHES)
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
 ANONYMOUS: Final = "User:ANONYMOUS"
-_RANDOM_BITS: Final = 192
 
 SECURITY_SETTINGS: Final = (
     Setting("sasl.enabled.mechanisms", "", "how clients may log in", choices=MECHANISMS, is_list=True),
+    Setting("connections.max.reauth.ms", 0, "how long a login lasts before it has to be renewed; 0 is for ever"),
     Setting("sasl.server.max.receive.size", 524_288, "largest request before the login, in bytes", low=1),
     Setting(
         "sasl.oauthbearer.unsecured.enable", False, "take OAuth tokens that nobody signed; not Kafka's, for tests only"
@@ -47,10 +42,6 @@ SECURITY_SETTINGS: Final = (
 )
 
 
-class _RandomBits(Protocol):
-    def getrandbits(self, k: int, /) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerSecurity:
     """The checked security settings.
@@ -61,6 +52,7 @@ class BrokerSecurity:
         users: passwords, by user name.
         tls: what TLS listeners speak.
         frame_size_max: largest request before the login, in bytes.
+        reauth_ms: how long a login lasts, in milliseconds; None is for ever.
     """
 
     protocols: Mapping[str, str]
@@ -68,6 +60,7 @@ class BrokerSecurity:
     users: Mapping[str, str] = field(repr=False)
     tls: ssl.SSLContext | None = field(repr=False)
     frame_size_max: int
+    reauth_ms: int | None
 
     def wants_login(self, listener: str) -> bool:
         """Whether clients of a listener have to log in."""
@@ -97,7 +90,14 @@ def parse_security(
     _check_login(values, protocols.values(), mechanisms, users)
     encrypted = any("SSL" in protocol for protocol in protocols.values())
     tls = _tls(values) if encrypted else None
-    return BrokerSecurity(protocols, mechanisms, users, tls, number(values, "sasl.server.max.receive.size"))
+    return BrokerSecurity(
+        protocols,
+        mechanisms,
+        users,
+        tls,
+        frame_size_max=number(values, "sasl.server.max.receive.size"),
+        reauth_ms=number(values, "connections.max.reauth.ms") or None,
+    )
 
 
 def _check_login(
@@ -150,38 +150,3 @@ def _tls(values: Mapping[str, Value]) -> ssl.SSLContext:
         trusted=trusted or None,
         client_auth=client_auth,
     )
-
-
-class Accounts:
-    """Begins logins: knows the users, and makes what each mechanism needs.
-
-    Args:
-        security: the settings.
-        clock: wall clock, for the expiry of tokens.
-        rng: for salts and nonces; the operating system's, outside simulations.
-    """
-
-    def __init__(self, security: BrokerSecurity, clock: Clock, rng: _RandomBits) -> None:
-        self.security = security
-        self._clock = clock
-        self._rng = rng
-        self._credentials: dict[tuple[str, str], ScramCredential] = {}
-
-    def mechanism(self, name: str) -> ServerMechanism:
-        """The broker's half of one login, by an enabled mechanism."""
-        if name == "PLAIN":
-            return PlainServer(self.security.users)
-        if name == "OAUTHBEARER":
-            return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000)
-        return ScramServer(name, partial(self._credential, name), self._random().hex())
-
-    def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        password = self.security.users.get(user)
-        if password is None:
-            return None
-        if (mechanism, user) not in self._credentials:
-            self._credentials[mechanism, user] = make_credential(mechanism, password, self._random())
-        return self._credentials[mechanism, user]
-
-    def _random(self) -> bytes:
-        return self._rng.getrandbits(_RANDOM_BITS).to_bytes(_RANDOM_BITS // 8, "big")

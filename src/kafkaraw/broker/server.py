@@ -11,13 +11,14 @@ import contextlib
 import logging
 from types import TracebackType
 
+from kafkaraw.broker.accounts import RandomBits
 from kafkaraw.broker.catalog import Broker
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.storage import LogStorage
-from kafkaraw.broker.state import BrokerState, RandomBits
+from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import UsageError
 from kafkaraw.net import Clock, Link, Listener, Network
 from kafkaraw.net.wire_log import tapped

@@ -7,9 +7,10 @@ leads, producer ids and committed offsets are its own. Everything ambient is pas
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from kafkaraw.broker import topic_config
+from kafkaraw.broker.accounts import Accounts, RandomBits
 from kafkaraw.broker.catalog import Catalog, Topic
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.log.partition_log import is_segment
@@ -18,7 +19,7 @@ from kafkaraw.broker.offsets import OffsetStore
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
-from kafkaraw.broker.security import Accounts
+from kafkaraw.broker.scram_credentials import SCRAM_FILE
 from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.topic_creation import Plan
 from kafkaraw.broker.topic_files import (
@@ -45,14 +46,6 @@ DELETE_SUFFIX: Final = "-delete"
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_metadata
 UUID_BITS: Final = 128
 FOLDER_NAME_MAX: Final = 255
-
-
-class RandomBits(Protocol):
-    """Where randomness comes from; `random.Random` is one."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """An integer of `k` random bits."""
-        ...
 
 
 class BrokerState:
@@ -85,7 +78,7 @@ class BrokerState:
         self.offsets = OffsetStore()
         self._storage = storage
         self._rng = rng
-        self.accounts = Accounts(config.security, clock, rng)
+        self.accounts = Accounts(config.security, clock, rng, self._save_credentials)
         self._partitions: dict[TopicPartition, Partition] = {}
         self.producer_ids = ProducerIds(storage)
         self.catalog = Catalog("", config.node_id)
@@ -101,9 +94,15 @@ class BrokerState:
         text = self._storage.read_text(ROOT, TOPICS_FILE)
         for topic in read_topics(text) if text is not None else []:
             self.catalog.add(topic)
+        credentials = self._storage.read_text(ROOT, SCRAM_FILE)
+        if credentials is not None:
+            self.accounts.credentials.load(credentials)
         self._set_strays_aside()
         for topic in self.catalog.topics():
             self._open_partitions(topic)
+
+    def _save_credentials(self, text: str) -> None:
+        self._storage.write_text(ROOT, SCRAM_FILE, text, private=True)
 
     def _open_meta(self) -> MetaProperties:
         text = self._storage.read_text(ROOT, META_FILE)

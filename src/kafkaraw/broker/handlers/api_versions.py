@@ -33,6 +33,8 @@ OFFERED: Final = (
     "InitProducerId",
     "SaslHandshake",
     "SaslAuthenticate",
+    "DescribeUserScramCredentials",
+    "AlterUserScramCredentials",
 )
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -10,9 +10,11 @@ from typing import Final, cast
 
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers import (
+    alter_user_scram_credentials,
     api_versions,
     create_topics,
     delete_topics,
+    describe_user_scram_credentials,
     fetch,
     find_coordinator,
     init_producer_id,
@@ -45,6 +47,8 @@ _BY_NAME: Final[dict[str, Callable[..., object]]] = {
     "InitProducerId": init_producer_id.handle,
     "SaslHandshake": sasl_handshake.handle,
     "SaslAuthenticate": sasl_authenticate.handle,
+    "DescribeUserScramCredentials": describe_user_scram_credentials.handle,
+    "AlterUserScramCredentials": alter_user_scram_credentials.handle,
 }
 
 HANDLERS: Final[dict[int, Handler]] = {

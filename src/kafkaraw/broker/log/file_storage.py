@@ -132,11 +132,13 @@ class FileStorage:
         except FileNotFoundError:
             return None
 
-    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True) -> None:
+    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
         """Replace a small text file in one step: written aside, synced, renamed."""
         target = self.path / folder / name
         aside = target.with_name(f"{name}.tmp")
-        with open(aside, "w", encoding="utf-8") as file:
+        aside.unlink(missing_ok=True)  # one left by a crash may have other permissions
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
+        with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             if durable:
                 file.flush()

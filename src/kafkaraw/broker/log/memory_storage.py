@@ -147,7 +147,7 @@ class MemoryStorage:
         """The whole of a small text file; None when there is none."""
         return self._texts[folder].get(name)
 
-    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True) -> None:
+    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
         """Replace a small text file."""
         self._texts[folder][name] = text
 

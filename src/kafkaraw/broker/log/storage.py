@@ -96,7 +96,7 @@ class LogStorage(Protocol):
         """The whole of a small text file; None when there is none."""
         ...
 
-    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True) -> None:
+    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
         """Replace a small text file in one step: after a crash it holds the old text or the new one.
 
         Args:
@@ -104,6 +104,7 @@ class LogStorage(Protocol):
             name: of the file.
             text: its new content.
             durable: after the call, a crash of the machine leaves the new text.
+            private: only the broker's own user may read it.
         """
         ...
 

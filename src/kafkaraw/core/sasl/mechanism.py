@@ -43,6 +43,11 @@ class ServerMechanism(Protocol):
         """Who has logged in; None until that is proved."""
         ...
 
+    @property
+    def expires_ms(self) -> int | None:
+        """Until when that holds, on the wall clock, in milliseconds; None for no end of its own."""
+        ...
+
     def step(self, response: bytes) -> bytes:
         """Answer the client.
 

@@ -66,6 +66,7 @@ class UnsecuredOAuthBearerServer:
 
     def __init__(self, now_s: float) -> None:
         self.user: str | None = None
+        self.expires_ms: int | None = None
         self._now_s = now_s
         self._refusal = ""
 
@@ -77,18 +78,18 @@ class UnsecuredOAuthBearerServer:
         if found is None:
             raise AuthenticationError("Authentication failed: the OAUTHBEARER message is not of the expected form")
         try:
-            subject = unsecured_subject(found["token"], self._now_s)
+            subject, expires_s = unsecured_subject(found["token"], self._now_s)
         except ValueError as error:
             self._refusal = f"Authentication failed: {error}"
             return INVALID_TOKEN
         if found["authorization_id"] not in (None, "", subject):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is not its own")
-        self.user = subject
+        self.user, self.expires_ms = subject, int(expires_s * 1000)
         return b""
 
 
-def unsecured_subject(token: str, now_s: float) -> str:
-    """Return whom an unsecured JWS names.
+def unsecured_subject(token: str, now_s: float) -> tuple[str, float]:
+    """Return whom an unsecured JWS names, and until when, in seconds since 1970.
 
     Raises:
         ValueError: it is not one, is signed, names nobody, or its time is over; the message shows none of it.
@@ -106,7 +107,7 @@ def unsecured_subject(token: str, now_s: float) -> str:
         raise ValueError("the token has no time of expiry")
     if expires <= now_s:
         raise ValueError("the token has expired")
-    return subject
+    return subject, expires
 
 
 def unsecured_token(subject: str, now_s: float, lifetime_s: float = 3600) -> str:

@@ -39,6 +39,7 @@ class PlainServer:
     """
 
     name = NAME
+    expires_ms: int | None = None
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords

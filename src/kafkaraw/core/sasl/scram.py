@@ -23,7 +23,7 @@ from kafkaraw.errors import AuthenticationError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 262_144
-REFUSED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+REFUSED: Final = "Authentication failed during {during} due to invalid credentials with SASL mechanism {name}"
 _NO_BINDING: Final = "n,,"
 
 
@@ -40,16 +40,29 @@ class ScramCredential:
         return f"ScramCredential(iterations={self.iterations})"
 
 
+def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """Hash a password as often as is asked for; who knows the result can log in, so it is a secret, too.
+
+    Raises:
+        ValueError: the password has a prohibited character.
+    """
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], saslprep(password).encode(), salt, iterations)
+
+
+def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """Derive what a broker keeps from a salted password."""
+    digest = HASHES[mechanism]
+    stored_key = hashlib.new(digest, _hmac(digest, salted, b"Client Key")).digest()
+    return ScramCredential(salt, stored_key, _hmac(digest, salted, b"Server Key"), iterations)
+
+
 def make_credential(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS_MIN) -> ScramCredential:
     """Derive what a broker keeps.
 
     Raises:
         ValueError: the password has a prohibited character.
     """
-    digest = HASHES[mechanism]
-    salted = hashlib.pbkdf2_hmac(digest, saslprep(password).encode(), salt, iterations)
-    stored_key = hashlib.new(digest, _hmac(digest, salted, b"Client Key")).digest()
-    return ScramCredential(salt, stored_key, _hmac(digest, salted, b"Server Key"), iterations)
+    return credential_of(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
 
 
 class _Step(Enum):
@@ -146,10 +159,20 @@ class ScramServer:
         name: the mechanism.
         find: the credential of a user, None for a stranger.
         nonce: fresh printable characters without a comma.
+        during: "authentication" or "re-authentication", for the words of a refusal.
     """
 
-    def __init__(self, name: str, find: Callable[[str], ScramCredential | None], nonce: str) -> None:
+    expires_ms: int | None = None
+
+    def __init__(
+        self,
+        name: str,
+        find: Callable[[str], ScramCredential | None],
+        nonce: str,
+        during: str = "authentication",
+    ) -> None:
         self.name = name
+        self._refusal = REFUSED.format(during=during, name=name)
         self.user: str | None = None
         self._digest = HASHES[name]
         self._find = find
@@ -180,7 +203,7 @@ class ScramServer:
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is not its own")
         self._credential = self._find(self._claimed)
         if self._credential is None:
-            raise AuthenticationError(REFUSED + self.name)
+            raise AuthenticationError(self._refusal)
         self._nonce = values["r"] + self._nonce
         self._header = f"{binding},{authorization_id},"
         reply = f"r={self._nonce},s={_encode(self._credential.salt)},i={self._credential.iterations}"
@@ -199,7 +222,7 @@ class ScramServer:
         key_fits = hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key)
         nonce_fits = hmac.compare_digest(values.get("r", "").encode(), self._nonce.encode())
         if not (key_fits and nonce_fits and values.get("c") == _encode(self._header.encode())):
-            raise AuthenticationError(REFUSED + self.name)
+            raise AuthenticationError(self._refusal)
         self.user = self._claimed
         return f"v={_encode(_hmac(self._digest, credential.server_key, message))}".encode()
 

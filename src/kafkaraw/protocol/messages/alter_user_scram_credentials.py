@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -33,7 +33,7 @@ class ScramCredentialUpsertion:
     mechanism: int8
     iterations: int32
     salt: bytes
-    salted_password: bytes
+    salted_password: bytes = field(secret=True)
 
 
 @struct

@@ -1,0 +1,71 @@
+"""`Accounts`: begins logins. It knows the users, and makes what each mechanism needs for one login."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from kafkaraw.broker.scram_credentials import ScramCredentials
+from kafkaraw.broker.security import BrokerSecurity
+from kafkaraw.core.sasl.mechanism import ServerMechanism
+from kafkaraw.core.sasl.oauthbearer import UnsecuredOAuthBearerServer
+from kafkaraw.core.sasl.plain import PlainServer
+from kafkaraw.core.sasl.scram import ScramServer
+from kafkaraw.net import Clock
+
+_RANDOM_BITS: Final = 192
+
+
+class RandomBits(Protocol):
+    """Where randomness comes from; `random.Random` is one."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """An integer of `k` random bits."""
+        ...
+
+
+class Accounts:
+    """Begins logins.
+
+    Args:
+        security: the settings.
+        clock: wall clock, for the expiry of tokens.
+        rng: for salts and nonces; the operating system's, outside simulations.
+        save_credentials: writes the SCRAM credentials that clients have set down; may raise OSError.
+
+    Attributes:
+        credentials: who can log in by SCRAM.
+    """
+
+    def __init__(
+        self, security: BrokerSecurity, clock: Clock, rng: RandomBits, save_credentials: Callable[[str], None]
+    ) -> None:
+        self.security = security
+        self.credentials = ScramCredentials(security.users, security.mechanisms, self._random, save_credentials)
+        self._clock = clock
+        self._rng = rng
+
+    def mechanism(self, name: str, *, again: bool = False) -> ServerMechanism:
+        """The broker's half of one login, by an enabled mechanism.
+
+        Args:
+            name: the mechanism.
+            again: it renews a login (KIP-368).
+        """
+        if name == "PLAIN":
+            return PlainServer(self.security.users)
+        if name == "OAUTHBEARER":
+            return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000)
+        during = "re-authentication" if again else "authentication"
+        return ScramServer(name, partial(self.credentials.find, name), self._random().hex(), during)
+
+    def lifetime_ms(self, mechanism: ServerMechanism) -> int | None:
+        """How long a login that is complete lasts, in milliseconds; None is for ever."""
+        ends = [] if self.security.reauth_ms is None else [self.security.reauth_ms]
+        if mechanism.expires_ms is not None:
+            ends.append(mechanism.expires_ms - self._clock.time_ms())
+        return max(0, min(ends)) if ends else None
+
+    def _random(self) -> bytes:
+        return self._rng.getrandbits(_RANDOM_BITS).to_bytes(_RANDOM_BITS // 8, "big")
