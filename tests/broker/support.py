@@ -14,6 +14,7 @@ from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.broker.security import ANONYMOUS
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import (
     FileSlice,
@@ -55,7 +56,7 @@ def make_state(
     return state
 
 
-def ask(state: BrokerState, request: Any, version: int | None = None) -> Any:
+def ask(state: BrokerState, request: Any, version: int | None = None, *, principal: str = ANONYMOUS) -> Any:
     """Send a request through its bytes to its handler, and the answer back through its bytes.
 
     A deferred answer is returned as it is, None for no answer.
@@ -63,7 +64,7 @@ def ask(state: BrokerState, request: Any, version: int | None = None) -> Any:
     api = api_of(request)
     version = api.supported.max if version is None else version
     header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, "test"), request)))
-    context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000")
+    context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000", principal)
     answer = HANDLERS[api.key](state, context, message)
     if answer is None or isinstance(answer, Deferred):
         return answer

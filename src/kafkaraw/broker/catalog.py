@@ -1,6 +1,7 @@
-"""What a cluster knows about itself: its id, its brokers and its topics. One copy however many nodes share it.
+"""What a cluster knows about itself: its id, its brokers, its topics, and who may do what.
 
-Only facts and look-ups; who may create what is decided in `topic_creation`, files are the business of `state`.
+One copy however many nodes share it. Only facts and look-ups; which topics can be created is decided in
+`topic_creation`, files are the business of `state`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
@@ -61,12 +63,16 @@ class Catalog:
     Args:
         cluster_id: tells clusters apart.
         controller_id: the broker that clients send topic changes to.
+
+    Attributes:
+        authorizer: decides who may do what; None lets everybody do everything.
     """
 
     def __init__(self, cluster_id: str, controller_id: int) -> None:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
         self.brokers: dict[int, Broker] = {}
+        self.authorizer: Authorizer | None = None
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
 

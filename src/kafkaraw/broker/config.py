@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
 from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.listeners import PROTOCOLS, Endpoint, advertised_endpoints, parse_endpoints
 from kafkaraw.broker.security import SECURITY_SETTINGS, BrokerSecurity, parse_security
@@ -48,6 +49,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
         Setting("log.retention.minutes", UNSET, "log.retention.ms in minutes", high=INT_MAX, acted_on=False),
         *SECURITY_SETTINGS,
+        *ACL_SETTINGS,
     )
 )  # fmt: skip
 ALIASES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
@@ -67,6 +69,7 @@ class BrokerConfig:
     Attributes:
         log_dir: the data directory; None keeps everything in memory.
         security: TLS and logins of the listeners.
+        access: who may do what; None when everybody may do everything.
         topic_defaults: what a topic without settings of its own gets, by topic setting.
         properties: those that were given, as text.
     """
@@ -88,6 +91,7 @@ class BrokerConfig:
     producer_id_expiration_ms: int
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
+    access: AccessSettings | None
     properties: Mapping[str, Value] = field(repr=False)
 
     @classmethod
@@ -129,6 +133,7 @@ class BrokerConfig:
             producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),
             topic_defaults=_topic_defaults(given),
             security=parse_security(values, _protocols_used(listeners, protocols(values)), dict(users or {})),
+            access=parse_access(values),
             properties=given,
         )
 

@@ -6,7 +6,7 @@ Delivered by a direct call, so that what it holds (slices of open files) is sent
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -39,3 +39,12 @@ class Deferred(Generic[T]):
         if not self._over:
             self._over = True
             self._on_cancel()
+
+
+def after(answer: object, change: Callable[[Any], object]) -> object:
+    """A handler's answer, changed: at once, or when it comes."""
+    if not isinstance(answer, Deferred):
+        return change(answer)
+    changed: Deferred[object] = Deferred(answer.cancel)
+    answer.when_done(lambda value: changed.resolve(change(value)))
+    return changed

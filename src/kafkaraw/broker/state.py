@@ -7,10 +7,14 @@ leads, producer ids and committed offsets are its own. Everything ambient is pas
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from kafkaraw.broker import topic_config
 from kafkaraw.broker.accounts import Accounts, RandomBits
+from kafkaraw.broker.acl.authorizer import Authorizer
+from kafkaraw.broker.acl.rules import Acl, AclRules
+from kafkaraw.broker.acl.stored import ACLS_FILE, read_acls, write_acls
 from kafkaraw.broker.catalog import Catalog, Topic
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.log.partition_log import is_segment
@@ -97,6 +101,7 @@ class BrokerState:
         credentials = self._storage.read_text(ROOT, SCRAM_FILE)
         if credentials is not None:
             self.accounts.credentials.load(credentials)
+        self.catalog.authorizer = self._open_authorizer()
         self._set_strays_aside()
         for topic in self.catalog.topics():
             self._open_partitions(topic)
@@ -114,6 +119,34 @@ class BrokerState:
         if meta.node_id != self.node_id:
             raise ConfigError(f"node.id: the data directory belongs to node {meta.node_id}, not {self.node_id}")
         return meta
+
+    def _open_authorizer(self) -> Authorizer | None:
+        access = self.config.access
+        if access is None:
+            return None
+        text = self._storage.read_text(ROOT, ACLS_FILE)
+        rules = AclRules(read_acls(text) if text is not None else ())
+        everyone = access.allow_everyone_if_no_acl_found
+        return Authorizer(rules, access.super_users, allow_everyone_if_no_acl_found=everyone)
+
+    def change_acls(self, authorizer: Authorizer, *, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
+        """Add and remove access control entries, for good.
+
+        Args:
+            authorizer: the one that is to act on them.
+            add: entries; those that are there already stay as they are.
+            remove: entries that are there.
+
+        Raises:
+            OSError: the storage is full or broken; nothing is changed.
+        """
+        changed = AclRules(authorizer.rules)
+        for acl in remove:
+            changed.remove(acl)
+        for acl in add:
+            changed.add(acl)
+        self._storage.write_text(ROOT, ACLS_FILE, write_acls(changed))
+        authorizer.rules = changed
 
     def _set_strays_aside(self) -> None:
         """Folders that no topic claims are from a creation or deletion that a crash cut short.

@@ -12,8 +12,11 @@ from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers import (
     alter_user_scram_credentials,
     api_versions,
+    create_acls,
     create_topics,
+    delete_acls,
     delete_topics,
+    describe_acls,
     describe_user_scram_credentials,
     fetch,
     find_coordinator,
@@ -27,6 +30,7 @@ from kafkaraw.broker.handlers import (
     sasl_handshake,
 )
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.guards.table import guarded
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.apis import API_BY_NAME
 
@@ -45,6 +49,9 @@ _BY_NAME: Final[dict[str, Callable[..., object]]] = {
     "CreateTopics": create_topics.handle,
     "DeleteTopics": delete_topics.handle,
     "InitProducerId": init_producer_id.handle,
+    "DescribeAcls": describe_acls.handle,
+    "CreateAcls": create_acls.handle,
+    "DeleteAcls": delete_acls.handle,
     "SaslHandshake": sasl_handshake.handle,
     "SaslAuthenticate": sasl_authenticate.handle,
     "DescribeUserScramCredentials": describe_user_scram_credentials.handle,
@@ -52,6 +59,6 @@ _BY_NAME: Final[dict[str, Callable[..., object]]] = {
 }
 
 HANDLERS: Final[dict[int, Handler]] = {
-    API_BY_NAME[name].key: cast(Handler, handler) for name, handler in _BY_NAME.items()
+    API_BY_NAME[name].key: guarded(name, cast(Handler, handler)) for name, handler in _BY_NAME.items()
 }
-"""API key -> handler. Each takes the request class of its API."""
+"""API key -> handler, behind its guard. Each takes the request class of its API."""

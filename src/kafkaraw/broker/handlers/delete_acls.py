@@ -1,0 +1,68 @@
+"""DeleteAcls: remove the access control entries that match filters.
+
+Source: kafka.server.AclApis.handleDeleteAcls, org.apache.kafka.controller.AclControlManager.deleteAcls.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kafkaraw.broker.acl.rules import Acl
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.create_acls import NO_AUTHORIZER
+from kafkaraw.broker.handlers.describe_acls import filter_of
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+
+def handle(state: BrokerState, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Remove what matches; an entry that several filters match is named in the answer to each."""
+    filters = [filter_of(asked) for asked in request.filters]
+    authorizer = state.catalog.authorizer
+    if authorizer is None:
+        return _refused(len(filters), ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    found = [authorizer.rules.matching(wanted) for wanted in filters]
+    try:
+        state.change_acls(authorizer, remove=dict.fromkeys(acl for acls in found for acl in acls))
+    except OSError as error:
+        _logger.error("cannot remove access control entries: %s", error)
+        why = f"the change cannot be stored: {error.strerror}"
+        return _refused(len(filters), ErrorCode.KAFKA_STORAGE_ERROR, why)
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=ErrorCode.NONE, error_message=None, matching_acls=[_removed(acl) for acl in acls]
+            )
+            for acls in found
+        ]
+    )
+
+
+def _refused(count: int, code: ErrorCode, message: str) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(error_code=code, error_message=message, matching_acls=[]) for _ in range(count)
+        ]
+    )
+
+
+def _removed(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )

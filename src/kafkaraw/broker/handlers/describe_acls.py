@@ -1,0 +1,62 @@
+"""DescribeAcls: list the access control entries that match a filter.
+
+Source: kafka.server.AclApis.handleDescribeAcls, DescribeAclsResponse.aclsResources.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.broker.acl.rules import AclFilter
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.delete_acls import DeleteAclsFilter
+from kafkaraw.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+
+def handle(state: BrokerState, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Answer with the entries, by resource."""
+    wanted = filter_of(request)
+    authorizer = state.catalog.authorizer
+    if authorizer is None:
+        message = "No Authorizer is configured on the broker"
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])
+    resources: dict[tuple[ResourceType, str, PatternType], DescribeAclsResource] = {}
+    for acl in authorizer.rules.matching(wanted):
+        pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
+        if pattern not in resources:
+            resources[pattern] = DescribeAclsResource(
+                resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type, acls=[]
+            )
+        resources[pattern].acls.append(
+            AclDescription(
+                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type
+            )
+        )
+    return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message=None, resources=list(resources.values()))
+
+
+def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """The filter in a request. Kafka closes the connection when a number has no meaning, and so does this.
+
+    Raises:
+        CloseConnection: such a number.
+    """
+    wanted = AclFilter(
+        ResourceType.of(asked.resource_type_filter),
+        asked.resource_name_filter,
+        PatternType.of(asked.pattern_type_filter),
+        asked.principal_filter,
+        asked.host_filter,
+        AclOperation.of(asked.operation),
+        AclPermissionType.of(asked.permission_type),
+    )
+    if not (wanted.resource_type and wanted.pattern_type and wanted.operation and wanted.permission_type):
+        raise CloseConnection("a filter of access control entries has unknown elements")
+    return wanted

@@ -1,0 +1,184 @@
+"""Which guard stands in front of which API, and which rights it asks for: the one place that lists them all.
+
+An API that is not in this table is closed to everybody where there is an authorizer. `rights` is what the
+documentation shows; the guards are what counts, and the tests compare the two.
+Source: the tables of KIP-11 and of Kafka's documentation ("Operations and resources on protocols"), checked against
+kafka.server.{KafkaApis, ControllerApis} of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.guards import admin, groups, records, topics
+from kafkaraw.broker.handlers.guards.call import Call, client_of
+from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
+
+_Op, _On = AclOperation, ResourceType
+Handler = Callable[[BrokerState, RequestContext, object], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One right that an API asks for.
+
+    Attributes:
+        when: when it is asked for; empty for always.
+    """
+
+    operation: AclOperation
+    resource_type: ResourceType
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may ask an API.
+
+    Attributes:
+        guard: called with a `Call` and the request; None leaves the API open to everybody.
+        rights: what it asks for.
+        note: what else there is to know.
+    """
+
+    guard: Callable[..., object] | None
+    rights: tuple[Right, ...] = ()
+    note: str = ""
+
+
+RULES: Final[dict[str, Rule]] = {
+    "Produce": Rule(
+        records.produce,
+        (Right(_Op.WRITE, _On.TOPIC), Right(_Op.WRITE, _On.TRANSACTIONAL_ID, "transactional records")),
+        "with acks=0 a refusal closes the connection",
+    ),
+    "Fetch": Rule(
+        records.fetch,
+        (Right(_Op.READ, _On.TOPIC), Right(_Op.CLUSTER_ACTION, _On.CLUSTER, "instead, for who claims to be a replica")),
+    ),
+    "ListOffsets": Rule(records.list_offsets, (Right(_Op.DESCRIBE, _On.TOPIC),)),
+    "Metadata": Rule(
+        topics.metadata,
+        (
+            Right(_Op.DESCRIBE, _On.TOPIC),
+            Right(_Op.CREATE, _On.CLUSTER, "auto-creation"),
+            Right(_Op.CREATE, _On.TOPIC, "or, auto-creation"),
+        ),
+        "of all topics, those without the right are left out",
+    ),
+    "OffsetCommit": Rule(groups.offset_commit, (Right(_Op.READ, _On.GROUP), Right(_Op.READ, _On.TOPIC))),
+    "OffsetFetch": Rule(
+        groups.offset_fetch,
+        (Right(_Op.DESCRIBE, _On.GROUP), Right(_Op.DESCRIBE, _On.TOPIC)),
+        "of all topics, those without the right are left out",
+    ),
+    "FindCoordinator": Rule(
+        groups.find_coordinator,
+        (
+            Right(_Op.DESCRIBE, _On.GROUP, "of a group"),
+            Right(_Op.DESCRIBE, _On.TRANSACTIONAL_ID, "of a transactional id"),
+            Right(_Op.CLUSTER_ACTION, _On.CLUSTER, "of a share group"),
+        ),
+    ),
+    "SaslHandshake": Rule(None, note="open: part of the login"),
+    "ApiVersions": Rule(None, note="open: asked before the login"),
+    "CreateTopics": Rule(
+        topics.create_topics,
+        (
+            Right(_Op.CREATE, _On.CLUSTER),
+            Right(_Op.CREATE, _On.TOPIC, "or"),
+            Right(_Op.DESCRIBE_CONFIGS, _On.TOPIC, "to be told the settings"),
+        ),
+    ),
+    "DeleteTopics": Rule(
+        topics.delete_topics,
+        (Right(_Op.DELETE, _On.CLUSTER), Right(_Op.DELETE, _On.TOPIC, "or"), Right(_Op.DESCRIBE, _On.TOPIC, "with it")),
+    ),
+    "DeleteRecords": Rule(records.delete_records, (Right(_Op.DELETE, _On.TOPIC),)),
+    "InitProducerId": Rule(
+        records.init_producer_id,
+        (
+            Right(_Op.WRITE, _On.TRANSACTIONAL_ID, "with a transactional id"),
+            Right(_Op.IDEMPOTENT_WRITE, _On.CLUSTER, "without one"),
+            Right(_Op.WRITE, _On.TOPIC, "or, on any topic, without one"),
+        ),
+    ),
+    "DescribeAcls": Rule(
+        admin.on_cluster(_Op.DESCRIBE, admin.refuse_describe_acls), (Right(_Op.DESCRIBE, _On.CLUSTER),)
+    ),
+    "CreateAcls": Rule(admin.on_cluster(_Op.ALTER, admin.refuse_create_acls), (Right(_Op.ALTER, _On.CLUSTER),)),
+    "DeleteAcls": Rule(admin.on_cluster(_Op.ALTER, admin.refuse_delete_acls), (Right(_Op.ALTER, _On.CLUSTER),)),
+    "DescribeConfigs": Rule(
+        admin.describe_configs,
+        (
+            Right(_Op.DESCRIBE_CONFIGS, _On.TOPIC, "of a topic"),
+            Right(_Op.DESCRIBE_CONFIGS, _On.GROUP, "of a group"),
+            Right(_Op.DESCRIBE_CONFIGS, _On.CLUSTER, "of a broker"),
+        ),
+    ),
+    "AlterConfigs": Rule(
+        admin.alter_configs,
+        (
+            Right(_Op.ALTER_CONFIGS, _On.TOPIC, "of a topic"),
+            Right(_Op.ALTER_CONFIGS, _On.GROUP, "of a group"),
+            Right(_Op.ALTER_CONFIGS, _On.CLUSTER, "of a broker"),
+        ),
+    ),
+    "SaslAuthenticate": Rule(None, note="open: part of the login"),
+    "CreatePartitions": Rule(topics.create_partitions, (Right(_Op.ALTER, _On.TOPIC),)),
+    "IncrementalAlterConfigs": Rule(
+        admin.incremental_alter_configs,
+        (
+            Right(_Op.ALTER_CONFIGS, _On.TOPIC, "of a topic"),
+            Right(_Op.ALTER_CONFIGS, _On.GROUP, "of a group"),
+            Right(_Op.ALTER_CONFIGS, _On.CLUSTER, "of a broker"),
+        ),
+    ),
+    "DescribeClientQuotas": Rule(
+        admin.on_cluster(_Op.DESCRIBE_CONFIGS, admin.refuse_describe_quotas),
+        (Right(_Op.DESCRIBE_CONFIGS, _On.CLUSTER),),
+    ),
+    "AlterClientQuotas": Rule(
+        admin.on_cluster(_Op.ALTER_CONFIGS, admin.refuse_alter_quotas), (Right(_Op.ALTER_CONFIGS, _On.CLUSTER),)
+    ),
+    "DescribeUserScramCredentials": Rule(
+        admin.on_cluster(_Op.DESCRIBE, admin.refuse_describe_scram), (Right(_Op.DESCRIBE, _On.CLUSTER),)
+    ),
+    "AlterUserScramCredentials": Rule(
+        admin.on_cluster(_Op.ALTER, admin.refuse_alter_scram), (Right(_Op.ALTER, _On.CLUSTER),)
+    ),
+    "DescribeCluster": Rule(
+        admin.describe_cluster,
+        (Right(_Op.DESCRIBE, _On.CLUSTER, "to be told what may be done to the cluster"),),
+        "otherwise open",
+    ),
+    "DescribeTopicPartitions": Rule(
+        topics.describe_topic_partitions,
+        (Right(_Op.DESCRIBE, _On.TOPIC),),
+        "of all topics, those without the right are left out",
+    ),
+}
+
+
+def guarded(api: str, handler: Handler) -> Handler:
+    """A handler behind its guard."""
+    rule = RULES.get(api)
+
+    def handle(state: BrokerState, context: RequestContext, request: object) -> object:
+        authorizer = state.catalog.authorizer
+        if authorizer is None:
+            return handler(state, context, request)
+        if rule is None:
+            raise CloseConnection(f"{api} has no rule that says who may ask it, so nobody may")
+        if rule.guard is None:
+            return handler(state, context, request)
+        client = client_of(context)
+        call = Call(api, state, context, authorizer, client, lambda asked: handler(state, context, asked))
+        return rule.guard(call, request)
+
+    return handle
