@@ -8,27 +8,29 @@ What differs: producers may be used by many threads, consumers and admins by one
 called on the loop thread (in a ticket's callback): it would wait for itself, and raises `UsageError` instead.
 """
 
-# ruff: noqa: D102 - the docstrings come from the async faces, see `_documented_by`
+# ruff: noqa: D102 - the docstrings come from the async faces, see `documented_by`
 
 from __future__ import annotations
 
 import atexit
 import logging
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from kafkaraw.client.admin import AsyncAdmin, NewTopic, TopicCreated, TopicDescription, TopicListing
 from kafkaraw.client.arrow import check_columns, to_arrow
+from kafkaraw.client.blocking_admin import Admin as Admin
+from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, cursor_of, is_closed, next_batch_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
-from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.documentation import documented_by
+from kafkaraw.client.forking import tell_about_forks
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.errors import DeliveryError, ForkedError, KafkaError
+from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.records import AppendStatus, Batch, Headers, Record, Ticket, TopicPartition
 
@@ -46,49 +48,7 @@ EXIT_CLOSE_S = 10.0
 """How long producers that were left open may try to deliver when the interpreter exits."""
 
 
-def _documented_by(twin: type) -> Callable[[C], C]:
-    """Give public methods the docstrings of their async twins."""
-
-    def document(face: C) -> C:
-        for name, method in vars(face).items():
-            if callable(method) and not name.startswith("_") and method.__doc__ is None:
-                method.__doc__ = getattr(twin, name).__doc__
-        return face
-
-    return document
-
-
-class _Bridge:
-    """The way of one object's calls to the loop thread; closed in a child process."""
-
-    def __init__(self, owner: str, inner: object) -> None:
-        self._owner = owner
-        self._inner = inner
-        self._forked = False
-        tell_about_forks(self, _Bridge._after_fork_in_child)
-
-    def run(self, work: Coroutine[object, None, T]) -> T:
-        """Run it there and wait for the result; the work keeps its own time limit."""
-        if self._forked:
-            work.close()
-            raise ForkedError(f"this {self._owner} belongs to the parent process; make a new one after the fork")
-        return client_loop_thread().run(work)
-
-    def call(self, work: Callable[[], T]) -> T:
-        """Call a plain function there: it changes what tasks on the loop look at."""
-
-        async def on_loop() -> T:
-            return work()
-
-        return self.run(on_loop())
-
-    def _after_fork_in_child(self) -> None:
-        """The loop it belongs to does not run here."""
-        self._forked = True
-        leave_behind(self._inner)
-
-
-@_documented_by(AsyncProducer)
+@documented_by(AsyncProducer)
 class Producer:
     """Sends records; each `send` gives a ticket for the outcome. `AsyncProducer` for code that blocks.
 
@@ -190,7 +150,7 @@ class Producer:
             self._delivery = Delivery(self._config, self._runtime)
 
 
-@_documented_by(AsyncConsumer)
+@documented_by(AsyncConsumer)
 class Consumer:
     """Reads records from partitions that are assigned to it. `AsyncConsumer` for code that blocks.
 
@@ -207,7 +167,7 @@ class Consumer:
     def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
         self._async = AsyncConsumer(runtime=runtime, **settings)
         self._cursor = cursor_of(self._async)
-        self._bridge = _Bridge("consumer", self._async)
+        self._bridge = Bridge("consumer", self._async)
 
     def __enter__(self) -> Consumer:
         return self
@@ -291,51 +251,6 @@ class Consumer:
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return self._bridge.run(self._async.offsets_for_times(timestamps, timeout))
-
-    def metrics(self) -> Metrics:
-        return self._async.metrics()
-
-    def close(self) -> None:
-        self._bridge.run(self._async.close())
-
-
-@_documented_by(AsyncAdmin)
-class Admin:
-    """Manages topics. `AsyncAdmin` for code that blocks; the connection is made on first use.
-
-    Args:
-        runtime: network, clock and randomness; the real ones when None.
-        settings: see `AdminConfig`; `bootstrap_servers` is required.
-
-    Raises:
-        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
-    """
-
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
-        self._async = AsyncAdmin(runtime=runtime, **settings)
-        self._bridge = _Bridge("admin client", self._async)
-
-    def __enter__(self) -> Admin:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def create_topics(
-        self, topics: Iterable[NewTopic | str], *, timeout: float | None = None, validate_only: bool = False
-    ) -> dict[str, TopicCreated]:
-        return self._bridge.run(self._async.create_topics(topics, timeout=timeout, validate_only=validate_only))
-
-    def delete_topics(self, names: Iterable[str], *, timeout: float | None = None) -> None:
-        self._bridge.run(self._async.delete_topics(names, timeout=timeout))
-
-    def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
-        return self._bridge.run(self._async.list_topics(timeout=timeout))
-
-    def describe_topics(self, names: Iterable[str], *, timeout: float | None = None) -> dict[str, TopicDescription]:
-        return self._bridge.run(self._async.describe_topics(names, timeout=timeout))
 
     def metrics(self) -> Metrics:
         return self._async.metrics()

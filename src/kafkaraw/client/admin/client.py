@@ -1,0 +1,82 @@
+"""`AsyncAdmin`: what the admin client can do, by name. It passes every operation on to the area that knows how.
+
+Methods are documented where they are implemented, in the areas; their texts are taken over here.
+"""
+
+# ruff: noqa: D102 - the docstrings come from the areas, see `documented_by`
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafkaraw.client.admin.calls import Calls
+from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.config import AdminConfig, parse
+from kafkaraw.client.documentation import documented_by
+from kafkaraw.client.engine import Engine
+from kafkaraw.client.metrics import Metrics
+from kafkaraw.client.runtime import Runtime
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+@documented_by(TopicAdmin)
+class AsyncAdmin:
+    """Manages a cluster: its topics and what belongs to them. The connection is made on first use.
+
+    Args:
+        runtime: network, clock and randomness; the real ones when None.
+        settings: see `AdminConfig`; `bootstrap_servers` is required.
+
+    Raises:
+        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+        self._engine = Engine.on(parse(AdminConfig, settings), runtime)
+        calls = Calls(self._engine)
+        self._topics = TopicAdmin(calls)
+
+    async def __aenter__(self) -> AsyncAdmin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- topics
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic | str], *, timeout: float | None = None, validate_only: bool = False
+    ) -> dict[str, TopicCreated]:
+        return await self._topics.create_topics(topics, timeout=timeout, validate_only=validate_only)
+
+    async def delete_topics(self, names: Iterable[str], *, timeout: float | None = None) -> None:
+        await self._topics.delete_topics(names, timeout=timeout)
+
+    async def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
+        return await self._topics.list_topics(timeout=timeout)
+
+    async def describe_topics(
+        self, names: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, TopicDescription]:
+        return await self._topics.describe_topics(names, timeout=timeout)
+
+    # -- itself
+
+    def metrics(self) -> Metrics:
+        """What this client has counted about each broker so far; may be called at any time, after `close`, too.
+
+        Returns:
+            by node id as text (and "bootstrap"), then by name: requests, requests_failed, in_flight, latency_count,
+            latency_sum_s, latency_max_s, latency_histogram (answers within each bound in seconds), bytes_in, bytes_out,
+            throttle_time_s, connections_opened, connections_failed, connections_closed.
+        """
+        return self._engine.metrics.as_dict()
+
+    async def close(self) -> None:
+        """Close all connections. May be called twice."""
+        await self._engine.close()

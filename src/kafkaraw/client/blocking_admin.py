@@ -1,0 +1,65 @@
+"""`Admin`: the asyncio admin client for code that blocks. Every method runs its async twin on the loop thread.
+
+Methods are documented where they are implemented; their texts are taken over here. See `blocking` for the rules.
+"""
+
+# ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafkaraw.client.admin import AsyncAdmin, NewTopic, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.bridge import Bridge
+from kafkaraw.client.documentation import documented_by
+from kafkaraw.client.metrics import Metrics
+from kafkaraw.client.runtime import Runtime
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+@documented_by(AsyncAdmin)
+class Admin:
+    """Manages a cluster. `AsyncAdmin` for code that blocks; the connection is made on first use.
+
+    Args:
+        runtime: network, clock and randomness; the real ones when None.
+        settings: see `AdminConfig`; `bootstrap_servers` is required.
+
+    Raises:
+        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+        self._async = AsyncAdmin(runtime=runtime, **settings)
+        self._bridge = Bridge("admin client", self._async)
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_topics(
+        self, topics: Iterable[NewTopic | str], *, timeout: float | None = None, validate_only: bool = False
+    ) -> dict[str, TopicCreated]:
+        return self._bridge.run(self._async.create_topics(topics, timeout=timeout, validate_only=validate_only))
+
+    def delete_topics(self, names: Iterable[str], *, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.delete_topics(names, timeout=timeout))
+
+    def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
+        return self._bridge.run(self._async.list_topics(timeout=timeout))
+
+    def describe_topics(self, names: Iterable[str], *, timeout: float | None = None) -> dict[str, TopicDescription]:
+        return self._bridge.run(self._async.describe_topics(names, timeout=timeout))
+
+    def metrics(self) -> Metrics:
+        return self._async.metrics()
+
+    def close(self) -> None:
+        self._bridge.run(self._async.close())
