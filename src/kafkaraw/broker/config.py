@@ -15,6 +15,7 @@ from typing import Final
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
 from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.listeners import PROTOCOLS, Endpoint, advertised_endpoints, parse_endpoints
+from kafkaraw.broker.quotas.rates import Windows
 from kafkaraw.broker.security import SECURITY_SETTINGS, BrokerSecurity, parse_security
 from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, text, unknown
 from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
@@ -48,6 +49,10 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
         Setting("log.retention.minutes", UNSET, "log.retention.ms in minutes", high=INT_MAX, acted_on=False),
+        Setting("quota.window.num", 11, "windows over which clients' rates are measured", low=1, high=INT_MAX),
+        Setting("quota.window.size.seconds", 1, "how long each is", low=1, high=INT_MAX // 1000),
+        Setting("controller.quota.window.num", 11, "the same for changes of topics", low=1, high=INT_MAX),
+        Setting("controller.quota.window.size.seconds", 1, "how long each is", low=1, high=INT_MAX // 1000),
         *SECURITY_SETTINGS,
         *ACL_SETTINGS,
     )
@@ -70,6 +75,8 @@ class BrokerConfig:
         log_dir: the data directory; None keeps everything in memory.
         security: TLS and logins of the listeners.
         access: who may do what; None when everybody may do everything.
+        quota_windows: over which time clients' rates are measured.
+        mutation_windows: the same for changes of topics.
         topic_defaults: what a topic without settings of its own gets, by topic setting.
         properties: those that were given, as text.
     """
@@ -89,6 +96,8 @@ class BrokerConfig:
     connections_max_idle_ms: int
     offset_metadata_max_bytes: int
     producer_id_expiration_ms: int
+    quota_windows: Windows
+    mutation_windows: Windows
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
     access: AccessSettings | None
@@ -131,11 +140,17 @@ class BrokerConfig:
             connections_max_idle_ms=number(values, "connections.max.idle.ms"),
             offset_metadata_max_bytes=number(values, "offset.metadata.max.bytes"),
             producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),
+            quota_windows=_windows(values, "quota"),
+            mutation_windows=_windows(values, "controller.quota"),
             topic_defaults=_topic_defaults(given),
             security=parse_security(values, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),
             properties=given,
         )
+
+
+def _windows(values: Mapping[str, Value], prefix: str) -> Windows:
+    return Windows(number(values, f"{prefix}.window.num"), number(values, f"{prefix}.window.size.seconds") * 1000)
 
 
 def protocols(values: Mapping[str, Value]) -> dict[str, str]:

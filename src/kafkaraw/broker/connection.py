@@ -1,7 +1,8 @@
 """One client's connection: takes requests in order, answers them in order.
 
 A request that waits (a long-polling Fetch) holds back those behind it, as in Kafka. While answers pile up unsent, or
-too many requests wait, nothing more is read: a slow reader costs a bounded amount of memory.
+too many requests wait, nothing more is read: a slow reader costs a bounded amount of memory. A client above its quota
+is answered, and then not read from for as long as it was told to be quiet (KIP-219).
 Unknown APIs and versions, and bytes that make no sense, close the connection with one line in the log, apart from
 ApiVersions, whose unknown versions are answered (KIP-511).
 """
@@ -21,6 +22,8 @@ from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.login import Login, LoginState
+from kafkaraw.broker.quotas.answers import Served, throttled
+from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.security import ANONYMOUS
 from kafkaraw.broker.state import BrokerState
@@ -73,6 +76,7 @@ class BrokerConnection:
         self._working = False
         self._reading_paused = False
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._quiet_timer: asyncio.TimerHandle | None = None
         self._last_used = 0.0
 
     def link_made(self, link: Link) -> None:
@@ -102,8 +106,9 @@ class BrokerConnection:
         """The connection is gone."""
         link, self._link = self._link, None
         self.close()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        for timer in (self._idle_timer, self._quiet_timer):
+            if timer is not None:
+                timer.cancel()
         if error is not None and link is not None:
             # Bytes that are no Kafka frame mean that somebody dialled the wrong port; a lost peer is everyday life.
             level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
@@ -127,13 +132,19 @@ class BrokerConnection:
         if link is not None:
             link.abort()
 
+    def close_later(self, delay_s: float) -> None:
+        """Take no requests, and close the link after so long."""
+        self._closing = True
+        self._quiet_timer = asyncio.get_running_loop().call_later(delay_s, self.close)
+        self._set_reading()
+
     def _work(self) -> None:
         """Answer requests until one has to wait, or the client has to catch up."""
         if self._working:
             return  # called from below, by an answer that came at once
         self._working = True
         try:
-            while self._frames and self._waiting is None and self._link is not None and not self._link.write_paused:
+            while self._frames and self._link is not None and self._may_answer(self._link):
                 frame = self._frames.popleft()
                 self._waiting_bytes -= len(frame)
                 self._answer(self._link, frame)
@@ -141,10 +152,22 @@ class BrokerConnection:
             self._working = False
         self._set_reading()
 
+    def _may_answer(self, link: Link) -> bool:
+        return self._waiting is None and self._quiet_timer is None and not link.write_paused
+
+    def _keep_quiet(self, delay_s: float) -> None:
+        """Answer and read nothing more for so long."""
+        self._quiet_timer = asyncio.get_running_loop().call_later(delay_s, self._go_on)
+
+    def _go_on(self) -> None:
+        self._quiet_timer = None
+        self._work()
+
     def _set_reading(self) -> None:
         if self._link is None:
             return
-        pause = self._link.write_paused or self._waiting_bytes > WAITING_BYTES_MAX
+        late = self._waiting_bytes > WAITING_BYTES_MAX
+        pause = late or self._link.write_paused or self._quiet_timer is not None
         if pause != self._reading_paused:
             self._reading_paused = pause
             if pause:
@@ -197,8 +220,12 @@ class BrokerConnection:
                 self._send(link, header, login_answer, version=header.api_version)
                 self._login_moved(link, self._login)
                 return
+        served = None
+        if self._state.throttling.active:
+            client = Client(self._principal, header.client_id)
+            served = Served(header, client, request, len(frame) - at, began=asyncio.get_running_loop().time())
         if self._faults is None or not self._faults.are_set:
-            self._give(link, header, handler(self._state, context, request))
+            self._give(link, header, handler(self._state, context, request), served)
             return
         incoming = Incoming(
             api,
@@ -208,19 +235,21 @@ class BrokerConnection:
             self._topic_name,
             lambda asked: handler(self._state, context, asked),
         )
-        self._give(link, header, self._faults.answer(incoming))
+        self._give(link, header, self._faults.answer(incoming), served)
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         topic = self._state.catalog.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    def _give(self, link: Link, header: RequestHeader, answer: object) -> None:
+    def _give(self, link: Link, header: RequestHeader, answer: object, served: Served | None) -> None:
         """Send an answer, or wait for it; None is none."""
         while isinstance(answer, Continue):
             answer = answer.go_on()
         if isinstance(answer, Deferred):
             self._waiting = answer
-            answer.when_done(lambda response: self._answer_late(header, response))
+            if served is not None:
+                served.worked_until(asyncio.get_running_loop().time())
+            answer.when_done(lambda response: self._answer_late(header, response, served))
         elif answer is HANG_UP:
             raise CloseConnection("a fault says so")
         elif isinstance(answer, Spoiled):
@@ -228,8 +257,18 @@ class BrokerConnection:
                 link,
                 encode_response_segments(ResponseHeader(header.correlation_id), answer.response, header.api_version),
             )
+        elif served is not None:
+            self._send_throttled(link, served, answer)
         elif answer is not None:
             self._send(link, header, answer, version=header.api_version)
+
+    def _send_throttled(self, link: Link, served: Served, response: object | None) -> None:
+        served.worked_until(asyncio.get_running_loop().time())
+        segments, quiet_ms = throttled(self._state.throttling, served, response)
+        if segments is not None:
+            link.send(segments)
+        if quiet_ms:
+            self._keep_quiet(quiet_ms / 1000)
 
     def _take_bare_token(self, link: Link, login: Login, token: memoryview) -> None:
         try:
@@ -245,11 +284,11 @@ class BrokerConnection:
             self._principal = f"User:{login.user}"
             link.limit_frames(self._state.config.socket_request_max_bytes)
 
-    def _answer_late(self, header: RequestHeader, response: object) -> None:
+    def _answer_late(self, header: RequestHeader, response: object, served: Served | None) -> None:
         self._waiting = None
         if self._link is not None:
             with self._closing_on_failure(self._link):
-                self._give(self._link, header, response)
+                self._give(self._link, header, response, served)
             self._work()
 
     def _send(self, link: Link, header: RequestHeader, response: object, *, version: int) -> None:

@@ -49,7 +49,7 @@ controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
 controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
 controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
 controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
+controller.socket.timeout.ms cordoned.log.dirs
 create.topic.policy.class.name delete.records.purgatory.purge.interval.requests early.start.listeners
 fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
 group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
@@ -91,7 +91,7 @@ num.replica.fetchers offsets.commit.timeout.ms offsets.load.buffer.size offsets.
 offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
 offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests queued.max.request.bytes
-queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
+queued.max.requests remote.fetch.max.wait.ms
 remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
 remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
 remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num

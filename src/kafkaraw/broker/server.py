@@ -185,3 +185,9 @@ class _LimitedConnection(BrokerConnection):
         if self._node.connections_count > self._node.config.max_connections:
             _logger.warning("closing the connection from %s: max.connections is reached", link.peer)
             link.abort()
+            return
+        delay_ms = self._node.state.throttling.connection_delay_ms(link.peer.rpartition(":")[0].strip("[]"))
+        if delay_ms:
+            # Closed late, so that a client that tries again at once waits meanwhile (KIP-612).
+            _logger.info("turning away the connection from %s: it is above its quota of new ones", link.peer)
+            self.close_later(delay_ms / 1000)

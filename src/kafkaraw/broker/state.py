@@ -23,6 +23,8 @@ from kafkaraw.broker.offsets import OffsetStore
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
+from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
+from kafkaraw.broker.quotas.throttling import Throttling
 from kafkaraw.broker.scram_credentials import SCRAM_FILE
 from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.topic_creation import Plan
@@ -83,6 +85,8 @@ class BrokerState:
         self._storage = storage
         self._rng = rng
         self.accounts = Accounts(config.security, clock, rng, self._save_credentials)
+        quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
+        self.throttling = Throttling(quotas, clock, config.quota_windows, config.mutation_windows)
         self._partitions: dict[TopicPartition, Partition] = {}
         self.producer_ids = ProducerIds(storage)
         self.catalog = Catalog("", config.node_id)
@@ -102,6 +106,9 @@ class BrokerState:
         if credentials is not None:
             self.accounts.credentials.load(credentials)
         self.catalog.authorizer = self._open_authorizer()
+        quotas = self._storage.read_text(ROOT, QUOTAS_FILE)
+        if quotas is not None:
+            self.throttling.table.load(quotas)
         self._set_strays_aside()
         for topic in self.catalog.topics():
             self._open_partitions(topic)

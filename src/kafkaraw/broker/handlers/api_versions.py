@@ -36,6 +36,8 @@ OFFERED: Final = (
     "DeleteAcls",
     "SaslHandshake",
     "SaslAuthenticate",
+    "DescribeClientQuotas",
+    "AlterClientQuotas",
     "DescribeUserScramCredentials",
     "AlterUserScramCredentials",
 )

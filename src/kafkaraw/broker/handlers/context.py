@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.security import ANONYMOUS
 
 
@@ -24,3 +25,8 @@ class RequestContext:
     client_id: str | None = None
     peer: str = ""
     principal: str = ANONYMOUS
+
+    @property
+    def client(self) -> Client:
+        """Whose quotas count."""
+        return Client(self.principal, self.client_id)

@@ -1,6 +1,6 @@
 """CreateTopics: create topics, or only say whether they could be.
 
-Source: KIP-4, KIP-464 (defaults), KIP-525 (settings in the answer), KIP-516 (topic ids).
+Source: KIP-4, KIP-464 (defaults), KIP-525 (settings in the answer), KIP-516 (topic ids), KIP-599 (quotas).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
@@ -25,6 +26,7 @@ from kafkaraw.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+STRICT_QUOTA_VERSION_MIN: Final = 6
 SOURCE_TOPIC: Final = 1
 SOURCE_BROKER: Final = 4
 SOURCE_DEFAULT: Final = 5
@@ -35,22 +37,25 @@ _logger = logging.getLogger("kafkaraw.broker")
 def handle(state: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create each topic by itself; one that fails does not stop the others."""
     asked = Counter(topic.name for topic in request.topics)
+    quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if asked[topic.name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            results.append(_create(state, topic, validate_only=request.validate_only))
+            results.append(_create(state, topic, quota, validate_only=request.validate_only))
         except Refusal as refusal:
             results.append(
                 CreatableTopicResult(
                     name=topic.name, error_code=refusal.code, error_message=refusal.message, configs=[]
                 )
             )
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(throttle_time_ms=quota.throttle_ms, topics=results)
 
 
-def _create(state: BrokerState, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def _create(
+    state: BrokerState, asked: CreatableTopic, quota: MutationQuota, *, validate_only: bool
+) -> CreatableTopicResult:
     wish = Wish(
         name=asked.name,
         partitions=asked.num_partitions,
@@ -59,6 +64,7 @@ def _create(state: BrokerState, asked: CreatableTopic, *, validate_only: bool) -
         configs={config.name: config.value for config in asked.configs},
     )
     plan = plan_topic(wish, state.catalog, state.config)
+    quota.record(len(plan.assignments))
     topic_id = ZERO_UUID
     if not validate_only:
         try:

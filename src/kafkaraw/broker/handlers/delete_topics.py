@@ -20,6 +20,7 @@ from kafkaraw.protocol.messages.delete_topics import DeletableTopicResult, Delet
 
 BY_ID_VERSION_MIN: Final = 6
 DISABLED_CODE_VERSION_MIN: Final = 3
+STRICT_QUOTA_VERSION_MIN: Final = 5
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -37,17 +38,19 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteTopicsReq
     else:
         asked = [_Asked(name) for name in request.topic_names]
     counts = Counter(asked)
+    quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
     results = []
     for one in counts:
         result = DeletableTopicResult(name=one.name, topic_id=Uuid(one.topic_id), error_code=ErrorCode.NONE)
         try:
             topic = _find(state, context, one, twice=counts[one] > 1)
             result.name, result.topic_id = topic.name, topic.topic_id
+            quota.record(topic.partitions_count)
             _delete(state, topic)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         results.append(result)
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms, responses=results)
 
 
 def _find(state: BrokerState, context: RequestContext, asked: _Asked, *, twice: bool) -> Topic:

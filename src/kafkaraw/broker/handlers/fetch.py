@@ -74,7 +74,8 @@ class _Fetch:
     min_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.max_bytes = min(self.request.max_bytes, self.state.config.fetch_max_bytes)
+        unthrottled = self.state.throttling.largest_fetch_bytes(self.context.client)
+        self.max_bytes = int(min(self.request.max_bytes, self.state.config.fetch_max_bytes, unthrottled))
         self.min_bytes = min(self.request.min_bytes, self.max_bytes)
 
     def read(self) -> _Reading:

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers import (
+    alter_client_quotas,
     alter_user_scram_credentials,
     api_versions,
     create_acls,
@@ -17,6 +18,7 @@ from kafkaraw.broker.handlers import (
     delete_acls,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_user_scram_credentials,
     fetch,
     find_coordinator,
@@ -54,6 +56,8 @@ _BY_NAME: Final[dict[str, Callable[..., object]]] = {
     "DeleteAcls": delete_acls.handle,
     "SaslHandshake": sasl_handshake.handle,
     "SaslAuthenticate": sasl_authenticate.handle,
+    "DescribeClientQuotas": describe_client_quotas.handle,
+    "AlterClientQuotas": alter_client_quotas.handle,
     "DescribeUserScramCredentials": describe_user_scram_credentials.handle,
     "AlterUserScramCredentials": alter_user_scram_credentials.handle,
 }

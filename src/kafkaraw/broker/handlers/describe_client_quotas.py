@@ -1,0 +1,36 @@
+"""DescribeClientQuotas: the quotas that clients have set, as far as a filter lets them through.
+
+Source: KIP-546; org.apache.kafka.image.ClientQuotasImage.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """Tell of those that match."""
+    try:
+        found = state.throttling.table.describe(request.components, strict=request.strict)
+    except Refusal as refusal:
+        return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            values=[ValueData(key=key, value=value) for key, value in values.items()],
+        )
+        for entity, values in found
+    ]
+    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=entries)
