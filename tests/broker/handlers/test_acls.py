@@ -100,8 +100,24 @@ def test_an_entry_that_makes_no_sense_is_refused_and_the_others_are_kept(wrong, 
     assert names(describe(state)) == {"flights"}
 
 
-@pytest.mark.parametrize("wrong", [{"kind": 9}, {"pattern": 9}, {"operation": 99}, {"permission": 0}])
-def test_numbers_without_a_meaning_close_the_connection(wrong):
+@pytest.mark.parametrize("wrong", [{"kind": 1}, {"pattern": 1}, {"pattern": 2}, {"operation": 1}, {"permission": 1}])
+def test_what_only_a_filter_may_say_fails_the_whole_request(wrong):
+    state = secured()
+    results = create(state, creation(), creation(**wrong))
+    assert [one.error_code for one in results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert not names(describe(state))
+
+
+@pytest.mark.parametrize("wrong", [{"kind": 99}, {"pattern": 99}, {"operation": 99}, {"permission": 99}])
+def test_numbers_without_a_meaning_are_refused(wrong):
+    state = secured()
+    bad, good = create(state, creation(**wrong), creation())
+    assert (bad.error_code, good.error_code) == (ErrorCode.INVALID_REQUEST, ErrorCode.NONE)
+    assert names(describe(state, operation=99)) == set()
+
+
+@pytest.mark.parametrize("wrong", [{"kind": 0}, {"pattern": 0}, {"operation": 0}, {"permission": 0}])
+def test_unknown_elements_close_the_connection(wrong):
     with pytest.raises(CloseConnection, match="unknown elements"):
         create(secured(), creation(**wrong))
     filters = {"kind": "kind", "pattern": "pattern", "operation": "operation", "permission": "permission_type"}

@@ -6,6 +6,7 @@ Source: kafka.server.AclApis.handleCreateAcls, org.apache.kafka.controller.AclCo
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from kafkaraw.broker.acl.rules import Acl
 from kafkaraw.broker.handlers.context import RequestContext
@@ -30,7 +31,10 @@ def handle(state: BrokerState, context: RequestContext, request: CreateAclsReque
     acls = [_acl(creation) for creation in request.creations]
     authorizer = state.catalog.authorizer
     if authorizer is None:
-        return CreateAclsResponse(results=[_failed(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER) for _ in acls])
+        return _all_failed(acls, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    if any(_is_for_filters(acl) for acl in acls):
+        # Kafka's own classes cannot hold such an entry, which fails the whole request.
+        return _all_failed(acls, ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters only")
     results, good = list[AclCreationResult](), list[Acl]()
     for acl in acls:
         try:
@@ -44,9 +48,12 @@ def handle(state: BrokerState, context: RequestContext, request: CreateAclsReque
         state.change_acls(authorizer, add=good)
     except OSError as error:
         _logger.error("cannot keep access control entries: %s", error)
-        why = f"the entries cannot be stored: {error.strerror}"
-        return CreateAclsResponse(results=[_failed(ErrorCode.KAFKA_STORAGE_ERROR, why) for _ in acls])
+        return _all_failed(acls, ErrorCode.KAFKA_STORAGE_ERROR, f"the entries cannot be stored: {error.strerror}")
     return CreateAclsResponse(results=results)
+
+
+def _all_failed(acls: Sequence[Acl], code: ErrorCode, message: str) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[_failed(code, message) for _ in acls])
 
 
 def _failed(code: ErrorCode, message: str) -> AclCreationResult:
@@ -54,8 +61,11 @@ def _failed(code: ErrorCode, message: str) -> AclCreationResult:
 
 
 def _acl(creation: AclCreation) -> Acl:
-    """The entry that is asked for. Kafka closes the connection when a number has no meaning, and so does this."""
-    acl = Acl(
+    """The entry that is asked for. Kafka closes the connection when it says UNKNOWN, and so does this."""
+    codes = (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
+    if not all(codes):
+        raise CloseConnection("CreateAcls has an entry with unknown elements")
+    return Acl(
         ResourceType.of(creation.resource_type),
         creation.resource_name,
         PatternType.of(creation.resource_pattern_type),
@@ -64,9 +74,15 @@ def _acl(creation: AclCreation) -> Acl:
         AclOperation.of(creation.operation),
         AclPermissionType.of(creation.permission_type),
     )
-    if not (acl.resource_type and acl.pattern_type and acl.operation and acl.permission_type):
-        raise CloseConnection("CreateAcls has an entry with unknown elements")
-    return acl
+
+
+def _is_for_filters(acl: Acl) -> bool:
+    return (
+        acl.resource_type is ResourceType.ANY
+        or acl.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or acl.operation is AclOperation.ANY
+        or acl.permission_type is AclPermissionType.ANY
+    )
 
 
 def check_new(acl: Acl) -> None:
@@ -81,13 +97,10 @@ def check_new(acl: Acl) -> None:
             f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}",
         ),
         (not acl.resource_name, "Invalid empty resource name"),
-        (acl.resource_type is ResourceType.ANY, f"Invalid resourceType {acl.resource_type.name}"),
-        (
-            acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED),
-            f"Invalid patternType {acl.pattern_type.name}",
-        ),
-        (acl.operation is AclOperation.ANY, f"Invalid operation {acl.operation.name}"),
-        (acl.permission_type is AclPermissionType.ANY, f"Invalid permissionType {acl.permission_type.name}"),
+        (acl.resource_type is ResourceType.UNKNOWN, "Invalid resourceType UNKNOWN"),
+        (acl.pattern_type is PatternType.UNKNOWN, "Invalid patternType UNKNOWN"),
+        (acl.operation is AclOperation.UNKNOWN, "Invalid operation UNKNOWN"),
+        (acl.permission_type is AclPermissionType.UNKNOWN, "Invalid permissionType UNKNOWN"),
         (
             ":" not in acl.principal,
             f"Could not parse principal from `{acl.principal}` "

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 
-from kafkaraw.broker.acl.rules import Acl
+from kafkaraw.broker.acl.rules import Acl, AclFilter
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.create_acls import NO_AUTHORIZER
 from kafkaraw.broker.handlers.describe_acls import filter_of
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -29,7 +30,10 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteAclsReque
     authorizer = state.catalog.authorizer
     if authorizer is None:
         return _refused(len(filters), ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    found = [authorizer.rules.matching(wanted) for wanted in filters]
+    problems = [_problem(wanted) for wanted in filters]
+    found = [
+        [] if problem else authorizer.rules.matching(wanted) for wanted, problem in zip(filters, problems, strict=True)
+    ]
     try:
         state.change_acls(authorizer, remove=dict.fromkeys(acl for acls in found for acl in acls))
     except OSError as error:
@@ -39,11 +43,21 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteAclsReque
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(
-                error_code=ErrorCode.NONE, error_message=None, matching_acls=[_removed(acl) for acl in acls]
+                error_code=ErrorCode.INVALID_REQUEST if problem else ErrorCode.NONE,
+                error_message=problem or None,
+                matching_acls=[_removed(acl) for acl in acls],
             )
-            for acls in found
+            for acls, problem in zip(found, problems, strict=True)
         ]
     )
+
+
+def _problem(wanted: AclFilter) -> str:
+    if wanted.resource_type is ResourceType.UNKNOWN or wanted.pattern_type is PatternType.UNKNOWN:
+        return "Unknown patternFilter."
+    if wanted.operation is AclOperation.UNKNOWN or wanted.permission_type is AclPermissionType.UNKNOWN:
+        return "Unknown entryFilter."
+    return ""
 
 
 def _refused(count: int, code: ErrorCode, message: str) -> DeleteAclsResponse:

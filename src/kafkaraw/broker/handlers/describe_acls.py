@@ -43,12 +43,15 @@ def handle(state: BrokerState, context: RequestContext, request: DescribeAclsReq
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """The filter in a request. Kafka closes the connection when a number has no meaning, and so does this.
+    """The filter in a request. Kafka closes the connection when it says UNKNOWN, and so does this.
 
     Raises:
-        CloseConnection: such a number.
+        CloseConnection: it does. Numbers without a meaning become UNKNOWN, which no entry is.
     """
-    wanted = AclFilter(
+    codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    if not all(codes):
+        raise CloseConnection("a filter of access control entries has unknown elements")
+    return AclFilter(
         ResourceType.of(asked.resource_type_filter),
         asked.resource_name_filter,
         PatternType.of(asked.pattern_type_filter),
@@ -57,6 +60,3 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         AclOperation.of(asked.operation),
         AclPermissionType.of(asked.permission_type),
     )
-    if not (wanted.resource_type and wanted.pattern_type and wanted.operation and wanted.permission_type):
-        raise CloseConnection("a filter of access control entries has unknown elements")
-    return wanted

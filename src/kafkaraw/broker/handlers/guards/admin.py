@@ -229,12 +229,10 @@ def refuse_alter_scram(request: AlterUserScramCredentialsRequest, message: str) 
 def refuse_describe_scram(
     request: DescribeUserScramCredentialsRequest, message: str
 ) -> DescribeUserScramCredentialsResponse:
-    """No user's credentials are described."""
+    """No user's credentials are described; Kafka does not even repeat the names."""
     results = [
-        DescribeUserScramCredentialsResult(
-            user=user.name, error_code=_DENIED, error_message=message, credential_infos=[]
-        )
-        for user in request.users or ()
+        DescribeUserScramCredentialsResult(user="", error_code=_DENIED, error_message=message, credential_infos=[])
+        for _ in request.users or ()
     ]
     return DescribeUserScramCredentialsResponse(error_code=_DENIED, error_message=message, results=results)
 

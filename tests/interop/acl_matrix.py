@@ -1,0 +1,467 @@
+"""What the comparison of ACLs asks of two brokers: users, entries, requests, and how answers are compared.
+
+Every user sends every request in every version to both brokers; what comes back must carry the same error codes for
+the same topics, groups and resources, and the same fields of authorized operations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
+from kafkaraw.protocol.messages import alter_configs, incremental_alter_configs
+from kafkaraw.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
+from kafkaraw.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
+from kafkaraw.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkaraw.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkaraw.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkaraw.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkaraw.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
+from kafkaraw.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest
+from kafkaraw.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkaraw.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from kafkaraw.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaraw.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkaraw.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkaraw.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.records import encode_batch
+
+NOW_MS = 1_700_000_000_000
+TOPICS = ("flights", "planes", "public")
+# Made anew before each user comes, since some users delete them.
+DOOMED = ("doomed-by-name", "doomed-by-id")
+SHARE_KEY = "g:AAAAAAAAAAAAAAAAAAAAAQ:0"
+UNKNOWN_ID = Uuid(b"\x07" * 16)
+
+_Op, _On, _As, _Is = AclOperation, ResourceType, PatternType, AclPermissionType
+Entry = tuple[str, ResourceType, str, PatternType, AclOperation, AclPermissionType, str]
+
+
+def entry(
+    user: str,
+    on: ResourceType,
+    name: str,
+    operation: AclOperation,
+    *,
+    pattern: PatternType = _As.LITERAL,
+    permission: AclPermissionType = _Is.ALLOW,
+    host: str = "*",
+) -> Entry:
+    return f"User:{user}", on, name, pattern, operation, permission, host
+
+
+def on_cluster(user: str, operation: AclOperation) -> Entry:
+    return entry(user, _On.CLUSTER, CLUSTER_NAME, operation)
+
+
+ENTRIES = [
+    # ada: everything about her topic, her group and her transactions
+    entry("ada", _On.TOPIC, "flights", _Op.ALL),
+    entry("ada", _On.GROUP, "g", _Op.ALL),
+    entry("ada", _On.TRANSACTIONAL_ID, "tx", _Op.ALL),
+    # bob: sees what begins with fl or d, and the group's offsets
+    entry("bob", _On.TOPIC, "fl", _Op.DESCRIBE, pattern=_As.PREFIXED),
+    entry("bob", _On.TOPIC, "d", _Op.DESCRIBE, pattern=_As.PREFIXED),
+    entry("bob", _On.GROUP, "g", _Op.DESCRIBE),
+    # cid: everything but writing what begins with pl, and seeing one topic that he may delete
+    entry("cid", _On.TOPIC, "*", _Op.ALL),
+    entry("cid", _On.GROUP, "*", _Op.ALL),
+    entry("cid", _On.TOPIC, "pl", _Op.WRITE, pattern=_As.PREFIXED, permission=_Is.DENY),
+    entry("cid", _On.TOPIC, "doomed-by-name", _Op.DESCRIBE, permission=_Is.DENY),
+    entry("cid", _On.TOPIC, "doomed-by-id", _Op.DESCRIBE, permission=_Is.DENY),
+    # dot: the cluster is hers
+    on_cluster("dot", _Op.ALL),
+    # eve: nothing
+    # fay: parts of the cluster; reads, but may not describe
+    on_cluster("fay", _Op.CREATE),
+    on_cluster("fay", _Op.IDEMPOTENT_WRITE),
+    on_cluster("fay", _Op.DESCRIBE),
+    entry("fay", _On.TOPIC, "flights", _Op.READ),
+    entry("fay", _On.TOPIC, "flights", _Op.DESCRIBE, permission=_Is.DENY),
+    entry("fay", _On.GROUP, "g", _Op.READ),
+    # gus: creates by prefix, changes settings and sizes, from this host
+    entry("gus", _On.TOPIC, "new-", _Op.CREATE, pattern=_As.PREFIXED, host="127.0.0.1"),
+    entry("gus", _On.TOPIC, "new-", _Op.DESCRIBE, pattern=_As.PREFIXED, host="127.0.0.1"),
+    entry("gus", _On.TOPIC, "flights", _Op.ALTER_CONFIGS, host="127.0.0.1"),
+    entry("gus", _On.TOPIC, "flights", _Op.ALTER, host="127.0.0.1"),
+    entry("gus", _On.GROUP, "g", _Op.ALTER_CONFIGS, host="127.0.0.1"),
+    # hal: everything, but from another host
+    entry("hal", _On.TOPIC, "*", _Op.ALL, host="10.9.9.9"),
+    entry("hal", _On.CLUSTER, CLUSTER_NAME, _Op.ALL, host="10.9.9.9"),
+    # ivy: writes everything, which all of it is denied to her
+    entry("ivy", _On.TOPIC, "f", _Op.WRITE, pattern=_As.PREFIXED),
+    entry("ivy", _On.TOPIC, "*", _Op.WRITE, permission=_Is.DENY),
+    on_cluster("ivy", _Op.CLUSTER_ACTION),
+    # everybody: one topic
+    entry("*", _On.TOPIC, "public", _Op.READ),
+]
+USERS = ("root", "ada", "bob", "cid", "dot", "eve", "fay", "gus", "hal", "ivy")
+
+
+def create_entries() -> CreateAclsRequest:
+    return CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=on,
+                resource_name=name,
+                resource_pattern_type=pattern,
+                principal=principal,
+                host=host,
+                operation=operation,
+                permission_type=permission,
+            )
+            for principal, on, name, pattern, operation, permission, host in ENTRIES
+        ]
+    )
+
+
+Ids = Mapping[str, Uuid]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request.
+
+    Attributes:
+        name: for messages.
+        make: the request, given the ids that topics have on that broker.
+        versions: which versions to ask in; None for all that both brokers have.
+        refusals_only: our broker lacks what is behind it: compare only whether it is refused for want of rights.
+    """
+
+    name: str
+    make: Callable[[Ids], object]
+    versions: range | None = None
+    refusals_only: bool = False
+
+
+ALL_TOPICS = (*TOPICS, "nowhere")
+
+
+def produce(ids: Ids, *, transactional_id: str | None = None) -> ProduceRequest:
+    producer = {} if transactional_id is None else {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    records = encode_batch([(NOW_MS, None, b"x", [])], transactional=transactional_id is not None, **producer)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[
+            TopicProduceData(
+                name=name,
+                topic_id=ids.get(name, UNKNOWN_ID),
+                partition_data=[PartitionProduceData(index=0, records=records)],
+            )
+            for name in ALL_TOPICS
+        ],
+    )
+
+
+def _fetch(ids: Ids, *, replica_id: int = -1, by_state: bool = False) -> FetchRequest:
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1000,
+        topics=[
+            FetchTopic(
+                topic=name,
+                topic_id=ids.get(name, UNKNOWN_ID),
+                partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)],
+            )
+            for name in ALL_TOPICS
+        ],
+        forgotten_topics_data=[],
+    )
+    if by_state:
+        request.replica_state = ReplicaState(replica_id=replica_id)
+    else:
+        request.replica_id = replica_id
+    return request
+
+
+def _list_offsets(ids: Ids) -> ListOffsetsRequest:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topics = [ListOffsetsTopic(name=name, partitions=[asked]) for name in ALL_TOPICS]
+    return ListOffsetsRequest(replica_id=-1, topics=topics)
+
+
+def _metadata(*names: str, auto_create: bool = False, operations: bool = False, cluster: bool = False) -> Question:
+    def make(ids: Ids) -> MetadataRequest:
+        return MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names] if names else None,
+            allow_auto_topic_creation=auto_create,
+            include_topic_authorized_operations=operations,
+            include_cluster_authorized_operations=cluster,
+        )
+
+    begin = 8 if operations or cluster else 4
+    end = 11 if cluster else 14
+    what = "auto-created" if auto_create else "by name" if names else "all"
+    # Apache Kafka creates later than it answers, ours before.
+    return Question(f"Metadata {what}", make, range(begin, end), refusals_only=auto_create)
+
+
+def _metadata_by_id(ids: Ids) -> MetadataRequest:
+    asked = [MetadataRequestTopic(name=None, topic_id=ids.get(name, UNKNOWN_ID)) for name in ALL_TOPICS]
+    return MetadataRequest(topics=asked, include_topic_authorized_operations=True)
+
+
+def _offset_commit(ids: Ids) -> OffsetCommitRequest:
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
+    return OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(name=name, topic_id=ids.get(name, UNKNOWN_ID), partitions=[asked])
+            for name in ALL_TOPICS
+        ],
+    )
+
+
+def _offset_fetch(ids: Ids) -> OffsetFetchRequest:
+    topics = [
+        OffsetFetchRequestTopics(name=name, topic_id=ids.get(name, UNKNOWN_ID), partition_indexes=[0])
+        for name in ALL_TOPICS
+    ]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics) for group in ("g", "h")])
+
+
+def _offset_fetch_before_8(ids: Ids) -> OffsetFetchRequest:
+    return OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in ALL_TOPICS]
+    )
+
+
+def creatable(name: str) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+
+
+def _create_topics(*names: str, validate_only: bool) -> Callable[[Ids], CreateTopicsRequest]:
+    return lambda ids: CreateTopicsRequest(topics=[creatable(name) for name in names], validate_only=validate_only)
+
+
+def _delete_topics(ids: Ids) -> DeleteTopicsRequest:
+    by_name = [DeleteTopicState(name=name) for name in ("doomed-by-name", "nowhere", "doomed-nowhere")]
+    by_id = [DeleteTopicState(name=None, topic_id=one) for one in (ids["doomed-by-id"], UNKNOWN_ID)]
+    return DeleteTopicsRequest(topics=by_name + by_id, timeout_ms=10_000)
+
+
+def delete_acls(ids: Ids) -> DeleteAclsRequest:
+    nobody = DeleteAclsFilter(
+        resource_type_filter=_On.ANY,
+        resource_name_filter="no such name",
+        pattern_type_filter=_As.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=_Op.ANY,
+        permission_type=_Is.ANY,
+    )
+    return DeleteAclsRequest(filters=[nobody, nobody])
+
+
+def _describe_acls(ids: Ids) -> DescribeAclsRequest:
+    return DescribeAclsRequest(
+        resource_type_filter=_On.TOPIC,
+        resource_name_filter="flights",
+        pattern_type_filter=_As.MATCH,
+        principal_filter=None,
+        host_filter=None,
+        operation=_Op.ANY,
+        permission_type=_Is.ANY,
+    )
+
+
+def _create_acls(ids: Ids) -> CreateAclsRequest:
+    """Entries that are there already, and some that make no sense."""
+    good = create_entries().creations[0]
+    bad = [
+        dataclasses.replace(good, resource_type=_On.CLUSTER, resource_name="x"),
+        dataclasses.replace(good, resource_name=""),
+        dataclasses.replace(good, principal="nobody"),
+    ]
+    return CreateAclsRequest(creations=[good, *bad])
+
+
+# Type and name of resources with settings: topics, a broker, client metrics, groups.
+_CONFIGS = ((2, "flights"), (2, "planes"), (2, "nowhere"), (4, "1"), (32, "g"))
+
+
+def _describe_configs(ids: Ids) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=["retention.ms"])
+            for kind, name in _CONFIGS
+        ]
+    )
+
+
+def _incremental_alter_configs(ids: Ids) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    asked = [
+        incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])
+        for kind, name in _CONFIGS
+    ]
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=asked, validate_only=True)
+
+
+def _alter_configs(ids: Ids) -> alter_configs.AlterConfigsRequest:
+    asked = [
+        alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])
+        for kind, name in _CONFIGS
+        if kind != 4
+    ]
+    return alter_configs.AlterConfigsRequest(resources=asked, validate_only=True)
+
+
+def _create_partitions(ids: Ids) -> CreatePartitionsRequest:
+    asked = [CreatePartitionsTopic(name=name, count=5, assignments=None) for name in ALL_TOPICS]
+    return CreatePartitionsRequest(topics=asked, timeout_ms=10_000, validate_only=True)
+
+
+def _delete_records(ids: Ids) -> DeleteRecordsRequest:
+    asked = [DeleteRecordsPartition(partition_index=0, offset=0)]
+    topics = [DeleteRecordsTopic(name=name, partitions=asked) for name in ALL_TOPICS]
+    return DeleteRecordsRequest(topics=topics, timeout_ms=10_000)
+
+
+def _describe_topic_partitions(*names: str) -> Callable[[Ids], DescribeTopicPartitionsRequest]:
+    return lambda ids: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
+
+
+def _alter_quotas(ids: Ids) -> AlterClientQuotasRequest:
+    entity = [EntityData(entity_type="user", entity_name="zoe")]
+    change = OpData(key="producer_byte_rate", value=1e6, remove=False)
+    changes = [AlterClientQuotasRequestEntryData(entity=entity, ops=[change])]
+    return AlterClientQuotasRequest(entries=changes, validate_only=True)
+
+
+def _find_coordinator(key_type: int, *keys: str) -> Callable[[Ids], FindCoordinatorRequest]:
+    return lambda ids: FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)
+
+
+def _init_producer_id(transactional_id: str | None) -> Callable[[Ids], InitProducerIdRequest]:
+    return lambda ids: InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
+
+
+QUESTIONS = [
+    Question("Produce", produce),
+    Question("Produce in a transaction", lambda ids: produce(ids, transactional_id="tx"), refusals_only=True),
+    Question("Fetch", _fetch),
+    Question("Fetch as a replica", lambda ids: _fetch(ids, replica_id=9), range(4, 15), refusals_only=True),
+    Question(
+        "Fetch as a replica", lambda ids: _fetch(ids, replica_id=9, by_state=True), range(15, 99), refusals_only=True
+    ),
+    Question("ListOffsets", _list_offsets),
+    _metadata(),
+    _metadata(operations=True),
+    _metadata(*ALL_TOPICS, operations=True),
+    _metadata(*ALL_TOPICS, cluster=True),
+    _metadata("new-1", "other", auto_create=True, operations=True),
+    Question("Metadata by id", _metadata_by_id, range(12, 99)),
+    Question("OffsetCommit", _offset_commit),
+    Question("OffsetFetch", _offset_fetch, range(8, 99)),
+    Question("OffsetFetch", _offset_fetch_before_8, range(1, 8)),
+    Question("OffsetFetch of all topics", lambda ids: OffsetFetchRequest(group_id="g", topics=None), range(2, 8)),
+    Question(
+        "OffsetFetch of all topics",
+        lambda ids: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]),
+        range(8, 99),
+    ),
+    Question("FindCoordinator", lambda ids: FindCoordinatorRequest(key="g"), range(4)),
+    Question("FindCoordinator", _find_coordinator(0, "g", "h"), range(4, 99)),
+    Question("FindCoordinator of transactions", _find_coordinator(1, "tx", "ty"), range(4, 99), refusals_only=True),
+    Question("FindCoordinator of share groups", _find_coordinator(2, SHARE_KEY), range(6, 99), refusals_only=True),
+    Question("CreateTopics", _create_topics("new-2", "other-2", "flights", "new-3", "new-3", validate_only=True)),
+    Question("CreateTopics for good", _create_topics("new-4", validate_only=False), range(7, 8)),
+    Question("InitProducerId", _init_producer_id(None)),
+    Question("InitProducerId of a transaction", _init_producer_id("tx"), refusals_only=True),
+    Question("DescribeAcls", _describe_acls),
+    Question("CreateAcls", _create_acls),
+    Question("DeleteAcls", delete_acls),
+    Question("DescribeConfigs", _describe_configs),
+    Question("IncrementalAlterConfigs", _incremental_alter_configs),
+    Question("AlterConfigs", _alter_configs),
+    Question("CreatePartitions", _create_partitions),
+    Question("DeleteRecords", _delete_records),
+    Question("DescribeCluster", lambda ids: DescribeClusterRequest(include_cluster_authorized_operations=True)),
+    Question("DescribeTopicPartitions", _describe_topic_partitions(*ALL_TOPICS)),
+    Question("DescribeTopicPartitions of all", _describe_topic_partitions()),
+    Question(
+        "DescribeUserScramCredentials", lambda ids: DescribeUserScramCredentialsRequest(users=[UserName(name="zoe")])
+    ),
+    Question(
+        "AlterUserScramCredentials",
+        lambda ids: AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name="zoe", mechanism=1)], upsertions=[]
+        ),
+    ),
+    Question("DescribeClientQuotas", lambda ids: DescribeClientQuotasRequest(components=[], strict=False)),
+    Question("AlterClientQuotas", _alter_quotas),
+    Question(
+        "DeleteTopics",
+        lambda ids: DeleteTopicsRequest(topic_names=["doomed-old", "nowhere"], timeout_ms=10_000),
+        range(1, 6),
+    ),
+    Question("DeleteTopics", _delete_topics, range(6, 99)),
+]
+
+
+# -- comparing -----------------------------------------------------------------------------------------------------
+
+_KEYS = ("name", "topic", "group_id", "key", "resource_name", "user", "partition_index", "index", "partition")
+_COMPARED = ("error_code", "authorized_operations")
+
+
+def shape(answer: object, names: Mapping[bytes, str]) -> dict[str, int]:
+    """The error codes and authorized operations in an answer, by what they are about; ids are told by name.
+
+    Topics that Apache Kafka makes for itself are left out.
+    """
+    return {where: value for where, value in _walk(answer, "", names) if "[__" not in where}
+
+
+def _walk(value: object, path: str, names: Mapping[bytes, str]) -> Iterator[tuple[str, int]]:
+    if isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _walk(one, f"{path}[{_key(one, names) or number}]", names)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            found: Any = getattr(value, field.name)
+            if field.name.endswith(_COMPARED):
+                yield f"{path}.{field.name}", found
+            elif field.name not in ("brokers", "configs", "current_leader"):
+                yield from _walk(found, f"{path}.{field.name}", names)
+
+
+def _key(value: object, names: Mapping[bytes, str]) -> str:
+    parts = [str(getattr(value, key)) for key in _KEYS if getattr(value, key, None) not in (None, "")]
+    topic_id = getattr(value, "topic_id", ZERO_UUID)
+    if topic_id != ZERO_UUID and not parts:
+        parts.append("id of " + names.get(bytes(topic_id), "no topic"))
+    return " ".join(parts)

@@ -1,0 +1,82 @@
+"""A client that sends exactly the requests it is given, one after the other, as a user who logs in with PLAIN.
+
+To ask two brokers the same and compare what they answer; nothing is retried, refreshed or negotiated.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+from kafkaraw.protocol import RequestHeader, decode_response, encode_request
+from kafkaraw.protocol.apis import api_of
+from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+TIMEOUT_SECONDS = 30.0
+
+
+class Closed(Exception):
+    """The broker closed the connection instead of answering."""
+
+
+class RawClient:
+    """One connection.
+
+    Args:
+        bootstrap_servers: `host:port` of the listener with logins.
+        user: who logs in.
+        password: with which password.
+    """
+
+    def __init__(self, bootstrap_servers: str, user: str, password: str) -> None:
+        host, _, port = bootstrap_servers.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
+        self._correlation_id = 0
+        self.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        login = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+        answer = self.ask(login, 2)
+        assert answer.error_code == 0, answer.error_message
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Send a request and return its answer.
+
+        Raises:
+            Closed: there is none.
+        """
+        self.send(request, version)
+        api = api_of(request)
+        try:
+            (size,) = struct.unpack(">i", self._read(4))
+            return decode_response(self._read(size), api.key, version)[1]
+        except (ConnectionError, EOFError) as error:
+            raise Closed from error
+
+    def send(self, request: Any, version: int) -> None:
+        """Send a request, and wait for nothing."""
+        self._correlation_id += 1
+        frame = encode_request(RequestHeader(api_of(request).key, version, self._correlation_id, "raw"), request)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
