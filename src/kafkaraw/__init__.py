@@ -14,6 +14,10 @@ from kafkaraw._version import __version__ as __version__
 if TYPE_CHECKING:
     from kafkaraw.client.admin import AsyncAdmin as AsyncAdmin
     from kafkaraw.client.admin import NewTopic as NewTopic
+    from kafkaraw.client.admin import QuotaEntity as QuotaEntity
+    from kafkaraw.client.admin import QuotaName as QuotaName
+    from kafkaraw.client.admin import ScramPassword as ScramPassword
+    from kafkaraw.client.admin import ScramRemoval as ScramRemoval
     from kafkaraw.client.admin import TopicCreated as TopicCreated
     from kafkaraw.client.admin import TopicDescription as TopicDescription
     from kafkaraw.client.admin import TopicListing as TopicListing
@@ -59,6 +63,10 @@ _HOMES = {
     "kafkaraw.client.admin": (
         "AsyncAdmin",
         "NewTopic",
+        "QuotaEntity",
+        "QuotaName",
+        "ScramPassword",
+        "ScramRemoval",
         "TopicCreated",
         "TopicDescription",
         "TopicListing",

@@ -13,7 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kafkaraw.core.sasl.scram import ITERATIONS_MIN, ScramCredential, credential_of, make_credential
+from kafkaraw.core.sasl.scram import (
+    ITERATIONS_MIN,
+    MECHANISM_OF_TYPE,
+    TYPE_OF_MECHANISM,
+    ScramCredential,
+    credential_of,
+    make_credential,
+)
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
@@ -21,8 +28,6 @@ from kafkaraw.protocol.messages.alter_user_scram_credentials import ScramCredent
 SCRAM_FILE: Final = "kafkaraw-scram-credentials.json"
 FORMAT_VERSION: Final = 1
 ITERATIONS_MAX: Final = 16_384
-MECHANISM_OF_TYPE: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-TYPE_OF_MECHANISM: Final = {name: number for number, name in MECHANISM_OF_TYPE.items()}
 _TWICE: Final = "A user credential cannot be altered twice in the same request"
 _NOT_THERE: Final = "Attempt to delete a user credential that does not exist"
 _DUPLICATE: Final = (ErrorCode.DUPLICATE_RESOURCE, _TWICE)

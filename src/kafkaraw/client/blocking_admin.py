@@ -7,10 +7,19 @@ Methods are documented where they are implemented; their texts are taken over he
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkaraw.client.admin import AsyncAdmin, NewTopic, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.admin import (
+    AsyncAdmin,
+    NewTopic,
+    QuotaEntity,
+    ScramPassword,
+    ScramRemoval,
+    TopicCreated,
+    TopicDescription,
+    TopicListing,
+)
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.metrics import Metrics
@@ -57,6 +66,30 @@ class Admin:
 
     def describe_topics(self, names: Iterable[str], *, timeout: float | None = None) -> dict[str, TopicDescription]:
         return self._bridge.run(self._async.describe_topics(names, timeout=timeout))
+
+    def alter_user_scram_credentials(
+        self, changes: Iterable[ScramPassword | ScramRemoval], *, timeout: float | None = None
+    ) -> None:
+        self._bridge.run(self._async.alter_user_scram_credentials(changes, timeout=timeout))
+
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> dict[str, Mapping[str, int]]:
+        return self._bridge.run(self._async.describe_user_scram_credentials(users, timeout=timeout))
+
+    def alter_client_quotas(
+        self,
+        quotas: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        self._bridge.run(self._async.alter_client_quotas(quotas, timeout=timeout, validate_only=validate_only))
+
+    def describe_client_quotas(
+        self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
+    ) -> dict[QuotaEntity, Mapping[str, float]]:
+        return self._bridge.run(self._async.describe_client_quotas(matching, strict=strict, timeout=timeout))
 
     def metrics(self) -> Metrics:
         return self._async.metrics()

@@ -6,8 +6,8 @@ Source: KIP-554; org.apache.kafka.image.ScramImage.
 from __future__ import annotations
 
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.scram_credentials import TYPE_OF_MECHANISM
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.core.sasl.scram import TYPE_OF_MECHANISM
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,

@@ -6,6 +6,18 @@ module here with a class that is given `Calls`, where the loops that try again a
 """
 
 from kafkaraw.client.admin.client import AsyncAdmin
+from kafkaraw.client.admin.quotas import QuotaEntity, QuotaName
 from kafkaraw.client.admin.topics import NewTopic, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.admin.users import ScramPassword, ScramRemoval
 
-__all__ = ["AsyncAdmin", "NewTopic", "TopicCreated", "TopicDescription", "TopicListing"]
+__all__ = [
+    "AsyncAdmin",
+    "NewTopic",
+    "QuotaEntity",
+    "QuotaName",
+    "ScramPassword",
+    "ScramRemoval",
+    "TopicCreated",
+    "TopicDescription",
+    "TopicListing",
+]

@@ -7,11 +7,13 @@ Methods are documented where they are implemented, in the areas; their texts are
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.admin.calls import Calls
+from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.engine import Engine
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-@documented_by(TopicAdmin)
+@documented_by(TopicAdmin, UserAdmin, QuotaAdmin)
 class AsyncAdmin:
     """Manages a cluster: its topics and what belongs to them. The connection is made on first use.
 
@@ -38,6 +40,8 @@ class AsyncAdmin:
         self._engine = Engine.on(parse(AdminConfig, settings), runtime)
         calls = Calls(self._engine)
         self._topics = TopicAdmin(calls)
+        self._users = UserAdmin(calls)
+        self._quotas = QuotaAdmin(calls)
 
     async def __aenter__(self) -> AsyncAdmin:
         return self
@@ -64,6 +68,32 @@ class AsyncAdmin:
         self, names: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
         return await self._topics.describe_topics(names, timeout=timeout)
+
+    # -- users and quotas
+
+    async def alter_user_scram_credentials(
+        self, changes: Iterable[ScramPassword | ScramRemoval], *, timeout: float | None = None
+    ) -> None:
+        await self._users.alter_user_scram_credentials(changes, timeout=timeout)
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> dict[str, Mapping[str, int]]:
+        return await self._users.describe_user_scram_credentials(users, timeout=timeout)
+
+    async def alter_client_quotas(
+        self,
+        quotas: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        await self._quotas.alter_client_quotas(quotas, timeout=timeout, validate_only=validate_only)
+
+    async def describe_client_quotas(
+        self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
+    ) -> dict[QuotaEntity, Mapping[str, float]]:
+        return await self._quotas.describe_client_quotas(matching, strict=strict, timeout=timeout)
 
     # -- itself
 

@@ -21,6 +21,9 @@ from kafkaraw.core.sasl.saslprep import saslprep
 from kafkaraw.errors import AuthenticationError
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISM_OF_TYPE: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""The mechanisms by their numbers in requests (KIP-554)."""
+TYPE_OF_MECHANISM: Final = {name: number for number, name in MECHANISM_OF_TYPE.items()}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 262_144
 REFUSED: Final = "Authentication failed during {during} due to invalid credentials with SASL mechanism {name}"
