@@ -25,8 +25,9 @@ BOOTSTRAP = f"{HOST}:{PORT}"
 class VirtualCluster:
     """One broker on virtual time, with what tests want to do to it and know of it."""
 
-    def __init__(self, simulation: Simulation, properties: dict[str, object]) -> None:
+    def __init__(self, simulation: Simulation, properties: dict[str, object], max_versions: str | None = None) -> None:
         self.simulation = simulation
+        self.max_versions = max_versions
         self.network = simulation.network
         self.storage = MemoryStorage()
         self.properties = {"listeners": f"PLAINTEXT://{BOOTSTRAP}", **properties}
@@ -39,6 +40,7 @@ class VirtualCluster:
             storage=self.storage,
             clock=self.simulation.clock,
             rng=random.Random(1),
+            max_versions=self.max_versions,
         )
 
     @property
@@ -111,11 +113,18 @@ class VirtualCluster:
         ]
 
 
-def on_cluster(test: Callable[[VirtualCluster], Awaitable[T]], seed: int = 1, **properties: object) -> T:
+def on_cluster(
+    test: Callable[[VirtualCluster], Awaitable[T]],
+    seed: int = 1,
+    *,
+    max_versions: str | None = None,
+    **properties: object,
+) -> T:
     """Run a test with a broker; properties with `_` for `.`."""
 
     async def life(simulation: Simulation) -> T:
-        cluster = VirtualCluster(simulation, {key.replace("_", "."): value for key, value in properties.items()})
+        named = {key.replace("_", "."): value for key, value in properties.items()}
+        cluster = VirtualCluster(simulation, named, max_versions)
         await cluster.node.start()
         try:
             return await test(cluster)

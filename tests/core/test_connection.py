@@ -6,16 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaraw.core.connection import (
-    CORRELATION_ID_MAX,
-    TRANSITIONS,
+from kafkaraw.core.connection import CORRELATION_ID_MAX, TRANSITIONS, ConnectionMachine, ConnectionState
+from kafkaraw.core.connection_events import (
     Abandon,
     Action,
     BecomeReady,
     CloseAsked,
     ConnectionLimits,
-    ConnectionMachine,
-    ConnectionState,
     End,
     Fail,
     FrameReceived,

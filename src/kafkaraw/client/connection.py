@@ -7,41 +7,55 @@ does not know the cluster. Start at `Connection.open` and `Connection.request`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from kafkaraw.client.metrics import BOOTSTRAP, NodeMetrics
-from kafkaraw.core.connection import (
+from kafkaraw.core.connection import ConnectionMachine, ConnectionState
+from kafkaraw.core.connection_events import (
     Abandon,
     Action,
     BecomeReady,
     CloseAsked,
     ConnectionLimits,
-    ConnectionMachine,
-    ConnectionState,
     End,
     Event,
     Fail,
     FrameReceived,
     LinkLost,
     LinkMade,
+    LoginGiven,
+    LoginMissing,
+    NeedLogin,
     Send,
     Submit,
     Succeed,
 )
 from kafkaraw.core.negotiation import ApiVersionTable
-from kafkaraw.core.sasl.conversation import HANDSHAKE_VERSION, SaslConversation
 from kafkaraw.core.sasl.mechanism import ClientMechanism
-from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, NetworkError, Stage, UsageError
+from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage, UsageError
 from kafkaraw.net import Link, Network
 from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import segments_size
-from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
 CLOSE_TIMEOUT_S = 1.0
 SIZE_PREFIX_BYTES = 4
-SESSION_SHARE = 0.85
-"""The part of a login's lifetime after which the connection takes no new requests; Kafka's clients begin there, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a connection logs in.
+
+    Attributes:
+        mechanism: makes the client's half of one login; called for the first one and for each renewal. It may ask a
+            server, and is cancelled when that takes too long.
+        session_share: the part of a login's lifetime after which it is renewed.
+    """
+
+    mechanism: Callable[[], Awaitable[ClientMechanism]]
+    session_share: float = 0.85
 
 
 class Connection:
@@ -50,11 +64,19 @@ class Connection:
     Args:
         limits: of the connection machine.
         peer: the broker as "host:port".
-        open_deadline: when the versions must be known, on the loop's clock, in seconds.
+        open_deadline: when it must be ready, on the loop's clock, in seconds.
         metrics: where to count.
+        login: how to log in; None where no login is wanted.
     """
 
-    def __init__(self, peer: str, limits: ConnectionLimits, open_deadline: float, metrics: NodeMetrics) -> None:
+    def __init__(
+        self,
+        peer: str,
+        limits: ConnectionLimits,
+        open_deadline: float,
+        metrics: NodeMetrics,
+        login: Login | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._machine = ConnectionMachine(peer, limits)
         self._open_deadline = open_deadline
@@ -67,9 +89,10 @@ class Connection:
         self._metrics = metrics
         self._asking = 0
         self._used_at = self._loop.time()
-        self._login: SaslConversation | None = None
-        self._session_end: float | None = None
-        self._retired = False
+        self._login = login
+        self._login_timeout = limits.login_timeout_ms / 1000
+        self._first_mechanism: ClientMechanism | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(  # noqa: PLR0913 - what a connection needs is one list, given by the pool alone
@@ -84,7 +107,7 @@ class Connection:
         max_in_flight: int = 5,
         frame_size_max: int = FRAME_SIZE_MAX,
         metrics: NodeMetrics | None = None,
-        mechanism: ClientMechanism | None = None,
+        login: Login | None = None,
     ) -> Connection:
         """Connect to a broker, learn which versions it speaks, and log in.
 
@@ -93,36 +116,42 @@ class Connection:
             host: name or address.
             port: TCP port.
             client_id: sent with every request.
-            connect_timeout: for resolving, connecting, ApiVersions and logging in together, in seconds.
+            connect_timeout: for what a login needs, resolving, connecting, ApiVersions and logging in together, in
+                seconds; also for each renewal of the login.
             request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
             max_in_flight: how many requests may be unanswered at once; more wait their turn.
             frame_size_max: largest response to accept, in bytes.
             metrics: of the broker, where to count; its name stands in the connection log.
-            mechanism: how to log in; None for a listener that wants no login.
+            login: how to log in; None for a listener that wants no login.
 
         Raises:
             NetworkError: nobody there, or no answer; `stage` says how far it went.
             ProtocolError: something else than a Kafka broker answers there.
             BrokerError: the broker refuses ApiVersions.
-            AuthenticationError: it refuses the login.
+            AuthenticationError: it refuses the login, or what is needed for one cannot be had.
         """
         loop = asyncio.get_running_loop()
-        limits = ConnectionLimits(client_id, request_timeout * 1000, max_in_flight)
+        share = 1.0 if login is None else login.session_share
+        limits = ConnectionLimits(
+            client_id,
+            request_timeout * 1000,
+            max_in_flight,
+            login_timeout_ms=connect_timeout * 1000,
+            session_share=share,
+        )
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         metrics = metrics or NodeMetrics(BOOTSTRAP)
-        connection = cls(peer, limits, loop.time() + connect_timeout, metrics)
-        if mechanism is not None:
-            connection._login = SaslConversation(mechanism, peer)
+        deadline = loop.time() + connect_timeout
+        connection = cls(peer, limits, deadline, metrics, login)
         try:
+            if login is not None:
+                connection._first_mechanism = await connection._mechanism(login, connect_timeout)
             handler = tapped(connection, connection._name_in_log, "client")
-            await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
+            left = max(deadline - loop.time(), 0.0)
+            await network.dial(host, port, handler, timeout=left, frame_size_max=frame_size_max)
             await connection._ready
-            if connection._login is not None:
-                await connection._log_in(connection._login)
         except BaseException as error:
             metrics.connections_failed += isinstance(error, KafkaError)
-            if connection._login is not None:
-                connection._login.fail()
             connection._ready.cancel()
             connection.abort()
             raise
@@ -206,7 +235,6 @@ class Connection:
             metrics.in_flight -= 1
             self._asking -= 1
             self._used_at = self._loop.time()
-            self._close_when_retired()
         metrics.answered(response, self._used_at - began)
         return response
 
@@ -236,16 +264,6 @@ class Connection:
         if self._link is not None:
             self._link.resume_reading()
 
-    @property
-    def session_ending(self) -> bool:
-        """Whether the login will soon be over, so that new requests belong on a new connection."""
-        return self._session_end is not None and self._loop.time() >= self._session_end
-
-    def retire(self) -> None:
-        """Close when what is under way is answered."""
-        self._retired = True
-        self._close_when_retired()
-
     async def close(self) -> None:
         """Fail what is unanswered, send what is unsent, close. Takes a second at most."""
         self._handle(CloseAsked())
@@ -266,9 +284,8 @@ class Connection:
     def link_made(self, link: Link) -> None:
         """See `LinkHandler.link_made`."""
         self._link = link
-        if self._login is not None:
-            self._login.versions_asked()
-        self._handle(LinkMade(self._open_deadline * 1000))
+        self._handle(LinkMade(self._open_deadline * 1000, self._first_mechanism))
+        self._first_mechanism = None
 
     def frame_received(self, frame: memoryview) -> None:
         """See `LinkHandler.frame_received`."""
@@ -290,26 +307,23 @@ class Connection:
         name = self._metrics.name
         return f"{name if name == BOOTSTRAP else f'node {name}'} ({self.peer})"
 
-    async def _log_in(self, login: SaslConversation) -> None:
-        login.versions_known()
-        while (message := login.next_request()) is not None:
-            version = HANDSHAKE_VERSION if isinstance(message, SaslHandshakeRequest) else None
-            try:
-                answer = await self.request(message, version=version, timeout=self._open_deadline - self._loop.time())
-            except (NetworkError, KafkaTimeoutError) as error:
-                raise NetworkError(
-                    f"{error}; this was in the middle of the login (SASL), look into the broker's log",
-                    stage=Stage.SASL,
-                ) from error
-            login.receive(answer)
-        if login.session_lifetime_ms > 0:
-            self._session_end = self._loop.time() + login.session_lifetime_ms / 1000 * SESSION_SHARE
+    async def _mechanism(self, login: Login, timeout: float) -> ClientMechanism:
+        try:
+            async with asyncio.timeout(timeout):
+                return await login.mechanism()
+        except TimeoutError:
+            raise NetworkError(
+                f"{self.peer} [SASL]: the token or ticket for the login was not there within {timeout:.3g} s",
+                stage=Stage.SASL,
+            ) from None
 
-    def _close_when_retired(self) -> None:
-        if self._retired and not self._asking:
-            self._handle(CloseAsked())
-            if self._link is not None:
-                self._link.close()
+    async def _renew(self, login: Login) -> None:
+        try:
+            mechanism = await self._mechanism(login, self._login_timeout)
+        except KafkaError as error:
+            self._handle(LoginMissing(error))
+        else:
+            self._handle(LoginGiven(mechanism))
 
     def _handle(self, event: Event) -> None:
         self._machine.receive(event, self._loop.time() * 1000)
@@ -338,7 +352,12 @@ class Connection:
                 _settle(key, error)
             case BecomeReady():
                 _settle(self._ready, None)
+            case NeedLogin():
+                assert self._login is not None
+                self._renewing = self._loop.create_task(self._renew(self._login), name=f"renew login {self.peer}")
             case End(error):
+                if self._renewing is not None:
+                    self._renewing.cancel()
                 if self._ready.done() and not self._ready.cancelled() and self._ready.exception() is None:
                     self._metrics.connections_closed += 1
                 self._error = error

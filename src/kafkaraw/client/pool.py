@@ -16,7 +16,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.idle import IdleWatch
 from kafkaraw.client.metrics import BOOTSTRAP, ClientMetrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.security import mechanism_for
+from kafkaraw.client.security import login_for
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.reconnect import ReconnectPolicy
 from kafkaraw.core.retry import Backoff
@@ -67,10 +67,7 @@ class ConnectionPool:
             raise ClosedError("the client is closed")
         key = (node.node_id, lane)
         address, connection = self._open.get(key, ("", None))
-        if connection is not None and connection.session_ending:
-            del self._open[key]
-            connection.retire()
-        elif connection is not None and not connection.closed:
+        if connection is not None and not connection.closed:
             if address == node.address:
                 return connection
             connection.abort()  # the broker moved: this is another machine now
@@ -90,17 +87,15 @@ class ConnectionPool:
             name: of the node, for metrics and the connection log.
             timeout: seconds; None is `socket_connection_setup_timeout_ms`.
         """
-        timeout = timeout or self._config.socket_connection_setup_timeout_ms / 1000
-        mechanism = await Deadline(timeout).wait(mechanism_for(self._config, self._runtime.rng), "getting a token")
         return await Connection.open(
             self._runtime.network,
             host,
             port,
             client_id=self._config.client_id,
-            connect_timeout=timeout,
+            connect_timeout=timeout or self._config.socket_connection_setup_timeout_ms / 1000,
             request_timeout=self._config.answer_timeout_ms / 1000,
             metrics=self.metrics.of(name),
-            mechanism=mechanism,
+            login=login_for(self._config, self._runtime.rng),
         )
 
     async def dial_server(self, address: Address) -> Connection:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeGuard
 
 from kafkaraw.client.config import ClientConfig
+from kafkaraw.client.connection import Login
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.core.sasl.oauthbearer import OAuthBearerClient
 from kafkaraw.core.sasl.plain import PlainClient
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     import ssl
 
 NONCE_BITS = 192
+SESSION_SHARES = (0.85, 0.95)
+"""Between which parts of its lifetime a login is renewed; as in Kafka's SaslClientAuthenticator."""
 
 
 def network_for(config: ClientConfig) -> Network:
@@ -35,14 +39,15 @@ def network_for(config: ClientConfig) -> Network:
     return AsyncioNetwork(dial_tls=_tls(config)) if config.security_protocol.endswith("SSL") else AsyncioNetwork()
 
 
-async def mechanism_for(config: ClientConfig, rng: random.Random) -> ClientMechanism | None:
-    """The client's half of one login; None when no login is asked for.
-
-    Raises:
-        AuthenticationError: the token provider failed, or gave no token; name or password cannot be used.
-    """
+def login_for(config: ClientConfig, rng: random.Random) -> Login | None:
+    """How a connection logs in; None when no login is asked for."""
     if not config.security_protocol.startswith("SASL"):
         return None
+    # Kafka's own clients draw the moment of renewal, too, so that connections do not all renew at once.
+    return Login(lambda: _mechanism(config, rng), rng.uniform(*SESSION_SHARES))
+
+
+async def _mechanism(config: ClientConfig, rng: random.Random) -> ClientMechanism:
     if config.sasl_mechanism == "OAUTHBEARER":
         return OAuthBearerClient(await _token(config))
     username, password = config.sasl_username or "", config.sasl_password or ""
@@ -56,7 +61,7 @@ async def _token(config: ClientConfig) -> str:
     assert provider is not None
     try:
         # It may well ask a server: not on the loop's thread.
-        token = await provider() if inspect.iscoroutinefunction(provider) else await asyncio.to_thread(provider)
+        token = await provider() if _is_async(provider) else await asyncio.to_thread(provider)
     except KafkaError:
         raise
     except Exception as error:  # the user's code: whatever it raises, there is no token
@@ -66,6 +71,10 @@ async def _token(config: ClientConfig) -> str:
             f"sasl_oauth_token_provider must return the token as text, not {type(token).__name__}"
         )
     return token
+
+
+def _is_async(provider: Callable[[], str | Awaitable[str]]) -> TypeGuard[Callable[[], Awaitable[str]]]:
+    return inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__)
 
 
 def _tls(config: ClientConfig) -> ssl.SSLContext:

@@ -1,7 +1,8 @@
-"""What one client connection does: negotiate versions, match answers to requests, keep deadlines. Pure.
+"""What one client connection does: negotiate versions, log in, match answers to requests, keep deadlines. Pure.
 
 Theory of operation. A connection starts NEW. When the link is made it asks for ApiVersions with the highest version
-that we know; a broker that refuses is asked again lower, at most down to 0 (`core.negotiation`). Then it is READY.
+that we know; a broker that refuses is asked again lower, at most down to 0 (`core.negotiation`). Then it logs in, where
+a login is wanted (`core.sasl.conversation` says what to send). Then it is READY.
 Requests are encoded as they are submitted, wait while `max_in_flight` are unanswered or while the broker throttles us,
 and are sent in the order of submission. A broker answers one connection's requests in order, so an answer belongs to
 the oldest unanswered request, and its correlation id must say the same; when it does not, the two ends are out of step
@@ -10,6 +11,11 @@ and nothing on this connection can be trusted any more: it ends.
 Each request has a deadline; when it passes, that request fails and its answer, should it come, is thrown away. The
 connection itself ends when the oldest unanswered request has had neither an answer by its own deadline nor any sign of
 life from the broker for `request_timeout_ms`. Whatever ends it fails everything unanswered, each request once.
+
+A login may end some time (KIP-368). The first request after a share of its life (Kafka's clients draw it between 85 and
+95 %) finds the connection DRAINING: nothing more is sent, what is unanswered is waited for, and a fresh mechanism is
+asked for; then the login is renewed on the same connection, and what waited is sent. An idle connection renews nothing
+until somebody needs it; brokers allow that after the end, too. A refused renewal ends the connection.
 
 The driver (`client.connection`) passes events to `receive`, does what `actions` says, and calls `tick` at
 `deadline_ms`. Start at `ConnectionMachine.receive`.
@@ -23,12 +29,34 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 from kafkaraw._version import __version__
+from kafkaraw.core.connection_events import (
+    Abandon,
+    Action,
+    BecomeReady,
+    CloseAsked,
+    ConnectionLimits,
+    End,
+    Event,
+    Fail,
+    FrameReceived,
+    LinkLost,
+    LinkMade,
+    LoginGiven,
+    LoginMissing,
+    NeedLogin,
+    Send,
+    Submit,
+    Succeed,
+)
 from kafkaraw.core.negotiation import API_VERSIONS_KEY, ApiVersionTable, AskAgain, read_api_versions
+from kafkaraw.core.sasl.conversation import SASL_HANDSHAKE_KEY, BareToken, SaslConversation
+from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.core.throttle import binding_throttle_ms
 from kafkaraw.errors import (
+    AuthenticationError,
     ClosedError,
     KafkaError,
     KafkaTimeoutError,
@@ -53,141 +81,37 @@ class ConnectionState(Enum):
 
     NEW = "new"
     NEGOTIATING = "negotiating"
+    AUTHENTICATING = "logging in"
     READY = "ready"
     THROTTLED = "throttled"
+    DRAINING = "waiting for answers before the login is renewed"
+    REAUTHENTICATING = "renewing the login"
     CLOSED = "closed"
 
 
+_S = ConnectionState
 TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
-    ConnectionState.NEW: frozenset({ConnectionState.NEGOTIATING, ConnectionState.CLOSED}),
-    ConnectionState.NEGOTIATING: frozenset({ConnectionState.READY, ConnectionState.CLOSED}),
-    ConnectionState.READY: frozenset({ConnectionState.THROTTLED, ConnectionState.CLOSED}),
-    ConnectionState.THROTTLED: frozenset({ConnectionState.READY, ConnectionState.CLOSED}),
-    ConnectionState.CLOSED: frozenset(),
+    _S.NEW: frozenset({_S.NEGOTIATING, _S.CLOSED}),
+    _S.NEGOTIATING: frozenset({_S.AUTHENTICATING, _S.READY, _S.CLOSED}),
+    _S.AUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
+    _S.READY: frozenset({_S.THROTTLED, _S.DRAINING, _S.CLOSED}),
+    _S.THROTTLED: frozenset({_S.READY, _S.CLOSED}),
+    _S.DRAINING: frozenset({_S.REAUTHENTICATING, _S.CLOSED}),
+    _S.REAUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
+    _S.CLOSED: frozenset(),
 }
-
-
-# -- events --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LinkMade:
-    """The link stands; the versions must be known by `deadline_ms`."""
-
-    deadline_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class FrameReceived:
-    """A whole frame has come."""
-
-    frame: memoryview
-
-
-@dataclass(frozen=True, slots=True)
-class LinkLost:
-    """The link is gone; `error` as in `LinkHandler.link_lost`."""
-
-    error: KafkaError | None
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Somebody has a request.
-
-    Attributes:
-        key: names the request in `Succeed`, `Fail` and `Abandon`; compared by identity.
-        message: the request.
-        version: to encode it in; None for the highest that both ends know.
-        timeout_ms: for waiting, sending and answering together, in milliseconds.
-        oneway: the broker will not answer (Produce with acks=0); no action will name it unless it fails.
-    """
-
-    key: object
-    message: object
-    version: int | None
-    timeout_ms: float
-    oneway: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Abandon:
-    """Nobody waits for this request any more."""
-
-    key: object
-
-
-@dataclass(frozen=True, slots=True)
-class CloseAsked:
-    """The client wants the connection closed."""
-
-
-Event: TypeAlias = LinkMade | FrameReceived | LinkLost | Submit | Abandon | CloseAsked
-
-
-# -- actions -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send this frame."""
-
-    segments: list[Segment]
-
-
-@dataclass(frozen=True, slots=True)
-class BecomeReady:
-    """The versions are known: requests may be submitted."""
-
-    api_versions: ApiVersionTable
-
-
-@dataclass(frozen=True, slots=True)
-class Succeed:
-    """The request was answered."""
-
-    key: object
-    response: object
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The request failed."""
-
-    key: object
-    error: KafkaError
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """The connection is over, for this reason; close the link. Comes once, after the `Fail` of every request."""
-
-    error: KafkaError
-
-
-Action: TypeAlias = Send | BecomeReady | Succeed | Fail | End
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What a connection may do.
-
-    Attributes:
-        client_id: sent with every request, for the broker's logs and quotas.
-        request_timeout_ms: how long a broker may be silent while it owes an answer, in milliseconds.
-        max_in_flight: how many requests may be unanswered at once.
-        first_correlation_id: of the first request.
-    """
-
-    client_id: str | None = None
-    request_timeout_ms: float = 30_000
-    max_in_flight: int = 5
-    first_correlation_id: int = 0
+_LOGGING_IN: Final = frozenset({_S.AUTHENTICATING, _S.REAUTHENTICATING})
+_PREPARING: Final = _LOGGING_IN | {_S.NEGOTIATING}
+"""The states in which the machine itself asks, and everything together must be answered by a deadline."""
+_NEVER: Final = float("inf")
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A request that waits to be sent or answered; `key` is None when nobody waits for it."""
+    """A request that waits to be sent or answered.
+
+    Its `key` is None when nobody waits for it, and the machine itself when that asks on its own behalf.
+    """
 
     key: object | None
     api: Api
@@ -220,7 +144,12 @@ class ConnectionMachine:
         self._waiting: deque[_Pending] = deque()
         self._in_flight: deque[_Pending] = deque()
         self._correlation_id = limits.first_correlation_id
-        self._until_ms = 0.0  # of negotiating or of being throttled
+        self._began_ms = 0.0  # what must be done by
+        self._until_ms = 0.0
+        self._muted_until_ms = 0.0  # by the broker
+        self._login: SaslConversation | None = None
+        self._renewal: ClientMechanism | None = None
+        self._renew_at_ms = _NEVER
         self._answered_once = False  # since it is READY
         self._alive_ms = 0.0  # when the broker last answered, or began to owe an answer
 
@@ -235,11 +164,13 @@ class ConnectionMachine:
                 self._submit(event, now_ms)
             case Abandon(key):
                 self._abandon(key)
-            case LinkMade(deadline_ms):
-                self._until_ms = deadline_ms
-                self._move_to(ConnectionState.NEGOTIATING)
-                api = API_BY_KEY[API_VERSIONS_KEY]
-                self._ask_api_versions(api.supported.max, now_ms)
+            case LinkMade():
+                self._link_made(event, now_ms)
+            case LoginGiven(mechanism):
+                self._renewal = mechanism
+                self._renew_when_drained(now_ms)
+            case LoginMissing(error):
+                self._end(error)
             case LinkLost(error):
                 self._link_lost(error)
             case CloseAsked():
@@ -256,12 +187,13 @@ class ConnectionMachine:
 
     def tick(self, now_ms: float) -> None:
         """Take note that time has passed."""
-        if self.state is ConnectionState.NEGOTIATING and now_ms >= self._until_ms:
+        if self.state in _PREPARING and now_ms >= self._until_ms:
             self._end(self._silence_error(now_ms))
-        elif self.state is ConnectionState.THROTTLED and now_ms >= self._until_ms:
+        elif self.state is ConnectionState.THROTTLED and now_ms >= self._muted_until_ms:
             self._move_to(ConnectionState.READY)
+        self._renew_when_drained(now_ms)
         self._expire(now_ms)
-        if self._in_flight and now_ms >= self._give_up_ms():
+        if self._in_flight and self.state not in _PREPARING and now_ms >= self._give_up_ms():
             seconds = (now_ms - self._alive_ms) / 1000
             self._end(
                 NetworkError(
@@ -284,10 +216,22 @@ class ConnectionMachine:
 
     # -- negotiation -----------------------------------------------------------------------------------------------
 
+    def _link_made(self, event: LinkMade, now_ms: float) -> None:
+        self._began_ms, self._until_ms = now_ms, event.deadline_ms
+        self._move_to(ConnectionState.NEGOTIATING)
+        if event.mechanism is not None:
+            self._login = SaslConversation(event.mechanism, self.peer)
+            self._login.versions_asked()
+        self._ask_api_versions(API_BY_KEY[API_VERSIONS_KEY].supported.max, now_ms)
+
     def _ask_api_versions(self, version: int, now_ms: float) -> None:
         message = ApiVersionsRequest()
         if version >= 3:
             message = ApiVersionsRequest(client_software_name="kafkaraw", client_software_version=__version__)
+        self._ask(message, version, now_ms)
+
+    def _ask(self, message: object, version: int, now_ms: float) -> None:
+        """Send a question of the machine's own at once; what is submitted waits meanwhile."""
         question = self._encode(Submit(self, message, version, self._until_ms - now_ms), version, now_ms)
         self._in_flight.append(question)
         self._alive_ms = now_ms
@@ -308,18 +252,91 @@ class ConnectionMachine:
             self._ask_api_versions(answer.version, now_ms)
             return
         self.api_versions = answer
+        self._mute(now_ms + answer.throttle_ms)
+        if self._login is None:
+            self._become_ready(now_ms)
+            return
+        self._move_to(ConnectionState.AUTHENTICATING)
+        self._begin_login(self._login, now_ms)
+
+    def _become_ready(self, now_ms: float) -> None:
+        assert self.api_versions is not None
+        first = self.state is not ConnectionState.REAUTHENTICATING
         self._move_to(ConnectionState.READY)
-        self._actions.append(BecomeReady(answer))
-        if answer.throttle_ms:
-            self._throttle(now_ms + answer.throttle_ms)
+        if first:
+            self._actions.append(BecomeReady(self.api_versions))
+        self._mute_if_told(now_ms)
 
     def _silence_error(self, now_ms: float) -> NetworkError:
+        if self.state in _LOGGING_IN:
+            return NetworkError(
+                f"{self.peer} did not complete the login (SASL) within {(now_ms - self._began_ms) / 1000:.3g} s; "
+                "look into the broker's log",
+                stage=Stage.SASL,
+            )
         seconds = (now_ms - self._alive_ms) / 1000
         return NetworkError(
             f"{self.peer} accepted the connection but did not answer ApiVersions within {seconds:.3g} s; "
             "it may not be a Kafka broker, may want TLS, or may be overloaded",
             stage=Stage.API_VERSIONS,
         )
+
+    # -- logging in ------------------------------------------------------------------------------------------------
+
+    def _begin_login(self, login: SaslConversation, now_ms: float) -> None:
+        try:
+            login.versions_known(self.version_for(SASL_HANDSHAKE_KEY))
+        except KafkaError as error:
+            self._end(error)
+            return
+        self._go_on_with_login(login, now_ms)
+
+    def _go_on_with_login(self, login: SaslConversation, now_ms: float) -> None:
+        """Send what the login says next; when it is complete, be ready."""
+        try:
+            message = login.next_request()
+            if isinstance(message, BareToken):
+                self._actions.append(Send([message.token]))
+            elif message is not None:
+                self._ask(message, self.version_for(api_of(message).key), now_ms)
+        except KafkaError as error:
+            self._end(error)
+            return
+        if message is None:
+            lifetime_ms = login.session_lifetime_ms
+            self._renew_at_ms = now_ms + lifetime_ms * self._limits.session_share if lifetime_ms > 0 else _NEVER
+            self._become_ready(now_ms)
+            self._flush(now_ms)
+
+    def _login_answered(self, login: SaslConversation, frame: memoryview, now_ms: float) -> None:
+        try:
+            if login.awaits_bare_token:
+                login.receive(BareToken(bytes(frame)))
+            else:
+                asked = self._in_flight.popleft()
+                _, response = decode_response(frame, asked.api.key, asked.version, allow_trailing_bytes=True)
+                login.receive(response)
+        except ProtocolError as error:
+            self._end_by_peer(_at_stage(error, f"{self.peer}: in the middle of the login"))
+        except KafkaError as error:
+            self._end(error)
+        else:
+            self._go_on_with_login(login, now_ms)
+
+    def _drain(self) -> None:
+        """Send no more until the login is renewed."""
+        self._move_to(ConnectionState.DRAINING)
+        self._renewal = None
+        self._actions.append(NeedLogin())
+
+    def _renew_when_drained(self, now_ms: float) -> None:
+        if self.state is not ConnectionState.DRAINING or self._in_flight or now_ms < self._muted_until_ms:
+            return
+        if self._renewal is not None:
+            self._began_ms, self._until_ms = now_ms, now_ms + self._limits.login_timeout_ms
+            self._move_to(ConnectionState.REAUTHENTICATING)
+            self._login, self._renewal = SaslConversation(self._renewal, self.peer, renews=True), None
+            self._begin_login(self._login, now_ms)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -335,10 +352,10 @@ class ConnectionMachine:
         if self.state is ConnectionState.CLOSED:
             raise NetworkError(f"the connection to {self.peer} is closed", stage=Stage.REQUEST)
         api = api_of(event.message)
+        if self.api_versions is None or self.state is ConnectionState.AUTHENTICATING:
+            raise UsageError(f"the connection to {self.peer} is not ready yet")
         if event.version is None:
             return self.version_for(api.key)
-        if self.api_versions is None:
-            raise UsageError(f"the versions of {self.peer} are not known yet")
         offered = self.api_versions.offered.get(api.key, VersionRange(0, -1))
         if not offered.includes(event.version):
             raise UnsupportedVersionError(
@@ -359,9 +376,14 @@ class ConnectionMachine:
         """Send what may be sent now."""
         waiting, in_flight = self._waiting, self._in_flight
         while waiting and self.state is ConnectionState.READY and len(in_flight) < self._limits.max_in_flight:
-            pending = waiting.popleft()
-            if pending.key is None:
+            if waiting[0].key is None:
+                waiting.popleft()
                 continue
+            if now_ms >= self._renew_at_ms:
+                self._drain()
+                self._renew_when_drained(now_ms)
+                return
+            pending = waiting.popleft()
             if not pending.oneway:
                 if not in_flight:
                     self._alive_ms = now_ms
@@ -379,17 +401,22 @@ class ConnectionMachine:
     def _frame_received(self, frame: memoryview, now_ms: float) -> None:
         if self.state is ConnectionState.CLOSED:
             return
-        if misfit := self._misfit(frame):
+        bare = self._login is not None and self._login.awaits_bare_token
+        if not bare and (misfit := self._misfit(frame)):
             self._end_by_peer(ProtocolError(f"{self.peer} {misfit}"))
             return
         self._alive_ms = now_ms
         if self.state is ConnectionState.NEGOTIATING:
             self._api_versions_received(frame, now_ms)
-            return
-        pending = self._in_flight.popleft()
-        if pending.key is not None:
-            self._answered(pending, frame, now_ms)
-        self._flush(now_ms)
+        elif self.state in _LOGGING_IN:
+            assert self._login is not None
+            self._login_answered(self._login, frame, now_ms)
+        else:
+            pending = self._in_flight.popleft()
+            if pending.key is not None:
+                self._answered(pending, frame, now_ms)
+            self._renew_when_drained(now_ms)
+            self._flush(now_ms)
 
     def _misfit(self, frame: memoryview) -> str:
         """Return why a frame cannot be the answer to the oldest request; an empty string when it can."""
@@ -414,23 +441,28 @@ class ConnectionMachine:
         self._answered_once = True
         self._actions.append(Succeed(pending.key, response))
         throttle_ms = binding_throttle_ms(response, pending.api.key, pending.version)
-        if throttle_ms:
-            self._throttle(now_ms + throttle_ms)
+        self._mute(now_ms + throttle_ms)
+        self._mute_if_told(now_ms)
 
-    def _throttle(self, until_ms: float) -> None:
-        if self.state is ConnectionState.THROTTLED:
-            self._until_ms = max(self._until_ms, until_ms)
-        else:
-            self._until_ms = until_ms
+    def _mute(self, until_ms: float) -> None:
+        """Send nothing until then, because the broker says so."""
+        self._muted_until_ms = max(self._muted_until_ms, until_ms)
+
+    def _mute_if_told(self, now_ms: float) -> None:
+        if self.state is ConnectionState.READY and now_ms < self._muted_until_ms:
             self._move_to(ConnectionState.THROTTLED)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     def _deadlines(self) -> Iterator[float]:
-        if self.state in (ConnectionState.NEGOTIATING, ConnectionState.THROTTLED):
+        if self.state in _PREPARING:
             yield self._until_ms
-        if self._in_flight and self.state is not ConnectionState.NEGOTIATING:
+        elif self._in_flight:
             yield self._give_up_ms()
+        elif self.state is ConnectionState.DRAINING and self._renewal is not None:
+            yield self._muted_until_ms
+        if self.state is ConnectionState.THROTTLED:
+            yield self._muted_until_ms
         for requests in (self._in_flight, self._waiting):
             for pending in requests:
                 if pending.key is not None and pending.key is not self and not pending.oneway:
@@ -441,24 +473,29 @@ class ConnectionMachine:
         return max(oldest.deadline_ms, self._alive_ms + self._limits.request_timeout_ms)
 
     def _expire(self, now_ms: float) -> None:
-        if self.state is ConnectionState.NEGOTIATING:
-            return
         for requests, what in ((self._in_flight, "did not answer"), (self._waiting, "could not be sent")):
             for pending in requests:
-                if pending.key is None or now_ms < pending.deadline_ms:
+                if pending.key is None or pending.key is self or now_ms < pending.deadline_ms:
                     continue
                 within = f"within {pending.timeout_ms / 1000:g} s"
                 reason = (
                     f"{self.peer} {what} {pending.name} {within}"
                     if requests is self._in_flight
-                    else f"{pending.name} {what} to {self.peer} {within}: the connection is busy or throttled"
+                    else f"{pending.name} {what} to {self.peer} {within}: the connection is {self._excuse}"
                 )
                 self._actions.append(Fail(pending.key, KafkaTimeoutError(reason)))
                 pending.key = None
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
+    @property
+    def _excuse(self) -> str:
+        return "busy" if self.state is ConnectionState.READY else self.state.value
+
     def _link_lost(self, error: KafkaError | None) -> None:
+        if self._login is not None and self.state in _LOGGING_IN:
+            self._end(self._lost_in_login(error, self._login))
+            return
         if error is None and self.state is ConnectionState.NEGOTIATING:
             error = NetworkError(
                 f"{self.peer} closed the connection instead of answering ApiVersions; it may want TLS or SASL, "
@@ -472,13 +509,25 @@ class ConnectionMachine:
         )
         self._end_by_peer(error or NetworkError(f"{self.peer} closed the connection{hint}", stage=Stage.REQUEST))
 
+    def _lost_in_login(self, error: KafkaError | None, login: SaslConversation) -> KafkaError:
+        if error is None and login.awaits_bare_token:
+            return AuthenticationError(
+                f"{self.peer} [SASL]: login failed: the connection was closed after our token, which is how brokers "
+                "older than Kafka 1.0 refuse one; check the mechanism, user and password"
+            )
+        reason = error or f"{self.peer} closed the connection"
+        return NetworkError(
+            f"{reason}; this was in the middle of the login (SASL), look into the broker's log", stage=Stage.SASL
+        )
+
     def _end_by_peer(self, error: KafkaError) -> None:
         """End because of what the peer did, in the terms of the stage that was reached."""
         if self.api_versions is not None:
             if isinstance(error, NetworkError):
                 self._end(error)
                 return
-            lost = NetworkError(f"the connection to {self.peer} was given up: {error}", stage=Stage.REQUEST)
+            stage = Stage.SASL if self.state in _LOGGING_IN else Stage.REQUEST
+            lost = NetworkError(f"the connection to {self.peer} was given up: {error}", stage=stage)
             lost.__cause__ = error
             self._end(lost)
         elif isinstance(error, ProtocolError) and self.peer not in str(error):
@@ -492,6 +541,8 @@ class ConnectionMachine:
         if self.state is ConnectionState.CLOSED:
             return
         self._move_to(ConnectionState.CLOSED)
+        if self._login is not None:
+            self._login.fail()
         for requests, fate in ((self._in_flight, "was not answered"), (self._waiting, "was not sent")):
             for pending in requests:
                 if pending.key is not None and pending.key is not self:
@@ -525,6 +576,8 @@ def _copy_for(error: KafkaError, fate: str) -> KafkaError:
     copy: KafkaError
     if isinstance(error, NetworkError):
         copy = NetworkError(f"{error}; {fate}", stage=error.stage)
+    elif isinstance(error, AuthenticationError):
+        copy = AuthenticationError(f"{error}; {fate}")
     else:
         copy = ClosedError(f"{error}; {fate}")
     copy.__cause__ = error.__cause__

@@ -16,7 +16,7 @@ from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 def begun(mechanism=None) -> SaslConversation:
     conversation = SaslConversation(mechanism or PlainClient("ada", "s3cret"), "b:1")
     conversation.versions_asked()
-    conversation.versions_known()
+    conversation.versions_known(1)
     return conversation
 
 

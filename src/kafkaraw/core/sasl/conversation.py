@@ -1,16 +1,19 @@
-"""How a client logs in: versions, handshake, tokens. Pure; `client/connection.py` carries it.
+"""How a client logs in: versions, handshake, tokens. Pure; `core/connection.py` carries it.
 
 The states are those of Kafka's SaslClientAuthenticator, logged by name and without any token:
 SEND_APIVERSIONS_REQUEST, RECEIVE_APIVERSIONS_RESPONSE, SEND_HANDSHAKE_REQUEST, RECEIVE_HANDSHAKE_RESPONSE, INITIAL,
-INTERMEDIATE, and COMPLETE or FAILED. ApiVersions itself is asked by `core/connection.py`. Tokens travel in
-SaslAuthenticate, after SaslHandshake version 1 (KIP-152); the bare tokens of brokers before Kafka 1.0 are not spoken.
+INTERMEDIATE, and COMPLETE or FAILED. A login that renews another one (KIP-368) begins with
+REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE, because the versions are known, and has states of its own until its first
+token. ApiVersions itself is asked by `core/connection.py`. Tokens travel in SaslAuthenticate after SaslHandshake
+version 1 (KIP-152), and bare, as frames without a Kafka header, after version 0: to brokers before Kafka 1.0.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
@@ -20,7 +23,19 @@ from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 
 log = logging.getLogger(__name__)
 
-HANDSHAKE_VERSION: Final = 1
+SASL_HANDSHAKE_KEY: Final = 17
+BARE_TOKENS_VERSION: Final = 0
+"""The version of SaslHandshake after which tokens come without a Kafka header."""
+
+
+@dataclass(frozen=True, slots=True)
+class BareToken:
+    """A token that is a frame of its own, in either direction."""
+
+    token: bytes = field(repr=False)
+
+
+SaslRequest: TypeAlias = SaslHandshakeRequest | SaslAuthenticateRequest | BareToken
 
 
 class SaslState(Enum):
@@ -31,6 +46,10 @@ class SaslState(Enum):
     SEND_HANDSHAKE_REQUEST = "send handshake request"
     RECEIVE_HANDSHAKE_RESPONSE = "receive handshake response"
     INITIAL = "initial token"
+    REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE = "renew with the versions that are known"
+    REAUTH_SEND_HANDSHAKE_REQUEST = "send handshake request, renewing"
+    REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE = "receive handshake response, renewing"
+    REAUTH_INITIAL = "initial token, renewing"
     INTERMEDIATE = "intermediate token"
     COMPLETE = "complete"
     FAILED = "failed"
@@ -43,10 +62,27 @@ TRANSITIONS: Final[dict[SaslState, frozenset[SaslState]]] = {
     _S.SEND_HANDSHAKE_REQUEST: frozenset({_S.RECEIVE_HANDSHAKE_RESPONSE, _S.FAILED}),
     _S.RECEIVE_HANDSHAKE_RESPONSE: frozenset({_S.INITIAL, _S.FAILED}),
     _S.INITIAL: frozenset({_S.INTERMEDIATE, _S.FAILED}),
+    _S.REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE: frozenset({_S.REAUTH_SEND_HANDSHAKE_REQUEST, _S.FAILED}),
+    _S.REAUTH_SEND_HANDSHAKE_REQUEST: frozenset({_S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE, _S.FAILED}),
+    _S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE: frozenset({_S.REAUTH_INITIAL, _S.FAILED}),
+    _S.REAUTH_INITIAL: frozenset({_S.INTERMEDIATE, _S.FAILED}),
     _S.INTERMEDIATE: frozenset({_S.INTERMEDIATE, _S.COMPLETE, _S.FAILED}),
     _S.COMPLETE: frozenset(),
     _S.FAILED: frozenset(),
 }
+_BEGINS: Final = {
+    _S.RECEIVE_APIVERSIONS_RESPONSE: _S.SEND_HANDSHAKE_REQUEST,
+    _S.REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE: _S.REAUTH_SEND_HANDSHAKE_REQUEST,
+}
+_SENDS_HANDSHAKE: Final = {
+    _S.SEND_HANDSHAKE_REQUEST: _S.RECEIVE_HANDSHAKE_RESPONSE,
+    _S.REAUTH_SEND_HANDSHAKE_REQUEST: _S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE,
+}
+_TAKES_HANDSHAKE: Final = {
+    _S.RECEIVE_HANDSHAKE_RESPONSE: _S.INITIAL,
+    _S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE: _S.REAUTH_INITIAL,
+}
+_SENDS_FIRST_TOKEN: Final = frozenset({_S.INITIAL, _S.REAUTH_INITIAL})
 
 
 class SaslConversation:
@@ -55,43 +91,53 @@ class SaslConversation:
     Args:
         mechanism: the client's half, fresh.
         peer: the broker as "host:port", for messages.
+        renews: it renews a login on a connection that has one.
 
     Attributes:
         state: where it is.
         session_lifetime_ms: how long the broker keeps the login, once COMPLETE; 0 is as long as the connection.
     """
 
-    def __init__(self, mechanism: ClientMechanism, peer: str) -> None:
-        self.state = SaslState.SEND_APIVERSIONS_REQUEST
+    def __init__(self, mechanism: ClientMechanism, peer: str, *, renews: bool = False) -> None:
+        self.state = _S.REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE if renews else _S.SEND_APIVERSIONS_REQUEST
         self.session_lifetime_ms = 0
+        self._handshake_version: int | None = None
+        self._what = "renewing the login" if renews else "login"
         self._mechanism = mechanism
         self._peer = peer
-        self._token: bytes | None = None
+        self._token = b""
         self._log_state()
 
     def versions_asked(self) -> None:
         """ApiVersions is on its way."""
-        self._move_to(SaslState.RECEIVE_APIVERSIONS_RESPONSE)
+        self._move_to(_S.RECEIVE_APIVERSIONS_RESPONSE)
 
-    def versions_known(self) -> None:
-        """The broker has said which versions it speaks."""
-        self._move_to(SaslState.SEND_HANDSHAKE_REQUEST)
+    def versions_known(self, handshake_version: int) -> None:
+        """The broker has said which versions it speaks; this is the one of SaslHandshake to use."""
+        self._handshake_version = handshake_version
+        self._move_to(_BEGINS[self.state])
 
-    def next_request(self) -> SaslHandshakeRequest | SaslAuthenticateRequest | None:
+    @property
+    def awaits_bare_token(self) -> bool:
+        """Whether the next frame is a token without a Kafka header."""
+        return self.state is _S.INTERMEDIATE and self._handshake_version == BARE_TOKENS_VERSION
+
+    def next_request(self) -> SaslRequest | None:
         """Return what to send now; None when the login is complete.
 
         Raises:
             AuthenticationError: the mechanism cannot begin.
         """
-        if self.state is SaslState.SEND_HANDSHAKE_REQUEST:
-            self._move_to(SaslState.RECEIVE_HANDSHAKE_RESPONSE)
+        if self.state in _SENDS_HANDSHAKE:
+            self._move_to(_SENDS_HANDSHAKE[self.state])
             return SaslHandshakeRequest(mechanism=self._mechanism.name)
-        if self.state is SaslState.INITIAL:
-            token = self._step(None)
-            self._move_to(SaslState.INTERMEDIATE)
-            return SaslAuthenticateRequest(auth_bytes=token)
-        token, self._token = self._token or b"", None
-        return None if self.state is SaslState.COMPLETE else SaslAuthenticateRequest(auth_bytes=token)
+        if self.state is _S.COMPLETE:
+            return None
+        if self.state in _SENDS_FIRST_TOKEN:
+            self._token = self._step(None)
+            self._move_to(_S.INTERMEDIATE)
+        token, self._token = self._token, b""
+        return BareToken(token) if self.awaits_bare_token else SaslAuthenticateRequest(auth_bytes=token)
 
     def receive(self, response: object) -> None:
         """Take the broker's answer.
@@ -100,23 +146,25 @@ class SaslConversation:
             AuthenticationError: the login is refused, or the broker could not prove who it is.
         """
         match response:
-            case SaslHandshakeResponse() if self.state is SaslState.RECEIVE_HANDSHAKE_RESPONSE:
+            case SaslHandshakeResponse() if self.state in _TAKES_HANDSHAKE:
                 self._handshake_received(response)
-            case SaslAuthenticateResponse() if self.state is SaslState.INTERMEDIATE:
-                self._token_received(response)
+            case SaslAuthenticateResponse() if self.state is _S.INTERMEDIATE:
+                self._answer_received(response)
+            case BareToken(token) if self.awaits_bare_token:
+                self._take(token, session_lifetime_ms=0)
             case _:
                 self.fail()
                 raise ProtocolError(f"{self._peer} answered {type(response).__name__} in the middle of the login")
 
     def fail(self) -> None:
         """Whatever carried the conversation broke."""
-        if self.state not in (SaslState.COMPLETE, SaslState.FAILED):
-            self._move_to(SaslState.FAILED)
+        if self.state not in (_S.COMPLETE, _S.FAILED):
+            self._move_to(_S.FAILED)
 
     def _handshake_received(self, response: SaslHandshakeResponse) -> None:
         name = self._mechanism.name
         if response.error_code == ErrorCode.NONE:
-            self._move_to(SaslState.INITIAL)
+            self._move_to(_TAKES_HANDSHAKE[self.state])
             return
         offered = ", ".join(sorted(response.mechanisms)) or "none"
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -127,14 +175,17 @@ class SaslConversation:
             why = f"{error_name(response.error_code)}; it offers {offered}"
         self._refused(why)
 
-    def _token_received(self, response: SaslAuthenticateResponse) -> None:
+    def _answer_received(self, response: SaslAuthenticateResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             words = response.error_message or "no reason given"
             self._refused(f"{words} ({error_name(response.error_code)}, mechanism {self._mechanism.name})")
-        self._token = self._step(bytes(response.auth_bytes))
+        self._take(bytes(response.auth_bytes), response.session_lifetime_ms)
+
+    def _take(self, token: bytes, session_lifetime_ms: int) -> None:
+        self._token = self._step(token)
         if self._mechanism.complete:
-            self.session_lifetime_ms = response.session_lifetime_ms
-            self._move_to(SaslState.COMPLETE)
+            self.session_lifetime_ms = session_lifetime_ms
+            self._move_to(_S.COMPLETE)
 
     def _step(self, challenge: bytes | None) -> bytes:
         try:
@@ -145,7 +196,7 @@ class SaslConversation:
 
     def _refused(self, why: str) -> None:
         self.fail()
-        raise AuthenticationError(f"{self._peer} [SASL]: login failed: {why}")
+        raise AuthenticationError(f"{self._peer} [SASL]: {self._what} failed: {why}")
 
     def _move_to(self, state: SaslState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"

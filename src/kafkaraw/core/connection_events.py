@@ -1,0 +1,160 @@
+"""What a connection machine is told and what it asks for: its events, its actions, its limits.
+
+Plain data; what they lead to is decided in `core/connection.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kafkaraw.core.negotiation import ApiVersionTable
+from kafkaraw.core.sasl.mechanism import ClientMechanism
+from kafkaraw.errors import KafkaError
+from kafkaraw.protocol import Segment
+
+# -- events --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMade:
+    """The link stands.
+
+    Attributes:
+        deadline_ms: when the versions must be known and the login be complete.
+        mechanism: how to log in; None where no login is wanted.
+    """
+
+    deadline_ms: float
+    mechanism: ClientMechanism | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReceived:
+    """A whole frame has come."""
+
+    frame: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The link is gone; `error` as in `LinkHandler.link_lost`."""
+
+    error: KafkaError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Somebody has a request.
+
+    Attributes:
+        key: names the request in `Succeed`, `Fail` and `Abandon`; compared by identity.
+        message: the request.
+        version: to encode it in; None for the highest that both ends know.
+        timeout_ms: for waiting, sending and answering together, in milliseconds.
+        oneway: the broker will not answer (Produce with acks=0); no action will name it unless it fails.
+    """
+
+    key: object
+    message: object
+    version: int | None
+    timeout_ms: float
+    oneway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Nobody waits for this request any more."""
+
+    key: object
+
+
+@dataclass(frozen=True, slots=True)
+class LoginGiven:
+    """What `NeedLogin` asked for."""
+
+    mechanism: ClientMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class LoginMissing:
+    """What `NeedLogin` asked for cannot be had: no token, no ticket."""
+
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class CloseAsked:
+    """The client wants the connection closed."""
+
+
+Event: TypeAlias = LinkMade | FrameReceived | LinkLost | Submit | Abandon | LoginGiven | LoginMissing | CloseAsked
+
+
+# -- actions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send this frame."""
+
+    segments: list[Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeReady:
+    """The versions are known and the login is complete: requests may be submitted."""
+
+    api_versions: ApiVersionTable
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """The request was answered."""
+
+    key: object
+    response: object
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The request failed."""
+
+    key: object
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class NeedLogin:
+    """The login is to be renewed: `LoginGiven` with a fresh mechanism, or `LoginMissing`, is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The connection is over, for this reason; close the link. Comes once, after the `Fail` of every request."""
+
+    error: KafkaError
+
+
+Action: TypeAlias = Send | BecomeReady | Succeed | Fail | NeedLogin | End
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What a connection may do.
+
+    Attributes:
+        client_id: sent with every request, for the broker's logs and quotas.
+        request_timeout_ms: how long a broker may be silent while it owes an answer, in milliseconds.
+        max_in_flight: how many requests may be unanswered at once.
+        first_correlation_id: of the first request.
+        login_timeout_ms: how long the renewal of a login may take, in milliseconds.
+        session_share: the part of a login's lifetime after which it is renewed.
+    """
+
+    client_id: str | None = None
+    request_timeout_ms: float = 30_000
+    max_in_flight: int = 5
+    first_correlation_id: int = 0
+    login_timeout_ms: float = 10_000
+    session_share: float = 0.85
