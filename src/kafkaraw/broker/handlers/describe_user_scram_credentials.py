@@ -24,12 +24,12 @@ def handle(
     users = None if request.users is None else [user.name for user in request.users]
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",  # not null, as Kafka has it; so below
         results=[
             DescribeUserScramCredentialsResult(
                 user=found.user,
                 error_code=found.code,
-                error_message=found.message,
+                error_message=found.message or "",
                 credential_infos=[
                     CredentialInfo(mechanism=TYPE_OF_MECHANISM[name], iterations=count)
                     for name, count in found.iterations.items()
