@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from kafkaraw._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from kafkaraw.client.admin import AclBinding as AclBinding
+    from kafkaraw.client.admin import AclBindingFilter as AclBindingFilter
     from kafkaraw.client.admin import AsyncAdmin as AsyncAdmin
     from kafkaraw.client.admin import NewTopic as NewTopic
     from kafkaraw.client.admin import QuotaEntity as QuotaEntity
     from kafkaraw.client.admin import QuotaName as QuotaName
+    from kafkaraw.client.admin import ResourcePattern as ResourcePattern
     from kafkaraw.client.admin import ScramPassword as ScramPassword
     from kafkaraw.client.admin import ScramRemoval as ScramRemoval
     from kafkaraw.client.admin import TopicCreated as TopicCreated
@@ -35,11 +38,14 @@ if TYPE_CHECKING:
     from kafkaraw.errors import BrokerError as BrokerError
     from kafkaraw.errors import BufferFull as BufferFull
     from kafkaraw.errors import ClosedError as ClosedError
+    from kafkaraw.errors import ClusterAuthorizationFailed as ClusterAuthorizationFailed
     from kafkaraw.errors import ConfigError as ConfigError
     from kafkaraw.errors import CorruptBatch as CorruptBatch
+    from kafkaraw.errors import DelegationTokenAuthorizationFailed as DelegationTokenAuthorizationFailed
     from kafkaraw.errors import DeliveryError as DeliveryError
     from kafkaraw.errors import DeliveryTimeout as DeliveryTimeout
     from kafkaraw.errors import ForkedError as ForkedError
+    from kafkaraw.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
     from kafkaraw.errors import KafkaError as KafkaError
     from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
     from kafkaraw.errors import NetworkError as NetworkError
@@ -49,8 +55,14 @@ if TYPE_CHECKING:
     from kafkaraw.errors import RetriableError as RetriableError
     from kafkaraw.errors import Stage as Stage
     from kafkaraw.errors import StaleMetadataError as StaleMetadataError
+    from kafkaraw.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
+    from kafkaraw.errors import TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed
     from kafkaraw.errors import UnsupportedVersionError as UnsupportedVersionError
     from kafkaraw.errors import UsageError as UsageError
+    from kafkaraw.protocol.acl_codes import AclOperation as AclOperation
+    from kafkaraw.protocol.acl_codes import AclPermissionType as AclPermissionType
+    from kafkaraw.protocol.acl_codes import PatternType as PatternType
+    from kafkaraw.protocol.acl_codes import ResourceType as ResourceType
     from kafkaraw.records import Batch as Batch
     from kafkaraw.records import Header as Header
     from kafkaraw.records import Headers as Headers
@@ -61,6 +73,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "kafkaraw.client.admin": (
+        "ResourcePattern",
+        "AclBindingFilter",
+        "AclBinding",
         "AsyncAdmin",
         "NewTopic",
         "QuotaEntity",
@@ -82,6 +97,11 @@ _HOMES = {
     "kafkaraw.client.runtime": ("Runtime",),
     "kafkaraw.core.producer.report": ("Unacknowledged",),
     "kafkaraw.errors": (
+        "ClusterAuthorizationFailed",
+        "DelegationTokenAuthorizationFailed",
+        "GroupAuthorizationFailed",
+        "TopicAuthorizationFailed",
+        "TransactionalIdAuthorizationFailed",
         "AuthenticationError",
         "AuthorizationError",
         "BatchTooLarge",
@@ -104,6 +124,12 @@ _HOMES = {
         "StaleMetadataError",
         "UnsupportedVersionError",
         "UsageError",
+    ),
+    "kafkaraw.protocol.acl_codes": (
+        "AclOperation",
+        "AclPermissionType",
+        "PatternType",
+        "ResourceType",
     ),
     "kafkaraw.records": (
         "Batch",

@@ -20,7 +20,9 @@
     |   +-- BatchTooLarge       a record batch is larger, decompressed, than allowed
     +-- BrokerError             a broker answered with an error code; see `code`, `name`, `retriable`
         +-- RetriableBrokerError     also a RetriableError
-        +-- AuthorizationError       an ACL forbids it
+        +-- AuthorizationError       an ACL forbids it; says to whom, and what it would take
+            +-- TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed,
+                TransactionalIdAuthorizationFailed, DelegationTokenAuthorizationFailed
 
 Broker codes stay data: `protocol.error_codes.error_for(code)` builds the one class that fits. A message says what
 happened, at which stage, with which broker and values, and what to try.
@@ -28,9 +30,10 @@ happened, at which stage, with which broker and values, and what to try.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from kafkaraw.core.producer.report import Unacknowledged
@@ -189,6 +192,10 @@ class BrokerError(KafkaError):
         self.name = name
         self.retriable = retriable
 
+    def reworded(self, message: str) -> Self:
+        """The same error in other words."""
+        return type(self)(message, code=self.code, name=self.name, retriable=self.retriable)
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_broker_error, (type(self), self.message, self.code, self.name, self.retriable))
 
@@ -202,4 +209,83 @@ class RetriableBrokerError(BrokerError, RetriableError):
 
 
 class AuthorizationError(BrokerError):
-    """The broker's ACLs do not allow this principal to do that."""
+    """The broker's ACLs do not allow this principal to do that; trying again is pointless.
+
+    Attributes:
+        resource_type: what is protected, such as "topic".
+        resource_name: which one; empty when that is not known.
+        operation: what would have to be allowed, such as "WRITE"; empty when that is not known.
+        principal: who asked, such as "User:ada", as far as the client can know; the broker has the last word.
+    """
+
+    resource_type = "resource"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int,
+        name: str,
+        retriable: bool,
+        resource_name: str = "",
+        operation: str = "",
+        principal: str = "",
+    ) -> None:
+        super().__init__(message, code=code, name=name, retriable=retriable)
+        self.resource_name = resource_name
+        self.operation = operation
+        self.principal = principal
+
+    def reworded(self, message: str) -> Self:
+        """The same error in other words."""
+        return self._maker()(message)
+
+    def _maker(self) -> Callable[[str], Self]:
+        return partial(
+            type(self),
+            code=self.code,
+            name=self.name,
+            retriable=self.retriable,
+            resource_name=self.resource_name,
+            operation=self.operation,
+            principal=self.principal,
+        )
+
+    def asked_by(self, principal: str) -> Self:
+        """The same error, naming who asked."""
+        error = self.reworded(f"{self.message}; asked as {principal}")
+        error.principal = principal
+        return error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (self._maker(), (self.message,))
+
+
+class TopicAuthorizationFailed(AuthorizationError):
+    """An ACL forbids this for a topic."""
+
+    resource_type = "topic"
+
+
+class GroupAuthorizationFailed(AuthorizationError):
+    """An ACL forbids this for a consumer group."""
+
+    resource_type = "group"
+
+
+class ClusterAuthorizationFailed(AuthorizationError):
+    """An ACL forbids this for the cluster."""
+
+    resource_type = "cluster"
+
+
+class TransactionalIdAuthorizationFailed(AuthorizationError):
+    """An ACL forbids this for a transactional id."""
+
+    resource_type = "transactional id"
+
+
+class DelegationTokenAuthorizationFailed(AuthorizationError):
+    """An ACL forbids this for a delegation token."""
+
+    resource_type = "delegation token"

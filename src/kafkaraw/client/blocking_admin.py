@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.admin import (
+    AclBinding,
+    AclBindingFilter,
     AsyncAdmin,
     NewTopic,
     QuotaEntity,
@@ -90,6 +92,19 @@ class Admin:
         self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
     ) -> dict[QuotaEntity, Mapping[str, float]]:
         return self._bridge.run(self._async.describe_client_quotas(matching, strict=strict, timeout=timeout))
+
+    def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.create_acls(acls, timeout=timeout))
+
+    def describe_acls(
+        self, matching: AclBindingFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        return self._bridge.run(self._async.describe_acls(matching, timeout=timeout))
+
+    def delete_acls(
+        self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
+    ) -> dict[AclBindingFilter, list[AclBinding]]:
+        return self._bridge.run(self._async.delete_acls(matching, timeout=timeout))
 
     def metrics(self) -> Metrics:
         return self._async.metrics()

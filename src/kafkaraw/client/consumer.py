@@ -23,6 +23,7 @@ from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up, look_up_once
 from kafkaraw.client.pool import Lane
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.security import with_principal
 from kafkaraw.core.fetch.cutting import Cut
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
@@ -415,7 +416,7 @@ class AsyncConsumer:
             unknown_patience_ms=round(UNKNOWN_TOPIC_GRACE_S * 1000),
         )
         if problem is not None:
-            raise problem
+            raise with_principal(problem, self._config)
 
     # -- inside: starting requests
 

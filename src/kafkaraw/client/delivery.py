@@ -26,6 +26,7 @@ from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.outbox import Outbox
 from kafkaraw.client.room import Room
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.security import with_principal
 from kafkaraw.client.waiting import FORKED, PromiseWaiter
 from kafkaraw.core.producer.events import (
     Abandoned,
@@ -284,7 +285,7 @@ class Delivery:
             case Release(batch):
                 self._release(batch)
             case Fail(batch, error, report):
-                if batch.promise.fail(error):
+                if batch.promise.fail(with_principal(error, self._config)):
                     self._failures.add(batch.promise, report)
             case RefreshMetadata(topics):
                 self._outbox.refresh(topics)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from kafkaraw.client.config import ClientConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.security import with_principal
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError
@@ -139,7 +140,8 @@ class Metadata:
             self._in_use.discard(topic)
             raise unknown_topic(topic)
         if code and not is_retriable(code):
-            raise error_for(code, f"topic {topic!r}")
+            error = error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
+            raise with_principal(error, self._config)
 
     async def _send_waves(self) -> None:
         """Send one request after the other until nobody wants one; a loop root."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.security import with_principal
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
@@ -127,12 +128,16 @@ async def _ask(
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             outcomes[topic_partition] = (
-                error_for(partition.error_code, f"offsets of {_name(topic_partition)}")
+                with_principal(_refusal(topic_partition, partition.error_code), engine.config)
                 if partition.error_code
                 else OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
             )
     missing = KafkaError(f"broker {node_id} left the partition out of its answer to ListOffsets")
     return {topic_partition: outcomes.get(topic_partition, missing) for topic_partition in timestamps}
+
+
+def _refusal(topic_partition: TopicPartition, code: int) -> KafkaError:
+    return error_for(code, f"offsets of {_name(topic_partition)}", resource=topic_partition.topic, operation="DESCRIBE")
 
 
 def _request(engine: Engine, timestamps: Mapping[TopicPartition, int], timeout: float) -> ListOffsetsRequest:

@@ -125,7 +125,11 @@ class Outbox:
         try:
             answer = reply(await self._engine.request_any(request, timeout=self._timeout), InitProducerIdResponse)
             if answer.error_code:
-                raise error_for(answer.error_code, "no producer id (enable_idempotence=False does without one)")
+                raise error_for(
+                    answer.error_code,
+                    "no producer id (enable_idempotence=False does without one)",
+                    operation="IDEMPOTENT_WRITE",
+                )
         except KafkaError as error:
             self._tell(ProducerIdRefused(error, retriable=isinstance(error, RetriableError)))
         else:

@@ -17,7 +17,7 @@ from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.core.sasl.oauthbearer import OAuthBearerClient
 from kafkaraw.core.sasl.plain import PlainClient
 from kafkaraw.core.sasl.scram import ScramClient
-from kafkaraw.errors import AuthenticationError, KafkaError
+from kafkaraw.errors import AuthenticationError, AuthorizationError, KafkaError
 from kafkaraw.net import AsyncioNetwork, Network
 from kafkaraw.net.tls import client_context
 
@@ -54,6 +54,24 @@ async def _mechanism(config: ClientConfig, rng: random.Random) -> ClientMechanis
     if config.sasl_mechanism == "PLAIN":
         return PlainClient(username, password)
     return ScramClient(str(config.sasl_mechanism), username, password, f"{rng.getrandbits(NONCE_BITS):048x}")
+
+
+def principal_of(config: ClientConfig) -> str:
+    """Who brokers take this client for, as far as the settings tell: brokers may map names as they like."""
+    if config.security_protocol.startswith("SASL"):
+        if config.sasl_username:
+            return f"User:{config.sasl_username}"
+        return f"the user of the {config.sasl_mechanism} login"
+    if config.security_protocol == "SSL" and config.ssl_certfile:
+        return "the subject of the client's certificate"
+    return "User:ANONYMOUS"
+
+
+def with_principal(error: KafkaError, config: ClientConfig) -> KafkaError:
+    """An error that says who asked, when it is about what somebody may do."""
+    if isinstance(error, AuthorizationError) and not error.principal:
+        return error.asked_by(principal_of(config))
+    return error
 
 
 async def _token(config: ClientConfig) -> str:

@@ -9,7 +9,19 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kafkaraw.errors import AuthenticationError, AuthorizationError, BrokerError, KafkaError, RetriableBrokerError
+from kafkaraw.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerError,
+    ClusterAuthorizationFailed,
+    DelegationTokenAuthorizationFailed,
+    GroupAuthorizationFailed,
+    KafkaError,
+    RetriableBrokerError,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
+from kafkaraw.protocol.acl_codes import CLUSTER_NAME
 
 
 class ErrorCode(IntEnum):
@@ -349,21 +361,34 @@ def is_retriable(code: int) -> bool:
     return code in ERROR_TABLE and ERROR_TABLE[code].retriable
 
 
-def error_for(code: int, message: str = "") -> KafkaError:
+_AUTHORIZATION_ERRORS: Final[dict[int, type[AuthorizationError]]] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationFailed,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: GroupAuthorizationFailed,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ClusterAuthorizationFailed,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TransactionalIdAuthorizationFailed,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: DelegationTokenAuthorizationFailed,
+}
+
+
+def error_for(code: int, message: str = "", *, resource: str = "", operation: str = "") -> KafkaError:
     """Build the exception for an error code.
 
     Args:
         code: what the broker answered; not NONE.
         message: the broker's own words or the values of this case; the meaning of the code is added to it.
+        resource: name of what it is about, for the case that an ACL forbids it; the cluster's need not be given.
+        operation: the right that this takes, such as "READ", for that case.
     """
     name = error_name(code)
     meaning = ERROR_TABLE[code].meaning if code in ERROR_TABLE else "a code that this version does not know"
     text = f"{message} ({meaning})" if message else meaning
     if code == ErrorCode.SASL_AUTHENTICATION_FAILED:
         return AuthenticationError(text)
-    kind = BrokerError
-    if is_retriable(code):
-        kind = RetriableBrokerError
-    elif name.endswith("_AUTHORIZATION_FAILED"):
-        kind = AuthorizationError
+    forbidden = _AUTHORIZATION_ERRORS.get(code)
+    if forbidden is not None:
+        resource = CLUSTER_NAME if forbidden is ClusterAuthorizationFailed else resource
+        needed = " ".join(part for part in (operation, "on", forbidden.resource_type, repr(resource)) if part)
+        text += f"; it takes {needed}" if operation and resource else ""
+        return forbidden(text, code=code, name=name, retriable=False, resource_name=resource, operation=operation)
+    kind = RetriableBrokerError if is_retriable(code) else BrokerError
     return kind(text, code=code, name=name, retriable=is_retriable(code))

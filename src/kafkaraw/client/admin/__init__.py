@@ -5,16 +5,20 @@ add a line that passes it on to `AsyncAdmin` in `client` and one to `Admin` in `
 module here with a class that is given `Calls`, where the loops that try again are.
 """
 
+from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter, ResourcePattern
 from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.admin.quotas import QuotaEntity, QuotaName
 from kafkaraw.client.admin.topics import NewTopic, TopicCreated, TopicDescription, TopicListing
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval
 
 __all__ = [
+    "AclBinding",
+    "AclBindingFilter",
     "AsyncAdmin",
     "NewTopic",
     "QuotaEntity",
     "QuotaName",
+    "ResourcePattern",
     "ScramPassword",
     "ScramRemoval",
     "TopicCreated",

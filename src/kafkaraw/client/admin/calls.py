@@ -14,6 +14,7 @@ from typing import TypeVar
 from kafkaraw.client.config import INT32_MAX
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Ask, Engine
+from kafkaraw.client.security import with_principal
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, RetriableError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -77,7 +78,7 @@ class Calls:
                 final.update((item, failures[item]) for item in again)
                 break
             left, attempt = again, attempt + 1
-        _raise_first(final)
+        self._raise_first(final)
 
     async def retry(self, once: Callable[[], Awaitable[R]], deadline: Deadline) -> R:
         """Do something that succeeds or fails as a whole, trying again while that makes sense.
@@ -96,7 +97,7 @@ class Calls:
             except KafkaError as error:
                 hopeless = not _passing(error) or not self.engine.cluster.brokers
                 if hopeless or not await self._pause(attempt, deadline):
-                    raise
+                    raise with_principal(error, self.engine.config) from error
             attempt += 1
 
     async def _try(
@@ -113,6 +114,15 @@ class Calls:
                 raise  # the cluster was not even found
             return dict.fromkeys(items, error)
 
+    def _raise_first(self, failures: Mapping[K, KafkaError]) -> None:
+        if not failures:
+            return
+        errors = list(failures.values())
+        first = errors[0]
+        if len(errors) > 1 and isinstance(first, BrokerError):
+            first = first.reworded("; ".join([first.message, *map(str, errors[1:])]))
+        raise with_principal(first, self.engine.config) from errors[0]
+
     async def _pause(self, attempt: int, deadline: Deadline) -> bool:
         """Wait before another try, and learn how the cluster is now; False when there is no time for that."""
         delay_s = self._backoff.delay_ms(attempt, self.engine.runtime.rng) / 1000
@@ -124,15 +134,17 @@ class Calls:
         return True
 
 
-def failure(code: int, message: str | None, what: str) -> KafkaError:
+def failure(code: int, message: str | None, what: str, *, resource: str = "", operation: str = "") -> KafkaError:
     """The error for one item's error code.
 
     Args:
         code: as the broker gave it.
         message: the broker's own words, if it gave any.
         what: what was to be done to which item, such as "create topic 'a'".
+        resource: name of what it takes a right to, such as "a"; for the case that the right is missing.
+        operation: that right, such as "CREATE".
     """
-    return error_for(code, f"{what}: {message}" if message else what)
+    return error_for(code, f"{what}: {message}" if message else what, resource=resource, operation=operation)
 
 
 def names_of(names: Iterable[str]) -> list[str]:
@@ -156,14 +168,3 @@ def _passing(error: KafkaError) -> bool:
     if isinstance(error, BrokerError) and error.code in _FINAL:
         return False
     return isinstance(error, RetriableError)
-
-
-def _raise_first(failures: Mapping[K, KafkaError]) -> None:
-    if not failures:
-        return
-    errors = list(failures.values())
-    first = errors[0]
-    if len(errors) > 1 and isinstance(first, BrokerError):
-        texts = "; ".join([first.message, *map(str, errors[1:])])
-        raise type(first)(texts, code=first.code, name=first.name, retriable=first.retriable) from first
-    raise first

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kafkaraw.client.admin.acls import AclAdmin, AclBinding, AclBindingFilter
 from kafkaraw.client.admin.calls import Calls
 from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-@documented_by(TopicAdmin, UserAdmin, QuotaAdmin)
+@documented_by(TopicAdmin, UserAdmin, QuotaAdmin, AclAdmin)
 class AsyncAdmin:
     """Manages a cluster: its topics and what belongs to them. The connection is made on first use.
 
@@ -42,6 +43,7 @@ class AsyncAdmin:
         self._topics = TopicAdmin(calls)
         self._users = UserAdmin(calls)
         self._quotas = QuotaAdmin(calls)
+        self._acls = AclAdmin(calls)
 
     async def __aenter__(self) -> AsyncAdmin:
         return self
@@ -94,6 +96,21 @@ class AsyncAdmin:
         self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
     ) -> dict[QuotaEntity, Mapping[str, float]]:
         return await self._quotas.describe_client_quotas(matching, strict=strict, timeout=timeout)
+
+    # -- access control lists
+
+    async def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = None) -> None:
+        await self._acls.create_acls(acls, timeout=timeout)
+
+    async def describe_acls(
+        self, matching: AclBindingFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        return await self._acls.describe_acls(matching, timeout=timeout)
+
+    async def delete_acls(
+        self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
+    ) -> dict[AclBindingFilter, list[AclBinding]]:
+        return await self._acls.delete_acls(matching, timeout=timeout)
 
     # -- itself
 

@@ -100,7 +100,9 @@ class QuotaAdmin:
             for result in answer.entries:
                 if result.error_code:
                     entity = _of_parts((part.entity_type, part.entity_name) for part in result.entity)
-                    failures[entity] = failure(result.error_code, result.error_message, f"alter quotas of {entity}")
+                    failures[entity] = failure(
+                        result.error_code, result.error_message, f"alter quotas of {entity}", operation="ALTER_CONFIGS"
+                    )
             return failures
 
         await self._calls.each(wanted, once, deadline)
@@ -128,7 +130,9 @@ class QuotaAdmin:
         async def once() -> dict[QuotaEntity, Mapping[str, float]]:
             answer = reply(await self._calls.ask_any(request, deadline), DescribeClientQuotasResponse)
             if answer.error_code != ErrorCode.NONE:
-                raise failure(answer.error_code, answer.error_message, "describe client quotas")
+                raise failure(
+                    answer.error_code, answer.error_message, "describe client quotas", operation="DESCRIBE_CONFIGS"
+                )
             return {
                 _of_parts((part.entity_type, part.entity_name) for part in entry.entity): {
                     value.key: value.value for value in entry.values

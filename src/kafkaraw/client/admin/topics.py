@@ -131,7 +131,13 @@ class TopicAdmin:
             results = reply(answer, CreateTopicsResponse).topics
             done.update((result.name, _created(result)) for result in results if not result.error_code)
             return {
-                result.name: failure(result.error_code, result.error_message, f"create topic {result.name!r}")
+                result.name: failure(
+                    result.error_code,
+                    result.error_message,
+                    f"create topic {result.name!r}",
+                    resource=result.name,
+                    operation="CREATE",
+                )
                 for result in results
                 if result.error_code
             }
@@ -165,7 +171,13 @@ class TopicAdmin:
             answer = await self._calls.ask_controller(for_version, deadline)
             results = reply(answer, DeleteTopicsResponse).responses
             return {
-                result.name or "": failure(result.error_code, result.error_message, f"delete topic {result.name!r}")
+                result.name or "": failure(
+                    result.error_code,
+                    result.error_message,
+                    f"delete topic {result.name!r}",
+                    resource=result.name or "",
+                    operation="DELETE",
+                )
                 for result in results
                 if result.error_code
             }
@@ -208,7 +220,11 @@ class TopicAdmin:
         async def once(names: Sequence[str]) -> dict[str, KafkaError]:
             await self._engine.refresh(names, timeout=deadline.remaining)
             codes = {name: self._engine.cluster.error_of(name) for name in names}
-            return {name: failure(code, None, f"describe topic {name!r}") for name, code in codes.items() if code}
+            return {
+                name: failure(code, None, f"describe topic {name!r}", resource=name, operation="DESCRIBE")
+                for name, code in codes.items()
+                if code
+            }
 
         await self._calls.each(wanted, once, deadline)
         return {name: _description(self._engine.cluster.topics[name]) for name in wanted}

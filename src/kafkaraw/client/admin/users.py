@@ -94,7 +94,10 @@ class UserAdmin:
             answer = reply(await self._calls.ask_controller(request, deadline), AlterUserScramCredentialsResponse)
             return {
                 result.user: failure(
-                    result.error_code, result.error_message, f"alter the SCRAM credential of user {result.user!r}"
+                    result.error_code,
+                    result.error_message,
+                    f"alter the SCRAM credential of user {result.user!r}",
+                    operation="ALTER",
                 )
                 for result in answer.results
                 if result.error_code
@@ -145,7 +148,9 @@ class UserAdmin:
         answer = await self._calls.engine.request_any(request, timeout=timeout)
         response = reply(answer, DescribeUserScramCredentialsResponse)
         if response.error_code != ErrorCode.NONE:
-            raise failure(response.error_code, response.error_message, "describe SCRAM credentials")
+            raise failure(
+                response.error_code, response.error_message, "describe SCRAM credentials", operation="DESCRIBE"
+            )
         return response
 
     def _wire_form(self, change: ScramPassword | ScramRemoval) -> ScramCredentialDeletion | ScramCredentialUpsertion:

@@ -355,7 +355,9 @@ class Fetcher:
         if cluster.update_leader(topic_partition, hint.leader_id, hint.leader_epoch):
             return False  # the answer named the new leader: go there at once (KIP-951)
         name = f"{topic_partition.topic}-{topic_partition.partition}"
-        self._failed(position, error_for(data.error_code, f"fetch of {name} at offset {position.offset}"), now_ms)
+        what = f"fetch of {name} at offset {position.offset}"
+        error = error_for(data.error_code, what, resource=topic_partition.topic, operation="READ")
+        self._failed(position, error, now_ms)
         return reaction is Reaction.REFRESH
 
     def _out_of_range(self, position: PartitionPosition, data: PartitionData) -> None:
@@ -424,7 +426,7 @@ def _why_no_leader(topic_partition: TopicPartition, cluster: ClusterView) -> Kaf
     topic, number = topic_partition
     code = cluster.error_of(topic)
     if code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return error_for(code, f"topic {topic!r}")
+        return error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
     view = cluster.topics.get(topic)
     if view is None:
         return StaleMetadataError(

@@ -373,4 +373,5 @@ def _error_of(shipment: Shipment, outcome: PartitionOutcome) -> KafkaError:
     if outcome.error_code == ErrorCode.MESSAGE_TOO_LARGE:
         what = f"{what}, {shipment.batch.size_bytes} bytes in one batch"
     parts = (what, outcome.message, HINTS.get(outcome.error_code))
-    return error_for(outcome.error_code, "; ".join(part for part in parts if part))
+    text = "; ".join(part for part in parts if part)
+    return error_for(outcome.error_code, text, resource=shipment.topic_partition.topic, operation="WRITE")

@@ -65,7 +65,6 @@ def verdict_on(error_code: int) -> Verdict:
 HINTS: dict[int, str] = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes, or lower batch_size or the record's size",
     ErrorCode.RECORD_LIST_TOO_LARGE: "the batch does not fit into a log segment: lower batch_size",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this principal needs WRITE on the topic",
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be 0, 1 or 'all'",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not take this compression_type",
     ErrorCode.INVALID_RECORD: "the topic refuses such records (a compacted topic takes none without a key)",

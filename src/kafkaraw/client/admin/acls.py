@@ -1,0 +1,267 @@
+"""Access control lists for the admin client: create, list and delete entries.
+
+Needs a broker with an authorizer; one without answers SECURITY_DISABLED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkaraw.client.admin.calls import Calls, failure
+from kafkaraw.client.engine import reply
+from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.protocol.acl_codes import (
+    WILDCARD,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+from kafkaraw.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from kafkaraw.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+_FOR_FILTERS = frozenset({"UNKNOWN", "ANY", "MATCH"})
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePattern:
+    """What an entry is about: one resource, or several by their names.
+
+    Attributes:
+        resource_type: what kind of resource.
+        name: its name; "*", with LITERAL, is every one of its kind. The cluster's is "kafka-cluster".
+        pattern_type: LITERAL, or PREFIXED for all names that begin with this one.
+    """
+
+    resource_type: ResourceType
+    name: str
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding:
+    """One entry: somebody may, or may not, do something.
+
+    Attributes:
+        pattern: to what.
+        principal: who, such as "User:ada"; "User:*" is everybody.
+        operation: what; ALL is everything.
+        permission_type: ALLOW, or DENY, which wins over any ALLOW.
+        host: from which IP address; "*" is every one.
+    """
+
+    pattern: ResourcePattern
+    principal: str
+    operation: AclOperation
+    permission_type: AclPermissionType = AclPermissionType.ALLOW
+    host: str = WILDCARD
+
+
+@dataclass(frozen=True, slots=True)
+class AclBindingFilter:
+    """Which entries to list or to delete; without arguments, all of them.
+
+    Attributes:
+        resource_type: ANY for all.
+        resource_name: None for all.
+        pattern_type: ANY for all; MATCH for whatever applies to `resource_name`: that name, prefixes of it, and "*".
+        principal: None for all; "User:*" only finds entries that say so.
+        host: None for all; "*" only finds entries that say so.
+        operation: ANY for all.
+        permission_type: ANY for both.
+    """
+
+    resource_type: ResourceType = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
+
+
+class AclAdmin:
+    """The operations on access control lists.
+
+    Args:
+        calls: the way to the cluster.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = None) -> None:
+        """Add access control entries; one that is there already is no error.
+
+        Args:
+            acls: the entries.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: an entry says ANY or MATCH, which only filters may.
+            AuthorizationError: this takes ALTER on the cluster.
+            BrokerError: an entry makes no sense, or the broker has no authorizer; the message names each that failed.
+                The others are added.
+            KafkaError: no broker gave an answer in time.
+        """
+        wanted = list(acls)
+        for acl in wanted:
+            _check(acl)
+        deadline = self._calls.deadline(timeout)
+
+        async def once(left: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
+            request = CreateAclsRequest(creations=[_creation(acl) for acl in left])
+            results = reply(await self._calls.ask_controller(request, deadline), CreateAclsResponse).results
+            return {
+                acl: failure(result.error_code, result.error_message, f"create {acl}", operation="ALTER")
+                for acl, result in zip(left, results, strict=True)
+                if result.error_code
+            }
+
+        await self._calls.each(wanted, once, deadline)
+
+    async def describe_acls(
+        self, matching: AclBindingFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """List access control entries, by resource.
+
+        Args:
+            matching: which; None is all of them.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            AuthorizationError: this takes DESCRIBE on the cluster.
+            BrokerError: the broker has no authorizer.
+            KafkaError: no broker gave an answer in time.
+        """
+        wanted = matching or AclBindingFilter()
+        deadline = self._calls.deadline(timeout)
+
+        async def once() -> DescribeAclsResponse:
+            answer = reply(await self._calls.ask_any(_description_of(wanted), deadline), DescribeAclsResponse)
+            if answer.error_code:
+                raise failure(answer.error_code, answer.error_message, "describe ACLs", operation="DESCRIBE")
+            return answer
+
+        answer = await self._calls.retry(once, deadline)
+        found = [
+            AclBinding(
+                _pattern(resource.resource_type, resource.resource_name, resource.pattern_type),
+                acl.principal,
+                AclOperation.of(acl.operation),
+                AclPermissionType.of(acl.permission_type),
+                acl.host,
+            )
+            for resource in answer.resources
+            for acl in resource.acls
+        ]
+        return sorted(found, key=_by_resource)
+
+    async def delete_acls(
+        self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
+    ) -> dict[AclBindingFilter, list[AclBinding]]:
+        """Delete the access control entries that match filters.
+
+        Args:
+            matching: which; an empty filter, `AclBindingFilter()`, matches all there are.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            what each filter matched, which is deleted now.
+
+        Raises:
+            AuthorizationError: this takes ALTER on the cluster.
+            BrokerError: a filter makes no sense, or the broker has no authorizer; as in `create_acls`.
+            KafkaError: no broker gave an answer in time. Entries may be deleted then all the same.
+        """
+        wanted = list(matching)
+        deadline = self._calls.deadline(timeout)
+        deleted: dict[AclBindingFilter, list[AclBinding]] = {}
+
+        async def once(left: Sequence[AclBindingFilter]) -> dict[AclBindingFilter, KafkaError]:
+            request = DeleteAclsRequest(filters=[_filter(one) for one in left])
+            results = reply(await self._calls.ask_controller(request, deadline), DeleteAclsResponse).filter_results
+            failures: dict[AclBindingFilter, KafkaError] = {}
+            for one, result in zip(left, results, strict=True):
+                failed = [(acl.error_code, acl.error_message) for acl in result.matching_acls if acl.error_code]
+                code, message = failed[0] if failed else (result.error_code, result.error_message)
+                gone = [_deleted(acl) for acl in result.matching_acls if not acl.error_code]
+                deleted[one] = sorted([*deleted.get(one, ()), *gone], key=_by_resource)
+                if code:
+                    failures[one] = failure(code, message, f"delete ACLs that match {one}", operation="ALTER")
+            return failures
+
+        await self._calls.each(wanted, once, deadline)
+        return deleted
+
+
+def _check(acl: AclBinding) -> None:
+    if not isinstance(acl, AclBinding):
+        raise UsageError(f"{acl!r} is not an AclBinding")
+    pattern = acl.pattern
+    parts = (pattern.resource_type, pattern.pattern_type, acl.operation, acl.permission_type)
+    for part in parts:
+        if part.name in _FOR_FILTERS:
+            raise UsageError(f"{part!r} means nothing in an ACL, at most in a filter: {acl}")
+
+
+def _by_resource(acl: AclBinding) -> tuple[object, ...]:
+    pattern = acl.pattern
+    return (pattern.resource_type, pattern.name, pattern.pattern_type, acl.principal, acl.host, acl.operation)
+
+
+def _pattern(resource_type: int, name: str, pattern_type: int) -> ResourcePattern:
+    return ResourcePattern(ResourceType.of(resource_type), name, PatternType.of(pattern_type))
+
+
+def _creation(acl: AclBinding) -> AclCreation:
+    return AclCreation(
+        resource_type=acl.pattern.resource_type,
+        resource_name=acl.pattern.name,
+        resource_pattern_type=acl.pattern.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
+
+
+def _description_of(wanted: AclBindingFilter) -> DescribeAclsRequest:
+    return DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission_type,
+    )
+
+
+def _filter(wanted: AclBindingFilter) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission_type,
+    )
+
+
+def _deleted(acl: DeleteAclsMatchingAcl) -> AclBinding:
+    return AclBinding(
+        _pattern(acl.resource_type, acl.resource_name, acl.pattern_type),
+        acl.principal,
+        AclOperation.of(acl.operation),
+        AclPermissionType.of(acl.permission_type),
+        acl.host,
+    )
