@@ -51,8 +51,8 @@ def make_state(
     config = BrokerConfig.parse({name.replace("_", "."): value for name, value in properties.items()})
     state = BrokerState(config, storage or MemoryStorage(), clock or FixedClock(), random.Random(seed))
     state.open()
-    node_id = config.node_id
-    state.catalog.brokers[node_id] = Broker(node_id, {LISTENER: Endpoint(LISTENER, "127.0.0.1", 9092)})
+    broker = Broker(config.node_id, {LISTENER: Endpoint(LISTENER, "127.0.0.1", 9092)})
+    state.controller.brokers_up([broker])
     return state
 
 

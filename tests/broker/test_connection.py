@@ -211,7 +211,7 @@ def test_bytes_after_a_request_are_ignored_as_librdkafka_needs_it():
 def test_a_defect_in_a_handler_closes_one_connection_and_is_logged_in_full(caplog: pytest.LogCaptureFixture):
     async def scenario(_: Simulation) -> None:
         peer = Peer()
-        del peer.state.catalog
+        del peer.state.controller
         peer.send(METADATA)
         assert peer.link.log == ["close"]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.controller import Controller
+from kafkaraw.broker.elections import first_state
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.partition import Appended, Partition
+from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -32,14 +36,23 @@ def make_partition(storage: MemoryStorage | None = None, **configs: str) -> Part
     own = {name.replace("_", "."): value for name, value in configs.items()}
     config = TopicConfig.of(own, BrokerConfig.parse().topic_defaults)
     made = Partition(
-        TopicPartition("t", 0), storage or MemoryStorage(), config, FixedClock(), producer_expiration_ms=86_400_000
+        TopicPartition("t", 0),
+        0,
+        storage or MemoryStorage(),
+        config,
+        FixedClock(),
+        Controller(BrokerConfig.parse(), MemoryStorage(), random.Random(1)),
+        producer_expiration_ms=86_400_000,
     )
     made.open()
+    made.lead_or_follow(first_state((0,)))
     return made
 
 
-def append(partition: Partition, data: bytes, version: int = VERSION) -> Appended:
-    return partition.append(memoryview(bytearray(data)), version=version)
+def append(partition: Partition, data: bytes, version: int = VERSION) -> tuple[int, int]:
+    """The offset that a batch got, and its time."""
+    appended = partition.append(memoryview(bytearray(data)), version=version)
+    return appended.base_offset, appended.log_append_time_ms
 
 
 def refused(partition: Partition, data: bytes | None, version: int = VERSION) -> ErrorCode:
@@ -64,9 +77,9 @@ def patched(data: bytes, at: int, new: bytes) -> bytes:
 
 def test_a_batch_gets_the_next_offset_and_is_otherwise_kept_as_sent():
     partition = make_partition()
-    assert append(partition, batch(b"a", b"b")) == Appended(0)
+    assert append(partition, batch(b"a", b"b")) == (0, -1)
     data = batch(b"c", codec="lz4")
-    assert append(partition, data) == Appended(2)
+    assert append(partition, data) == (2, -1)
     kept = stored(partition)[len(batch(b"a", b"b")) :]
     assert parse_header(kept).base_offset == 2
     assert parse_header(kept).partition_leader_epoch == 0
@@ -151,7 +164,7 @@ def test_clients_cannot_write_control_records_nor_in_transactions_that_do_not_ex
 def test_a_batch_above_max_message_bytes_is_too_large():
     data = batch(b"x" * 1000)
     assert refused(make_partition(max_message_bytes=str(len(data) - 1)), data) is ErrorCode.MESSAGE_TOO_LARGE
-    assert append(make_partition(max_message_bytes=str(len(data))), data) == Appended(0)
+    assert append(make_partition(max_message_bytes=str(len(data))), data) == (0, -1)
 
 
 def test_a_batch_larger_than_a_segment_is_refused():
@@ -162,11 +175,11 @@ def test_a_batch_larger_than_a_segment_is_refused():
 def test_zstd_needs_produce_version_7():
     data = batch(b"a" * 100, codec="zstd")
     assert refused(make_partition(), data, version=6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert append(make_partition(), data, version=7) == Appended(0)
+    assert append(make_partition(), data, version=7) == (0, -1)
 
 
 def test_timestamps_far_ahead_are_refused_and_old_ones_are_not():
-    assert append(make_partition(), batch(b"a", timestamp_ms=0)) == Appended(0)
+    assert append(make_partition(), batch(b"a", timestamp_ms=0)) == (0, -1)
     ahead = batch(b"a", timestamp_ms=NOW_MS + 3_600_001)
     assert refused(make_partition(), ahead) is ErrorCode.INVALID_TIMESTAMP
     old = batch(b"a", timestamp_ms=NOW_MS - 1001)
@@ -175,7 +188,7 @@ def test_timestamps_far_ahead_are_refused_and_old_ones_are_not():
 
 def test_log_append_time_stamps_the_whole_batch_and_its_checksum():
     partition = make_partition(message_timestamp_type="LogAppendTime")
-    assert append(partition, batch(b"a", b"b", timestamp_ms=5)) == Appended(0, NOW_MS)
+    assert append(partition, batch(b"a", b"b", timestamp_ms=5)) == (0, NOW_MS)
     records = list(Batch("t", 0, memoryview(stored(partition)), start_offset=0, check_crcs=True))
     assert [record.timestamp_ms for record in records] == [NOW_MS, NOW_MS]
     assert {record.timestamp_type for record in records} == {TIMESTAMP_LOG_APPEND_TIME}
@@ -184,8 +197,8 @@ def test_log_append_time_stamps_the_whole_batch_and_its_checksum():
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_compacted_topic_takes_only_records_with_a_key(codec: str):
     partition = make_partition(cleanup_policy="compact,delete")
-    assert append(partition, batch(b"a", key=b"k", codec=codec)) == Appended(0)
-    assert append(partition, batch(None, key=b"", codec=codec)) == Appended(1)
+    assert append(partition, batch(b"a", key=b"k", codec=codec)) == (0, -1)
+    assert append(partition, batch(None, key=b"", codec=codec)) == (1, -1)
     assert refused(partition, batch(b"a", codec=codec)) is ErrorCode.INVALID_RECORD
 
 
@@ -204,7 +217,7 @@ def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(setting: str, 
     records = [(NOW_MS + at, b"k%d" % at, b"v" * at, [("h", b"x"), ("n", None)]) for at in range(5)]
     for number, sent_in in enumerate(("none", "gzip", "zstd")):
         data = encode_batch(records, codec=sent_in, producer_id=9, producer_epoch=1, base_sequence=number * 5)
-        assert append(partition, data) == Appended(number * 5)
+        assert append(partition, data) == (number * 5, -1)
     kept = Batch("t", 0, memoryview(stored(partition)), start_offset=0, check_crcs=True)
     found = [(record.timestamp_ms, record.key, record.value, record.headers) for record in kept]
     assert found == records * 3
@@ -220,11 +233,11 @@ def produced(sequence: int, *values: bytes) -> bytes:
 def test_a_repeated_batch_is_answered_with_its_offset_and_not_appended_again():
     partition = make_partition()
     append(partition, batch(b"before"))
-    assert append(partition, produced(0, b"a", b"b")) == Appended(1)
-    assert append(partition, produced(2, b"c")) == Appended(3)
+    assert append(partition, produced(0, b"a", b"b")) == (1, -1)
+    assert append(partition, produced(2, b"c")) == (3, -1)
     end = partition.high_watermark
-    assert append(partition, produced(0, b"a", b"b")) == Appended(1)
-    assert append(partition, produced(2, b"c")) == Appended(3)
+    assert append(partition, produced(0, b"a", b"b")) == (1, -1)
+    assert append(partition, produced(2, b"c")) == (3, -1)
     assert partition.high_watermark == end
 
 
@@ -235,17 +248,17 @@ def test_what_is_known_of_producers_survives_a_restart():
         append(partition, produced(sequence, b"v"))
     partition.close(sync=True)
     again = make_partition(storage)
-    assert append(again, produced(5, b"v")) == Appended(5)
-    assert append(again, produced(1, b"v")) == Appended(1)
+    assert append(again, produced(5, b"v")) == (5, -1)
+    assert append(again, produced(1, b"v")) == (1, -1)
     assert refused(again, produced(0, b"v")) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert append(again, produced(6, b"v")) == Appended(6)
+    assert append(again, produced(6, b"v")) == (6, -1)
 
 
 def test_a_refused_batch_does_not_move_the_sequence():
     partition = make_partition(max_message_bytes="200")
     append(partition, produced(0, b"a"))
     assert refused(partition, produced(1, b"x" * 500)) is ErrorCode.MESSAGE_TOO_LARGE
-    assert append(partition, produced(1, b"b")) == Appended(1)
+    assert append(partition, produced(1, b"b")) == (1, -1)
 
 
 def test_storage_that_is_full_is_a_storage_error(monkeypatch: pytest.MonkeyPatch):
@@ -273,10 +286,10 @@ class Watcher:
     def __init__(self) -> None:
         self.seen: list[int] = []
 
-    def appended(self, size_bytes: int) -> None:
+    def readable(self, size_bytes: int) -> None:
         self.seen.append(size_bytes)
 
-    def removed(self) -> None:
+    def ended(self) -> None:
         self.seen.append(-1)
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from kafkaraw.broker.accounts import Accounts
 from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.controller import Controller
+from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.login import Login, LoginState
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
@@ -31,8 +33,9 @@ METADATA = (3, "Metadata")
 
 def make_login(**properties: object) -> tuple[Login, SimpleNamespace]:
     time = SimpleNamespace(now=100.0)
-    security = BrokerConfig.parse({**PROPERTIES, **properties}, USERS).security
-    accounts = Accounts(security, FixedClock(), random.Random(1), lambda text: None)
+    config = BrokerConfig.parse({**PROPERTIES, **properties}, USERS)
+    rng = random.Random(1)
+    accounts = Accounts(config.security, FixedClock(), rng, Controller(config, MemoryStorage(), rng).credentials)
     return Login(accounts, "127.0.0.1:1", lambda: time.now), time
 
 

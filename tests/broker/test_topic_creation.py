@@ -16,6 +16,7 @@ def catalog(*brokers: int) -> Catalog:
     made = Catalog("cluster", 0)
     for broker in brokers or (0,):
         made.brokers[broker] = Broker(broker, {})
+        made.racks[broker] = None
     made.add(Topic("there_already", Uuid(b"1" * 16), ((0,),)))
     return made
 
@@ -43,7 +44,8 @@ def test_partitions_and_configs_are_as_asked_for():
 
 
 def test_replicas_are_spread_over_the_brokers():
-    assert plan(Wish("t", 3, 2), 0, 1, 2).assignments == ((0, 1), (1, 2), (2, 0))
+    assert plan(Wish("t", 3, 2), 0, 1, 2).assignments == ((1, 2), (2, 0), (0, 1))
+    # It goes on where the one that is there already has ended.
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "A-b_c.9", "x" * 249])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
 
+from kafkaraw.broker.ids import RandomBits, random_bytes
 from kafkaraw.broker.scram_credentials import ScramCredentials
 from kafkaraw.broker.security import BrokerSecurity
 from kafkaraw.core.sasl.mechanism import ServerMechanism
@@ -13,16 +12,6 @@ from kafkaraw.core.sasl.oauthbearer import UnsecuredOAuthBearerServer
 from kafkaraw.core.sasl.plain import PlainServer
 from kafkaraw.core.sasl.scram import ScramServer
 from kafkaraw.net import Clock
-
-_RANDOM_BITS: Final = 192
-
-
-class RandomBits(Protocol):
-    """Where randomness comes from; `random.Random` is one."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """An integer of `k` random bits."""
-        ...
 
 
 class Accounts:
@@ -32,17 +21,12 @@ class Accounts:
         security: the settings.
         clock: wall clock, for the expiry of tokens.
         rng: for salts and nonces; the operating system's, outside simulations.
-        save_credentials: writes the SCRAM credentials that clients have set down; may raise OSError.
-
-    Attributes:
-        credentials: who can log in by SCRAM.
+        credentials: who can log in by SCRAM; all nodes of a cluster share them.
     """
 
-    def __init__(
-        self, security: BrokerSecurity, clock: Clock, rng: RandomBits, save_credentials: Callable[[str], None]
-    ) -> None:
+    def __init__(self, security: BrokerSecurity, clock: Clock, rng: RandomBits, credentials: ScramCredentials) -> None:
         self.security = security
-        self.credentials = ScramCredentials(security.users, security.mechanisms, self._random, save_credentials)
+        self.credentials = credentials
         self._clock = clock
         self._rng = rng
 
@@ -58,7 +42,7 @@ class Accounts:
         if name == "OAUTHBEARER":
             return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000)
         during = "re-authentication" if again else "authentication"
-        return ScramServer(name, partial(self.credentials.find, name), self._random().hex(), during)
+        return ScramServer(name, partial(self.credentials.find, name), random_bytes(self._rng).hex(), during)
 
     def lifetime_ms(self, mechanism: ServerMechanism) -> int | None:
         """How long a login that is complete lasts, in milliseconds; None is for ever."""
@@ -66,6 +50,3 @@ class Accounts:
         if mechanism.expires_ms is not None:
             ends.append(mechanism.expires_ms - self._clock.time_ms())
         return max(0, min(ends)) if ends else None
-
-    def _random(self) -> bytes:
-        return self._rng.getrandbits(_RANDOM_BITS).to_bytes(_RANDOM_BITS // 8, "big")

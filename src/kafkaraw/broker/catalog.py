@@ -6,10 +6,12 @@ One copy however many nodes share it. Only facts and look-ups; which topics can 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkaraw.broker.acl.authorizer import Authorizer
+from kafkaraw.broker.coordinators import coordinator_of
+from kafkaraw.broker.elections import PartitionState, first_state
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
@@ -20,7 +22,7 @@ class Topic:
     """One topic.
 
     Attributes:
-        assignments: for each partition the ids of the brokers that hold it, the leader first.
+        assignments: for each partition the ids of the brokers that hold it, the preferred leader first.
         configs: settings that were given for it, as text.
     """
 
@@ -66,6 +68,8 @@ class Catalog:
 
     Attributes:
         authorizer: decides who may do what; None lets everybody do everything.
+        brokers: those that run and can be reached.
+        racks: the rack of every node that belongs to the cluster, running or not.
     """
 
     def __init__(self, cluster_id: str, controller_id: int) -> None:
@@ -73,8 +77,14 @@ class Catalog:
         self.controller_id = controller_id
         self.brokers: dict[int, Broker] = {}
         self.authorizer: Authorizer | None = None
+        self.racks: dict[int, str | None] = {}
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
+
+    def coordinator_of(self, key: str) -> int | None:
+        """The node that coordinates a group; None when no node runs."""
+        return coordinator_of(key, self.racks, self.brokers)
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
@@ -88,12 +98,41 @@ class Catalog:
         """The topic with that id."""
         return self._by_id.get(topic_id)
 
-    def add(self, topic: Topic) -> None:
-        """Take in a topic whose name is not taken."""
+    def add(self, topic: Topic, states: Sequence[PartitionState] = ()) -> None:
+        """Take in a topic whose name is not taken, or a new form of one that is there.
+
+        Args:
+            topic: the topic; one that was there keeps its id and its partitions, and may have more of them.
+            states: who leads its partitions; those not given, and not there before, begin with all replicas in sync.
+        """
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        for index, (key, replicas) in enumerate(zip(topic.partitions(), topic.assignments, strict=True)):
+            if index < len(states):
+                self._states[key] = states[index]
+            elif key not in self._states:
+                self._states[key] = first_state(replicas)
 
     def remove(self, topic: Topic) -> None:
         """Forget a topic."""
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
+        for key in topic.partitions():
+            del self._states[key]
+
+    @property
+    def partitions_count(self) -> int:
+        """Partitions of all topics."""
+        return len(self._states)
+
+    def state_of(self, topic_partition: TopicPartition) -> PartitionState | None:
+        """Who holds and who leads a partition; None when there is no such partition."""
+        return self._states.get(topic_partition)
+
+    def states_of(self, topic: Topic) -> list[PartitionState]:
+        """Who holds and who leads each partition of a topic."""
+        return [self._states[key] for key in topic.partitions()]
+
+    def set_state(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Note who holds and who leads a partition."""
+        self._states[topic_partition] = state

@@ -45,6 +45,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("connections.max.idle.ms", 600_000, "close a connection idle for so long; negative is never"),
         Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
         Setting("producer.id.expiration.ms", 86_400_000, "forget an idle producer's sequences after so long", low=1),
+        Setting("replica.lag.time.max.ms", 30_000, "a follower that lags longer is out of sync", low=1),
         Setting("log.roll.hours", 168, "log.roll.ms in hours", low=1, high=INT_MAX, acted_on=False),
         Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
@@ -98,6 +99,7 @@ class BrokerConfig:
     producer_id_expiration_ms: int
     quota_windows: Windows
     mutation_windows: Windows
+    replica_lag_time_max_ms: int
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
     access: AccessSettings | None
@@ -142,6 +144,7 @@ class BrokerConfig:
             producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),
             quota_windows=_windows(values, "quota"),
             mutation_windows=_windows(values, "controller.quota"),
+            replica_lag_time_max_ms=number(values, "replica.lag.time.max.ms"),
             topic_defaults=_topic_defaults(given),
             security=parse_security(values, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),

@@ -1,38 +1,67 @@
-"""One partition on the node that leads it: its log, its producers, and the fetches that wait for new records.
+"""One replica of a partition, on the node that holds it: leader or follower of the others.
 
-Start at `Partition.append`. It knows nothing of requests; handlers ask it and put its answers into responses.
+A leader appends what producers send (`append`), tells those who wait what can be read, answers its followers
+(`answer_follower`) and moves the high watermark with them. A follower takes over what its leader has (`take`). It knows
+nothing of requests; handlers ask it and put its answers into responses.
 Source: kafka.cluster.Partition, UnifiedLog.append.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafkaraw.broker.batch_checks import check_records
+from kafkaraw.broker.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.followers import Followers
+from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
-from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.producers import NO_PRODUCER_ID, ProducerTable
 from kafkaraw.broker.recompression import recompressed
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replica_fetch import Batches, Parts, ReplicaAnswer, ReplicaFetch, StartsLater
 from kafkaraw.broker.topic_config import PRODUCER, TopicConfig
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import BatchHeader, TopicPartition, parse_header, patch_header
+from kafkaraw.records import BatchHeader, TopicPartition, iter_headers, parse_header, patch_header
+
+ALL_IN_SYNC: Final = -1
+"""Acknowledge when all replicas in sync have it (acks)."""
+ONE: Final = 1
+FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-class AppendWatcher(Protocol):
-    """Whoever waits for records in a partition."""
+class Watcher(Protocol):
+    """Whoever waits for something to happen in a partition."""
 
-    def appended(self, size_bytes: int) -> None:
-        """A batch of that size was appended."""
+    def readable(self, size_bytes: int) -> None:
+        """So many bytes more can be read: the high watermark has moved."""
         ...
 
-    def removed(self) -> None:
-        """The partition is gone."""
+    def ended(self) -> None:
+        """This node leads the partition no more, or the partition is gone."""
+        ...
+
+
+class IsrKeeper(Protocol):
+    """Who is told which followers are in sync; answers by a new state."""
+
+    def is_live(self, node_id: int) -> bool:
+        """Whether a node runs, so that it could be in sync."""
+        ...
+
+    def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:
+        """Followers lag too far behind."""
+        ...
+
+    def expand_isr(self, topic_partition: TopicPartition, node_id: int) -> None:
+        """A follower has caught up."""
         ...
 
 
@@ -42,78 +71,157 @@ class Appended:
 
     Attributes:
         base_offset: offset of its first record.
+        next_offset: the offset after its last record.
         log_append_time_ms: the broker's timestamp; -1 when records keep the producer's.
     """
 
     base_offset: int
+    next_offset: int
     log_append_time_ms: int = -1
 
 
 class Partition:
-    """A partition that this node leads.
+    """One replica.
 
     Args:
         topic_partition: its name.
+        node_id: the node that holds it.
         storage: where its log is.
         config: the topic's settings in effect.
         clock: wall clock.
+        isr_keeper: told of followers that catch up or lag.
         producer_expiration_ms: when an idle producer's sequences are forgotten.
-        leader_epoch: written into batches, told to clients.
+        lag_max_ms: how long a follower in sync may lag.
     """
 
     def __init__(
         self,
         topic_partition: TopicPartition,
+        node_id: int,
         storage: LogStorage,
         config: TopicConfig,
         clock: Clock,
+        isr_keeper: IsrKeeper,
         *,
         producer_expiration_ms: int,
-        leader_epoch: int = 0,
+        lag_max_ms: int = 30_000,
     ) -> None:
         self.topic_partition = topic_partition
+        self.node_id = node_id
         self.config = config
-        self.leader_epoch = leader_epoch
+        self.state = PartitionState((node_id,), NO_LEADER, (node_id,))
         self.log = PartitionLog(storage, folder_name(topic_partition), segment_bytes=config.segment_bytes)
         self.producers = ProducerTable(producer_expiration_ms)
         self._clock = clock
+        self._isr_keeper = isr_keeper
+        self._lag_max_s = lag_max_ms / 1000
+        self._high_watermark = 0
+        self._epoch_start_offset = 0
+        self._followers: Followers | None = None
+        self._waiting_followers: dict[int, Callable[[], None]] = {}
+        self._lag_timer: asyncio.TimerHandle | None = None
         # A dict, because its order is that of arrival: a set's order would differ from run to run.
-        self._watchers: dict[AppendWatcher, None] = {}
+        self._watchers: dict[Watcher, None] = {}
 
-    def open(self) -> None:
-        """Read the log; what it says about producers is remembered."""
+    def open(self, high_watermark: int = 0) -> None:
+        """Read the log; what it says about producers is remembered.
+
+        Args:
+            high_watermark: what was written down of it.
+        """
         now_ms = self._clock.time_ms()
         self.log.open(lambda header: self.producers.note(header, now_ms))
+        self._high_watermark = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads."""
+        return self.state.leader == self.node_id
+
+    @property
+    def leader_epoch(self) -> int:
+        """Grows with every change of leader; written into batches, told to clients."""
+        return self.state.leader_epoch
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which consumers may read: everything, as there is one replica."""
-        return self.log.log_end_offset
+        """The offset up to which consumers may read: all replicas in sync have what is before it."""
+        return self._high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which read_committed consumers may read: there are no open transactions."""
-        return self.log.log_end_offset
+        return self._high_watermark
 
-    def append(self, records: memoryview | None, *, version: int) -> Appended:
+    @property
+    def high_watermark_is_behind(self) -> bool:
+        """Whether a new leader does not know yet how far its predecessor let consumers read."""
+        return self._high_watermark < self._epoch_start_offset
+
+    def read(self, offset: int, size_max: int, *, at_least_one: bool) -> Content | None:
+        """Whole batches up to the high watermark, from the one that holds `offset` on; None when there are none."""
+        end_offset = self._high_watermark
+        if offset >= end_offset:
+            return None
+        return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
+
+    def readable_bytes(self, offset: int) -> int:
+        """How many bytes there are from the batch that holds `offset` to the high watermark."""
+        return self.log.bytes_between(offset, self._high_watermark)
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """Where an epoch ends in this log."""
+        return self.log.epochs.end_of(epoch, self.log.log_end_offset)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` what happens."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell it no longer."""
+        self._watchers.pop(watcher, None)
+
+    # -- leading ---------------------------------------------------------------------------------------------------
+
+    def append(self, records: memoryview | None, *, version: int, acks: int = ONE) -> Appended:
         """Check one batch from a producer and append it.
 
         Args:
             records: the `records` field of a Produce request; patched in place where it is writable.
             version: of the Produce request.
+            acks: of the Produce request.
 
         Raises:
             Refusal: with the code that the producer is to see.
         """
+        if acks == ALL_IN_SYNC and not self.has_enough_in_sync:
+            raise Refusal(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {list(self.state.isr)} is insufficient to satisfy the min.isr "
+                f"requirement of {self._isr_min} for partition {folder_name(self.topic_partition)}",
+            )
         now_ms = self._clock.time_ms()
         header = check_records(records, self.config, version=version, now_ms=now_ms)
         assert records is not None
         if header.producer_id != NO_PRODUCER_ID:
             old = self.producers.check(header)
             if old is not None:
-                return Appended(old.base_offset, old.max_timestamp_ms if self.config.stamps_on_append else -1)
+                timestamp_ms = old.max_timestamp_ms if self.config.stamps_on_append else -1
+                return Appended(old.base_offset, old.next_offset, timestamp_ms)
         batch = self._stored_form(records, header)
         return self._write(batch, now_ms)
+
+    @property
+    def _isr_min(self) -> int:
+        """A topic cannot ask for more replicas than it has."""
+        return min(self.config.min_insync_replicas, len(self.state.replicas))
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether there are as many replicas in sync as min.insync.replicas asks for."""
+        return len(self.state.isr) >= self._isr_min
 
     def _stored_form(self, records: memoryview, header: BatchHeader) -> memoryview:
         if self.config.compression_type != PRODUCER:
@@ -135,28 +243,188 @@ class Partition:
         )
         header = parse_header(batch)
         try:
-            self.log.append(batch)
-            self.producers.note(header, now_ms)
-            if self.log.unsynced_records >= self.config.flush_messages:
-                self.log.sync()
+            self._store(batch, header, now_ms)
         except OSError as error:
             name = folder_name(self.topic_partition)
             _logger.error("%s cannot be written: %s", name, error)
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be written: {error.strerror}") from error
+        if self._followers is not None:
+            self._wake_followers()
+            self._watch_lag()
+        self._advance()
+        return Appended(header.base_offset, header.next_offset, -1 if append_time is None else append_time)
+
+    def _store(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        self.log.append(batch)
+        self.producers.note(header, now_ms)
+        if self.log.unsynced_records >= self.config.flush_messages:
+            self.log.sync()
+
+    def _advance(self) -> None:
+        """Move the high watermark as far as it may go, and tell those who wait."""
+        if not self.has_enough_in_sync:
+            return
+        reached = self.log.log_end_offset
+        if self._followers is not None:
+            reached = self._followers.high_watermark(self.state.isr, reached, _now_s(), self._isr_keeper.is_live)
+        before = self._high_watermark
+        if reached <= before:
+            return
+        self._high_watermark = reached
+        if self._watchers:
+            size_bytes = self.log.bytes_between(before, reached)
+            for watcher in list(self._watchers):
+                watcher.readable(size_bytes)
+        self._wake_followers()
+
+    # -- followers, seen from the leader ---------------------------------------------------------------------------
+
+    def answer_follower(self, fetch: ReplicaFetch, wake: Callable[[], None]) -> ReplicaAnswer | None:
+        """Answer a follower; None when there is nothing new, or this node does not lead in that epoch.
+
+        Args:
+            fetch: what it asks.
+            wake: called when asking again is worth while, after an answer of None.
+        """
+        followers = self._followers
+        if not self.is_leader or fetch.leader_epoch != self.leader_epoch or followers is None:
+            return None
+        if not followers.knows(fetch.node):
+            return None
+        if fetch.offset < self.log.log_start_offset:
+            return StartsLater(self.log.log_start_offset)
+        if fetch.last_epoch >= 0:
+            end = self.end_of_epoch(fetch.last_epoch)
+            if end == UNKNOWN_END or end.epoch < fetch.last_epoch or end.end_offset < fetch.offset:
+                return Parts(end)
+        followers.asked(fetch.node, fetch.offset, self.log.log_end_offset, _now_s())
+        self._admit(fetch)
+        self._advance()
+        data = self.log.copy(fetch.offset, FOLLOWER_FETCH_BYTES)
+        if not data and fetch.high_watermark == self._high_watermark:
+            self._waiting_followers[fetch.node] = wake
+            return None
+        return Batches(data, self._high_watermark)
+
+    def _admit(self, fetch: ReplicaFetch) -> None:
+        """A follower that has all that consumers may see, and all that was before this epoch, is in sync."""
+        if fetch.node not in self.state.isr and fetch.offset >= max(self._high_watermark, self._epoch_start_offset):
+            self._isr_keeper.expand_isr(self.topic_partition, fetch.node)
+
+    def _wake_followers(self) -> None:
+        if self._waiting_followers:
+            waiting, self._waiting_followers = self._waiting_followers, {}
+            for wake in waiting.values():
+                wake()
+
+    def _watch_lag(self) -> None:
+        """Look, after a while, whether those in sync still are; only while one of them is behind."""
+        if self._lag_timer is None and len(self.state.isr) > 1:
+            loop = asyncio.get_running_loop()
+            self._lag_timer = loop.call_later(self._lag_max_s / 2, self._look_for_lag)
+
+    def _look_for_lag(self) -> None:
+        self._lag_timer = None
+        if self._followers is None:
+            return
+        log_end_offset = self.log.log_end_offset
+        lagging = self._followers.lagging(self.state.isr, log_end_offset, _now_s())
+        if lagging:
+            self._isr_keeper.shrink_isr(self.topic_partition, lagging)  # answered by a new state of this very leader
+        if self._followers.any_behind(self.state.isr, log_end_offset):
+            self._watch_lag()
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def next_fetch(self) -> ReplicaFetch:
+        """What to ask the leader for, as a follower."""
+        return ReplicaFetch(
+            self.node_id, self.leader_epoch, self.log.log_end_offset, self.log.epochs.latest, self._high_watermark
+        )
+
+    def take(self, answer: ReplicaAnswer) -> None:
+        """Do what the leader's answer says.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        if isinstance(answer, Batches):
+            self._copy(answer)
+        elif isinstance(answer, Parts):
+            self._truncate(self._end_in_common(answer.end))
+        else:
+            self.log.restart_at(answer.log_start_offset)
+            self._read_producers()
+            self._high_watermark = answer.log_start_offset
+
+    def _copy(self, batches: Batches) -> None:
+        now_ms = self._clock.time_ms()
+        for header, batch in iter_headers(memoryview(batches.data)):
+            self._store(batch, header, now_ms)
+        self._high_watermark = min(batches.high_watermark, self.log.log_end_offset)
+
+    def _end_in_common(self, leaders: EpochEnd) -> int:
+        """Where to cut this log: at the end of the newest epoch that it shares with the leader's."""
+        if leaders == UNKNOWN_END:
+            return self._high_watermark
+        own = self.end_of_epoch(leaders.epoch)
+        if own == UNKNOWN_END:
+            return min(leaders.end_offset, self.log.log_end_offset)
+        # Another epoch than the leader's: cut to its end, ask again, and come nearer with every answer.
+        return own.end_offset if own.epoch != leaders.epoch else min(own.end_offset, leaders.end_offset)
+
+    def _truncate(self, offset: int) -> None:
+        lost = self.log.log_end_offset - offset
+        if lost > 0:
+            _logger.info("%s on node %d: cut to %d, %d offsets lost", self.log.folder, self.node_id, offset, lost)
+        self.log.truncate_to(offset)
+        self._read_producers()
+        self._high_watermark = min(self._high_watermark, self.log.log_end_offset)
+
+    def _read_producers(self) -> None:
+        """Know of producers what the log, which was cut, says of them."""
+        now_ms = self._clock.time_ms()
+        self.producers.clear()
+        for header in self.log.headers():
+            self.producers.note(header, now_ms)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def lead_or_follow(self, state: PartitionState) -> None:
+        """Take the part that a state gives this node."""
+        before, self.state = self.state, state
+        if state.leader != self.node_id:
+            self._stop_leading()
+            return
+        if before.leader != self.node_id or before.leader_epoch != state.leader_epoch:
+            self._stop_leading()
+            self._begin_to_lead()
+        self._advance()
+
+    def _begin_to_lead(self) -> None:
+        self._epoch_start_offset = self.log.log_end_offset
+        try:
+            self.log.begin_epoch(self.leader_epoch, self._epoch_start_offset)
+        except OSError as error:
+            _logger.error("%s: its epochs cannot be written down: %s", self.log.folder, error)
+        others = [node for node in self.state.replicas if node != self.node_id]
+        if others:
+            self._followers = Followers(others, self.state.isr, _now_s(), self._lag_max_s)
+            self._watch_lag()
+
+    def _stop_leading(self) -> None:
+        self._followers = None
+        self._waiting_followers.clear()
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
+            self._lag_timer = None
         for watcher in list(self._watchers):
-            watcher.appended(header.size)
-        return Appended(header.base_offset, -1 if append_time is None else append_time)
-
-    def watch(self, watcher: AppendWatcher) -> None:
-        """Tell `watcher` about appends."""
-        self._watchers[watcher] = None
-
-    def unwatch(self, watcher: AppendWatcher) -> None:
-        """Tell it no longer."""
-        self._watchers.pop(watcher, None)
+            watcher.ended()
 
     def close(self, *, sync: bool) -> None:
-        """Let go of the files; with `sync`, after what was written is there for good."""
+        """Let go of the files; with `sync`, after what was written is there for good. Nobody must wait any more."""
+        self._watchers.clear()
+        self._stop_leading()
         if sync:
             self.log.sync()
         self.log.close()
@@ -164,10 +432,13 @@ class Partition:
     def remove(self) -> None:
         """Let go of the files of a topic that is being deleted; whoever waits is told."""
         self.log.close()
-        for watcher in list(self._watchers):
-            watcher.removed()
+        self._stop_leading()
 
 
 def folder_name(topic_partition: TopicPartition) -> str:
     """The name of a partition's folder in the data directory."""
     return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

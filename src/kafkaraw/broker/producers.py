@@ -34,6 +34,7 @@ class AppendedBatch:
     last_sequence: int
     base_offset: int
     max_timestamp_ms: int
+    next_offset: int
 
 
 @dataclass(slots=True)
@@ -109,9 +110,15 @@ class ProducerTable:
             return
         last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)
         entry.batches.append(
-            AppendedBatch(header.base_sequence, last_sequence, header.base_offset, header.max_timestamp)
+            AppendedBatch(
+                header.base_sequence, last_sequence, header.base_offset, header.max_timestamp, header.next_offset
+            )
         )
         self._sweep(now_ms)
+
+    def clear(self) -> None:
+        """Forget everybody, to be told anew what is in the log."""
+        self._entries.clear()
 
     def _sweep(self, now_ms: int) -> None:
         """Forget expired producers now and then, so that the table has a bound in time."""

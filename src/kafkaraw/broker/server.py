@@ -11,11 +11,12 @@ import contextlib
 import logging
 from types import TracebackType
 
-from kafkaraw.broker.accounts import RandomBits
 from kafkaraw.broker.catalog import Broker
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.connection import BrokerConnection
+from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.faults import Faults
+from kafkaraw.broker.ids import RandomBits
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.state import BrokerState
@@ -30,7 +31,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 
 class BrokerNode:
-    """A broker: one node, leader of every partition.
+    """A broker: one node, of a cluster or by itself.
 
     Args:
         config: the broker's properties.
@@ -40,6 +41,7 @@ class BrokerNode:
         rng: for ids; `random.Random` or alike.
         faults: what is to go wrong; None for a plan of its own, empty at first.
         max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
+        controller: what the cluster's nodes share, opened; None for a node that is a cluster by itself.
 
     Raises:
         ConfigError: the release is not a known one.
@@ -55,10 +57,11 @@ class BrokerNode:
         rng: RandomBits,
         faults: Faults | None = None,
         max_versions: str | None = None,
+        controller: Controller | None = None,
     ) -> None:
         self.config = config
         self.faults = faults if faults is not None else Faults()
-        self.state = BrokerState(config, storage, clock, rng, max_versions=max_versions)
+        self.state = BrokerState(config, storage, clock, rng, max_versions=max_versions, controller=controller)
         self._network = network
         self._listeners: list[Listener] = []
         self._connections: dict[BrokerConnection, None] = {}
@@ -77,7 +80,20 @@ class BrokerNode:
         return ",".join(str(endpoint).partition("://")[2] for endpoint in self._endpoints.values())
 
     async def start(self) -> None:
-        """Open the storage and listen.
+        """Open the storage, listen, and take part in the cluster.
+
+        Raises: see `prepare`.
+        """
+        await self.prepare()
+        self.state.controller.brokers_up([self.description])
+
+    @property
+    def description(self) -> Broker:
+        """What clients are told of this node."""
+        return Broker(self.config.node_id, dict(self._endpoints), self.config.rack)
+
+    async def prepare(self) -> None:
+        """Open the storage and listen; the cluster has not been told yet that this node is there.
 
         Raises:
             ConfigError: the storage belongs to another broker, or is damaged.
@@ -91,9 +107,7 @@ class BrokerNode:
         except BaseException:
             await self.stop()
             raise
-        node_id = self.config.node_id
-        self.state.catalog.brokers[node_id] = Broker(node_id, dict(self._endpoints), self.config.rack)
-        _logger.info("node %d listens on %s", node_id, self.bootstrap_servers)
+        _logger.info("node %d listens on %s", self.config.node_id, self.bootstrap_servers)
 
     async def _listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
         security = self.config.security
@@ -131,25 +145,26 @@ class BrokerNode:
     async def stop(self) -> None:
         """Stop listening, drop the connections, write everything out and let go of the storage.
 
-        Stopping twice does nothing.
+        Others lead instead of it before it goes, where they can. Stopping twice does nothing.
         """
+        self.state.controller.broker_down(self.config.node_id)
         await self._stop_listening()
         await self._end_connections()
         self.state.close()
 
     async def kill(self) -> None:
         """Stop as a process does that is killed: connections break, and nothing is synced or said. For fault tests."""
-        await self._stop_listening()
-        for connection in list(self._connections):
-            connection.abort()
+        self._abort_connections()
         self.state.close(sync=False)
+        self.state.controller.broker_down(self.config.node_id)
+        await self._stop_listening()
+        self._abort_connections()
 
     async def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             await listener.close()
         self._endpoints.clear()
-        self.state.catalog.brokers.clear()
 
     async def _end_connections(self) -> None:
         """Let answers on their way arrive, for clients that read them soon; then drop the rest."""
@@ -159,6 +174,9 @@ class BrokerNode:
             self._all_gone = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), DRAIN_TIMEOUT_S)
+        self._abort_connections()
+
+    def _abort_connections(self) -> None:
         for connection in list(self._connections):
             connection.abort()
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, number, split_list, text, unknown
+from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, split_list, text, unknown
 
 PRODUCER: Final = "producer"
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -48,7 +48,7 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("min.cleanable.dirty.ratio", 0.5, "dirty share that starts compaction", low=0, high=1, acted_on=False),
         Setting("min.compaction.lag.ms", 0, "shortest time before compaction", low=0, acted_on=False),
         Setting("min.insync.replicas", 1, "replicas that must have a batch before it is acknowledged", low=1,
-                high=INT_MAX, acted_on=False),
+                high=INT_MAX),
         Setting("preallocate", False, "reserve the space of a segment at once", acted_on=False),
         Setting("remote.log.copy.disable", False, "stop copying to tiered storage", acted_on=False),
         Setting("remote.log.delete.on.disable", False, "delete tiered data when it is disabled", acted_on=False),
@@ -59,7 +59,7 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("segment.index.bytes", 10_485_760, "largest index file", low=4, high=INT_MAX, acted_on=False),
         Setting("segment.jitter.ms", 0, "random part of segment.ms", low=0, acted_on=False),
         Setting("segment.ms", 604_800_000, "oldest age of a segment that is written to", low=1, acted_on=False),
-        Setting("unclean.leader.election.enable", False, "let a replica lead that missed records", acted_on=False),
+        Setting("unclean.leader.election.enable", False, "let a replica lead that missed records"),
     )
 )  # fmt: skip
 _INTERNAL: Final = Setting(INTERNAL_SEGMENT_BYTES, 0, "largest segment, without a lower limit", low=1, high=INT_MAX)
@@ -109,6 +109,8 @@ class TopicConfig:
     stamps_on_append: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
 
     @classmethod
     def of(cls, own: Mapping[str, str], defaults: Mapping[str, Value]) -> TopicConfig:
@@ -132,6 +134,8 @@ class TopicConfig:
             stamps_on_append=text(values, "message.timestamp.type") == LOG_APPEND_TIME,
             timestamp_before_max_ms=number(values, "message.timestamp.before.max.ms"),
             timestamp_after_max_ms=number(values, "message.timestamp.after.max.ms"),
+            min_insync_replicas=number(values, "min.insync.replicas"),
+            unclean_leader_election_enable=flag(values, "unclean.leader.election.enable"),
         )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from kafkaraw.broker import topic_config
 from kafkaraw.broker.catalog import Catalog
 from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.placement import place_replicas
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -108,16 +109,22 @@ def _assigned_by_broker(wish: Wish, catalog: Catalog, config: BrokerConfig) -> t
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    brokers = sorted(catalog.brokers)
-    if replicas > len(brokers):
+    racks = catalog.racks
+    if replicas > len(racks):
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
-            f"cannot be reached because only {len(brokers)} broker(s) are registered.",
+            f"cannot be reached because only {len(racks)} broker(s) are registered.",
         )
-    return tuple(
-        tuple(brokers[(index + replica) % len(brokers)] for replica in range(replicas)) for index in range(partitions)
-    )
+    if not catalog.brokers:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): All brokers are currently fenced or in controlled "
+            "shutdown.",
+        )
+    # A new topic goes on where the last one ended, so that leaders of small topics are spread as well.
+    start = catalog.partitions_count
+    return place_replicas(racks, catalog.brokers, partitions=partitions, factor=replicas, start=start)
 
 
 def _check_partitions_max(partitions: int) -> None:
@@ -146,13 +153,18 @@ def _assigned_by_client(wish: Wish, catalog: Catalog) -> tuple[tuple[int, ...], 
             )
         if len(set(brokers)) != len(brokers):
             raise _bad_assignment(f"The manual partition assignment of partition {index} names a broker twice.")
-        absent = [broker for broker in brokers if broker not in catalog.brokers]
+        absent = [broker for broker in brokers if broker not in catalog.racks]
         if absent:
             raise _bad_assignment(
                 f"The manual partition assignment includes broker {absent[0]}, but no such broker is registered."
             )
         if len(brokers) != len(chosen[0]):
             raise _bad_assignment("The manual partition assignment has partitions with different numbers of replicas.")
+        if not any(broker in catalog.brokers for broker in brokers):
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown."
+            )
     return tuple(tuple(chosen[index]) for index in range(len(chosen)))
 
 

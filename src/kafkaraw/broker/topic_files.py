@@ -1,18 +1,20 @@
 """How the broker's knowledge of itself is written down, so that it survives a restart. Text in, text out.
 
 `meta.properties` (cluster id, node id) and `partition.metadata` (topic id) are Kafka's own files; which topics exist,
-with how many partitions and which settings, Kafka keeps in its metadata log and we in `kafkaraw-topics.json`.
+with how many partitions and which settings, and who leads them, Kafka keeps in its metadata log and we in
+`kafkaraw-topics.json`.
 Source: org.apache.kafka.metadata.properties.MetaProperties, org.apache.kafka.storage...PartitionMetadataFile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kafkaraw.broker.catalog import Topic
+from kafkaraw.broker.elections import PartitionState, first_state
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import Uuid
 
@@ -72,21 +74,29 @@ def read_partition_metadata(text: str) -> Uuid | None:
         return None
 
 
-def write_topics(topics: Iterable[Topic]) -> str:
-    """The text of `kafkaraw-topics.json`."""
-    rows = [
-        {
+StoredTopic = tuple[Topic, Sequence[PartitionState]]
+"""A topic, with who leads its partitions."""
+
+
+def write_topics(topics: Iterable[StoredTopic]) -> str:
+    """The text of `kafkaraw-topics.json`. States that are those of new partitions go without saying."""
+    rows = []
+    for topic, states in topics:
+        row: dict[str, object] = {
             "name": topic.name,
             "topic_id": str(topic.topic_id),
             "assignments": [list(brokers) for brokers in topic.assignments],
             "configs": dict(topic.configs),
         }
-        for topic in topics
-    ]
+        if any(state != first_state(state.replicas) for state in states):
+            row["partitions"] = [
+                [state.leader, list(state.isr), state.leader_epoch, state.partition_epoch] for state in states
+            ]
+        rows.append(row)
     return json.dumps({"version": TOPICS_VERSION, "topics": rows}, indent=1) + "\n"
 
 
-def read_topics(text: str) -> list[Topic]:
+def read_topics(text: str) -> list[StoredTopic]:
     """Read `kafkaraw-topics.json`.
 
     Raises:
@@ -96,16 +106,23 @@ def read_topics(text: str) -> list[Topic]:
         content = json.loads(text)
         if content["version"] != TOPICS_VERSION:
             raise ConfigError(f"{TOPICS_FILE}: version {content['version']} is not known, only {TOPICS_VERSION} is")
-        return [
-            Topic(
-                name=str(row["name"]),
-                topic_id=Uuid.parse(row["topic_id"]),
-                assignments=tuple(tuple(int(broker) for broker in brokers) for brokers in row["assignments"]),
-                configs={str(name): str(value) for name, value in row["configs"].items()},
-            )
-            for row in content["topics"]
-        ]
+        return [_read_topic(row) for row in content["topics"]]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{TOPICS_FILE} in the data directory is damaged: {error}") from error
+
+
+def _read_topic(row: Mapping[str, Any]) -> StoredTopic:
+    topic = Topic(
+        name=str(row["name"]),
+        topic_id=Uuid.parse(row["topic_id"]),
+        assignments=tuple(tuple(int(broker) for broker in brokers) for brokers in row["assignments"]),
+        configs={str(name): str(value) for name, value in row["configs"].items()},
+    )
+    rows = row.get("partitions", ())
+    states = [
+        PartitionState(replicas, int(leader), tuple(int(node) for node in isr), int(leader_epoch), int(partition_epoch))
+        for replicas, (leader, isr, leader_epoch, partition_epoch) in zip(topic.assignments, rows, strict=False)
+    ]
+    return topic, states

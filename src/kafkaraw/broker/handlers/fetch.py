@@ -2,8 +2,9 @@
 
 Whole batches only; the first batch of a response is given whole even when it alone exceeds the limits, so that a
 consumer cannot get stuck (KIP-74). Fetch sessions are declined (session id 0), which makes clients send full requests.
-A waiting fetch is woken by appends, by its deadline and by deletion of a topic; nothing polls.
-Source: kafka.server.{KafkaApis, ReplicaManager.fetchMessages, DelayedFetch}; KIP-227, KIP-516.
+A waiting fetch is woken by a high watermark that moves, by its deadline, and when this node no longer leads; nothing
+polls.
+Source: kafka.server.{KafkaApis, ReplicaManager.fetchMessages, DelayedFetch}; KIP-227, KIP-320, KIP-516, KIP-951.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from typing import Final
 
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.leadership import check_leader_epoch
+from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
+from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
 from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from kafkaraw.records import TopicPartition
@@ -33,6 +38,8 @@ from kafkaraw.records import TopicPartition
 TOPIC_ID_VERSION_MIN: Final = 13
 ZSTD_VERSION_MIN: Final = 10
 READ_COMMITTED: Final = 1
+LEADER_VERSION_MIN: Final = 16
+LEADER_IS_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET: Final = -1
 FULL_FETCH_EPOCHS: Final = (0, -1)
 
@@ -86,13 +93,29 @@ class _Fetch:
             reading.response.responses.append(
                 FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
             )
+        if self.context.api_version >= LEADER_VERSION_MIN:
+            self._say_leaders(reading.response)
         if not any(topic.partitions for topic in self.request.topics):
             reading.must_answer = True
         return reading
 
+    def _say_leaders(self, response: FetchResponse) -> None:
+        elsewhere = Elsewhere(self.state, self.context.listener)
+        for topic in response.responses:
+            for answer in topic.partitions:
+                found = self.state.catalog.topic_by_id(topic.topic_id)
+                if found is not None and answer.error_code in LEADER_IS_ELSEWHERE:
+                    leader_id, leader_epoch = elsewhere.leader_of(TopicPartition(found.name, answer.partition_index))
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker, endpoint in elsewhere.endpoints()
+        ]
+
     def _answer(self, topic: FetchTopic, asked: FetchPartition, reading: _Reading) -> PartitionData:
         try:
             partition = self._partition(topic, asked)
+            diverging = _diverging_epoch(partition, asked)
         except Refusal as refusal:
             reading.must_answer = True
             return PartitionData(
@@ -101,11 +124,12 @@ class _Fetch:
                 high_watermark=UNKNOWN_OFFSET,
                 records=b"",
             )
-        content = partition.log.read(
-            asked.fetch_offset,
-            min(asked.partition_max_bytes, reading.left_bytes),
-            at_least_one=reading.size_bytes == 0,
-        )
+        content = None
+        if diverging is None:
+            size_max = min(asked.partition_max_bytes, reading.left_bytes)
+            content = partition.read(asked.fetch_offset, size_max, at_least_one=reading.size_bytes == 0)
+        else:
+            reading.must_answer = True
         size = content_size(content)
         reading.size_bytes += size
         reading.left_bytes = max(0, reading.left_bytes - size)
@@ -116,38 +140,36 @@ class _Fetch:
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
             aborted_transactions=[] if self.request.isolation_level == READ_COMMITTED else None,
+            diverging_epoch=diverging or EpochEndOffset(),
             records=b"" if content is None else content,
         )
 
     def _partition(self, topic: FetchTopic, asked: FetchPartition) -> Partition:
         """The partition, when it may be read as asked."""
-        partition = self.partition_of(topic, asked)
-        if partition is None:
-            by_id = self.context.api_version >= TOPIC_ID_VERSION_MIN
-            known = by_id and self.state.catalog.topic_by_id(topic.topic_id) is not None
-            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise Refusal(code, "no such partition")
-        check_leader_epoch(partition, asked.current_leader_epoch)
+        name = self._name(topic)
+        if name is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
+        partition = led_partition(self.state, TopicPartition(name, asked.partition), asked.current_leader_epoch)
         if partition.config.compression_type == "zstd" and self.context.api_version < ZSTD_VERSION_MIN:
             raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
-        if not partition.log.log_start_offset <= asked.fetch_offset <= partition.high_watermark:
+        if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is not in the log")
         return partition
 
-    def partition_of(self, topic: FetchTopic, asked: FetchPartition) -> Partition | None:
-        """The partition that is asked for, when this node has it."""
-        name: str | None = topic.topic
-        if self.context.api_version >= TOPIC_ID_VERSION_MIN:
-            found = self.state.catalog.topic_by_id(topic.topic_id)
-            name = None if found is None else found.name
-        return None if name is None else self.state.partition(TopicPartition(name, asked.partition))
+    def _name(self, topic: FetchTopic) -> str | None:
+        """The name of a topic that is asked for; None when nobody has its id."""
+        if self.context.api_version < TOPIC_ID_VERSION_MIN:
+            return topic.topic
+        found = self.state.catalog.topic_by_id(topic.topic_id)
+        return None if found is None else found.name
 
     def partitions(self) -> list[tuple[Partition, FetchPartition]]:
-        """The partitions that exist, with what is asked of each."""
+        """The partitions that this node has, with what is asked of each."""
         found = []
         for topic in self.request.topics:
+            name = self._name(topic)
             for asked in topic.partitions:
-                partition = self.partition_of(topic, asked)
+                partition = None if name is None else self.state.partition(TopicPartition(name, asked.partition))
                 if partition is not None:
                     found.append((partition, asked))
         return found
@@ -156,12 +178,28 @@ class _Fetch:
         """How many bytes must still come before there are `min_bytes` to give."""
         there = 0
         for partition, asked in self.partitions():
-            there += min(partition.log.bytes_from(asked.fetch_offset), asked.partition_max_bytes)
+            there += min(partition.readable_bytes(asked.fetch_offset), asked.partition_max_bytes)
         return self.min_bytes - there
 
 
+def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+    """Where the client's records part from the log, when they do: it says which epoch wrote the last one it has.
+
+    Raises:
+        Refusal: OFFSET_OUT_OF_RANGE when nothing is known of that epoch.
+    """
+    if asked.last_fetched_epoch == NO_EPOCH:
+        return None
+    end = partition.end_of_epoch(asked.last_fetched_epoch)
+    if end == UNKNOWN_END:
+        raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not known")
+    if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+        return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+    return None
+
+
 class _WaitingFetch:
-    """A fetch that is waiting: told about appends, it answers when there is enough, or when its time is up."""
+    """A fetch that is waiting: told what can be read, it answers when there is enough, or when its time is up."""
 
     def __init__(self, fetch: _Fetch, missing_bytes: int) -> None:
         self.deferred: Deferred[FetchResponse] = Deferred(self._leave)
@@ -173,8 +211,8 @@ class _WaitingFetch:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(fetch.request.max_wait_ms / 1000, self._answer)
 
-    def appended(self, size_bytes: int) -> None:
-        """A batch came into one of the partitions."""
+    def readable(self, size_bytes: int) -> None:
+        """There is more to read in one of the partitions."""
         self._missing_bytes -= size_bytes
         if self._missing_bytes > 0:
             return
@@ -183,8 +221,8 @@ class _WaitingFetch:
         if self._missing_bytes <= 0:
             self._answer()
 
-    def removed(self) -> None:
-        """One of the partitions is gone."""
+    def ended(self) -> None:
+        """One of the partitions is gone, or led by another node."""
         self._answer()
 
     def _answer(self) -> None:

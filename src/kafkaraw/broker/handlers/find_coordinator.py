@@ -1,4 +1,4 @@
-"""FindCoordinator: the broker that keeps a group's offsets. With one node that is this node.
+"""FindCoordinator: the broker that keeps a group's offsets.
 
 There is no transaction coordinator and no share coordinator; asking for one is answered with a code that makes clients
 give up at once, and a message that says why.
@@ -36,16 +36,17 @@ def handle(state: BrokerState, context: RequestContext, request: FindCoordinator
 
 
 def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key: str) -> Coordinator:
-    broker = state.catalog.brokers.get(state.node_id)
-    endpoint = None if broker is None else broker.endpoints.get(context.listener)
     if key_type != GROUP:
         what = KEY_TYPE_NAMES.get(key_type, f"key type {key_type}")
         return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not have {what}")
-    if endpoint is None:
+    node_id = state.catalog.coordinator_of(key)
+    broker = None if node_id is None else state.catalog.brokers.get(node_id)
+    endpoint = None if broker is None else broker.endpoints.get(context.listener)
+    if broker is None or endpoint is None:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has no address on this listener")
     return Coordinator(
         key=key,
-        node_id=state.node_id,
+        node_id=broker.node_id,
         host=endpoint.host,
         port=endpoint.port,
         error_code=ErrorCode.NONE,

@@ -1,27 +1,83 @@
-"""The check that a client's view of a partition's leader is the broker's, shared by Fetch and ListOffsets.
+"""Whether this node leads a partition, and whom clients are to ask otherwise.
 
-Source: KIP-320; kafka.cluster.Partition.checkCurrentLeaderEpoch.
+Source: KIP-320 (leader epochs), KIP-951 (the leader in the answer); kafka.cluster.Partition.getLocalLog,
+kafka.server.{ReplicaManager.getPartitionOrError, KafkaApis.getCurrentLeader}.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
+from kafkaraw.broker.catalog import Broker
+from kafkaraw.broker.elections import NO_LEADER
+from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
 
 NO_EPOCH: Final = -1
 
 
-def check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """Compare the leader epoch that a client names with the partition's.
+def led_partition(state: BrokerState, topic_partition: TopicPartition, epoch: int = NO_EPOCH) -> Partition:
+    """The partition, which this node leads.
+
+    Args:
+        state: the node.
+        topic_partition: which one.
+        epoch: the leader epoch that the client believes in; -1 does not check.
 
     Raises:
-        Refusal: FENCED_LEADER_EPOCH when the client is behind, UNKNOWN_LEADER_EPOCH when the broker is.
+        Refusal: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH when the client is behind,
+            UNKNOWN_LEADER_EPOCH when the broker is.
     """
+    partition = state.partition(topic_partition)
+    if partition is None:
+        if state.catalog.state_of(topic_partition) is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise _not_leader(state)
+    _check_leader_epoch(partition, epoch)
+    if not partition.is_leader:
+        raise _not_leader(state)
+    return partition
+
+
+def _not_leader(state: BrokerState) -> Refusal:
+    return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Leader not local on broker {state.node_id}")
+
+
+def _check_leader_epoch(partition: Partition, epoch: int) -> None:
     if epoch == NO_EPOCH or epoch == partition.leader_epoch:
         return
     behind = epoch < partition.leader_epoch
     code = ErrorCode.FENCED_LEADER_EPOCH if behind else ErrorCode.UNKNOWN_LEADER_EPOCH
     raise Refusal(code, f"the leader epoch is {partition.leader_epoch}, the request says {epoch}")
+
+
+@dataclass(slots=True)
+class Elsewhere:
+    """Collects, while an answer is made, which nodes lead the partitions that this one does not.
+
+    Attributes:
+        brokers: those that the answer names, by id; the answer says their addresses once, at its end.
+    """
+
+    state: BrokerState
+    listener: str
+    brokers: dict[int, Broker] = field(default_factory=dict)
+
+    def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """Who leads a partition, and in which epoch; -1 for what is not known."""
+        found = self.state.catalog.state_of(topic_partition)
+        if found is None:
+            return NO_LEADER, NO_EPOCH
+        broker = self.state.catalog.brokers.get(found.leader)
+        if broker is not None and self.listener in broker.endpoints:
+            self.brokers[found.leader] = broker
+        return found.leader, found.leader_epoch
+
+    def endpoints(self) -> list[tuple[Broker, Endpoint]]:
+        """The nodes named, with their addresses on the client's listener."""
+        return [(broker, broker.endpoints[self.listener]) for broker in self.brokers.values()]

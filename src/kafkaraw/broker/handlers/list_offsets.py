@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.leadership import check_leader_epoch
+from kafkaraw.broker.handlers.leadership import NO_EPOCH, led_partition
 from kafkaraw.broker.log.partition_log import TimestampAndOffset
 from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.refusal import Refusal
@@ -37,6 +37,7 @@ VERSION_MIN: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11
 }  # fmt: skip
 LEADER_EPOCH_SINCE: Final = 4
+NOT_AVAILABLE_SINCE: Final = 5
 READ_COMMITTED: Final = 1
 NO_TIMESTAMP: Final = -1
 NOT_FOUND: Final = TimestampAndOffset(-1, -1)
@@ -67,22 +68,30 @@ def _answer(
     try:
         if twice:
             raise Refusal(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
-        partition = state.partition(TopicPartition(topic.name, part.partition_index))
-        if partition is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
-        check_leader_epoch(partition, part.current_leader_epoch)
+        key = TopicPartition(topic.name, part.partition_index)
+        partition = led_partition(state, key, part.current_leader_epoch)
         if part.timestamp < 0 and context.api_version < VERSION_MIN.get(part.timestamp, context.api_version + 1):
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} has no meaning here")
         found = look_up(partition, part.timestamp, committed_only=request.isolation_level == READ_COMMITTED)
     except Refusal as refusal:
-        return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=refusal.code)
+        code = refusal.code
+        if code == ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < NOT_AVAILABLE_SINCE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
     return ListOffsetsPartitionResponse(
         partition_index=part.partition_index,
         error_code=ErrorCode.NONE,
         timestamp=found.timestamp_ms,
         offset=found.offset,
-        leader_epoch=-1 if found == NOT_FOUND or context.api_version < LEADER_EPOCH_SINCE else partition.leader_epoch,
+        leader_epoch=NO_EPOCH if context.api_version < LEADER_EPOCH_SINCE else _epoch_at(partition, found.offset),
     )
+
+
+def _epoch_at(partition: Partition, offset: int) -> int:
+    """The epoch that wrote an offset; the present one at the end of the log."""
+    if offset == NOT_FOUND.offset:
+        return NO_EPOCH
+    return partition.leader_epoch if offset >= partition.high_watermark else partition.log.epochs.epoch_at(offset)
 
 
 def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> TimestampAndOffset:
@@ -97,10 +106,12 @@ def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> Ti
         The record's own timestamp (-1 for an end of the log) and its offset; `NOT_FOUND` when there is none.
 
     Raises:
-        Refusal: CORRUPT_MESSAGE when the batch concerned cannot be decoded.
+        Refusal: CORRUPT_MESSAGE when the batch concerned cannot be decoded; OFFSET_NOT_AVAILABLE when a new leader
+            does not know yet how far its predecessor let consumers read.
     """
+    end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:
-        end = partition.last_stable_offset if committed_only else partition.high_watermark
+        _check_high_watermark(partition)
         return TimestampAndOffset(NO_TIMESTAMP, end)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return TimestampAndOffset(NO_TIMESTAMP, partition.log.log_start_offset)
@@ -108,9 +119,19 @@ def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> Ti
         return NOT_FOUND  # there is no tiered storage
     try:
         if timestamp == MAX_TIMESTAMP:
-            return partition.log.latest_timestamp() or NOT_FOUND
-        return partition.log.first_at_or_after(timestamp) or NOT_FOUND
+            found = partition.log.latest_timestamp()
+        else:
+            found = partition.log.first_at_or_after(timestamp)
     except ProtocolError as error:
         raise Refusal(ErrorCode.CORRUPT_MESSAGE, error.message) from error
     except OSError as error:
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}") from error
+    if found is None or found.offset >= end:
+        _check_high_watermark(partition)
+        return NOT_FOUND
+    return found
+
+
+def _check_high_watermark(partition: Partition) -> None:
+    if partition.high_watermark_is_behind:
+        raise Refusal(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark is behind the start of the leader's epoch")

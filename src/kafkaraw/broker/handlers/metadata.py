@@ -9,6 +9,7 @@ import logging
 from typing import Final
 
 from kafkaraw.broker.catalog import Topic
+from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
@@ -23,9 +24,9 @@ from kafkaraw.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkaraw.records import TopicPartition
 
 TOPIC_ID_QUERY_VERSION_MIN: Final = 12
+LISTENER_NOT_FOUND_SINCE: Final = 6
 # Without ACLs everybody may do everything that Kafka has for a resource: bits numbered by AclOperation.
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -36,7 +37,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Answer with the cluster and the topics asked for."""
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = [_describe(state, topic) for topic in state.catalog.topics()]
+        topics = [_describe(state, context, topic) for topic in state.catalog.topics()]
     else:
         asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
         topics = [_answer(state, context, request, topic) for topic in asked.values()]
@@ -73,12 +74,13 @@ def _answer(
         return _answer_by_id(state, context, asked)
     topic = state.catalog.topic(asked.name)
     if topic is not None:
-        return _describe(state, topic)
+        return _describe(state, context, topic)
     try:
         if not (request.allow_auto_topic_creation and state.config.auto_create_topics_enable):
             check_name(asked.name)
             return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
-        return _describe(state, state.create_topic(plan_topic(Wish(asked.name), state.catalog, state.config)))
+        topic = state.create_topic(plan_topic(Wish(asked.name), state.catalog, state.config))
+        return _describe(state, context, topic)
     except Refusal as refusal:
         return _error(refusal.code, asked)
     except OSError as error:
@@ -93,27 +95,45 @@ def _answer_by_id(state: BrokerState, context: RequestContext, asked: MetadataRe
     if asked.topic_id == ZERO_UUID:
         return _error(ErrorCode.INVALID_REQUEST, asked)
     topic = state.catalog.topic_by_id(asked.topic_id)
-    return _error(ErrorCode.UNKNOWN_TOPIC_ID, asked) if topic is None else _describe(state, topic)
+    return _error(ErrorCode.UNKNOWN_TOPIC_ID, asked) if topic is None else _describe(state, context, topic)
 
 
 def _error(code: ErrorCode, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=asked.name, topic_id=asked.topic_id, partitions=[])
 
 
-def _describe(state: BrokerState, topic: Topic) -> MetadataResponseTopic:
-    partitions = []
-    for index, brokers in enumerate(topic.assignments):
-        partition = state.partition(TopicPartition(topic.name, index))
-        partitions.append(
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=index,
-                leader_id=brokers[0],
-                leader_epoch=-1 if partition is None else partition.leader_epoch,
-                replica_nodes=list(brokers),
-                isr_nodes=list(brokers),
-            )
-        )
+def _describe(state: BrokerState, context: RequestContext, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            _partition(state, context, index, found) for index, found in enumerate(state.catalog.states_of(topic))
+        ],
     )
+
+
+def _partition(
+    state: BrokerState, context: RequestContext, index: int, found: PartitionState
+) -> MetadataResponsePartition:
+    brokers = state.catalog.brokers
+    there = [node for node in found.replicas if node in brokers and context.listener in brokers[node].endpoints]
+    answer = MetadataResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=index,
+        leader_id=found.leader,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=list(found.replicas),
+        isr_nodes=list(found.isr),
+        offline_replicas=[node for node in found.replicas if node not in there],
+    )
+    if found.leader not in there:
+        unknown_listener = found.leader in brokers and context.api_version >= LISTENER_NOT_FOUND_SINCE
+        answer.error_code = ErrorCode.LISTENER_NOT_FOUND if unknown_listener else ErrorCode.LEADER_NOT_AVAILABLE
+        answer.leader_id = NO_LEADER
+    if context.api_version == 0:  # such old clients take only nodes that they can reach
+        answer.replica_nodes = there
+        answer.isr_nodes = [node for node in found.isr if node in there]
+        if answer.error_code == ErrorCode.NONE and len(there) < len(found.replicas):
+            answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return answer

@@ -29,13 +29,15 @@ NO_GENERATION: Final = -1
 
 def handle(state: BrokerState, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Keep each position, or say why not."""
-    membership = _check_membership(request)
+    refused = _check_group(state, request)
     return OffsetCommitResponse(
-        topics=[_topic(state, context, request.group_id, topic, membership) for topic in request.topics]
+        topics=[_topic(state, context, request.group_id, topic, refused) for topic in request.topics]
     )
 
 
-def _check_membership(request: OffsetCommitRequest) -> ErrorCode:
+def _check_group(state: BrokerState, request: OffsetCommitRequest) -> ErrorCode:
+    if state.catalog.coordinator_of(request.group_id) != state.node_id:
+        return ErrorCode.NOT_COORDINATOR
     if request.generation_id_or_member_epoch > NO_GENERATION:
         return ErrorCode.ILLEGAL_GENERATION
     if request.member_id or request.group_instance_id is not None:
@@ -48,13 +50,13 @@ def _topic(
     context: RequestContext,
     group_id: str,
     asked: OffsetCommitRequestTopic,
-    membership: ErrorCode,
+    refused: ErrorCode,
 ) -> OffsetCommitResponseTopic:
     by_id = context.api_version >= TOPIC_ID_VERSION_MIN
     topic = state.catalog.topic_by_id(asked.topic_id) if by_id else state.catalog.topic(asked.name)
     answers = []
     for partition in asked.partitions:
-        code = membership
+        code = refused
         if code == ErrorCode.NONE and topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if code == ErrorCode.NONE and topic is not None:

@@ -25,6 +25,7 @@ from kafkaraw.protocol.messages.offset_fetch import (
 )
 from kafkaraw.records import TopicPartition
 
+GROUP_ERROR_VERSION_MIN: Final = 2
 MANY_GROUPS_VERSION_MIN: Final = 8
 TOPIC_ID_VERSION_MIN: Final = 10
 NOT_COMMITTED: Final = CommittedOffset(-1, -1, "")
@@ -34,6 +35,8 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequ
     """Answer for each group and partition."""
     if context.api_version >= MANY_GROUPS_VERSION_MIN:
         return OffsetFetchResponse(groups=[_group(state, context, group) for group in request.groups])
+    if not _coordinates(state, request.group_id) and context.api_version >= GROUP_ERROR_VERSION_MIN:
+        return OffsetFetchResponse(error_code=ErrorCode.NOT_COORDINATOR, topics=[])
     if request.topics is None:
         wanted = _all_of(state, request.group_id)
     else:
@@ -48,23 +51,31 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequ
     )
 
 
+def _coordinates(state: BrokerState, group_id: str) -> bool:
+    return state.catalog.coordinator_of(group_id) == state.node_id
+
+
 def _all_of(state: BrokerState, group_id: str) -> list[tuple[str, list[int]]]:
     by_topic = groupby(state.offsets.partitions(group_id), key=lambda found: found.topic)
     return [(name, [found.partition for found in partitions]) for name, partitions in by_topic]
 
 
 def _old_partition(state: BrokerState, group_id: str, name: str, index: int) -> OffsetFetchResponsePartition:
-    committed = state.offsets.committed(group_id, TopicPartition(name, index)) or NOT_COMMITTED
+    coordinates = _coordinates(state, group_id)
+    found = state.offsets.committed(group_id, TopicPartition(name, index)) if coordinates else None
+    committed = found or NOT_COMMITTED
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=ErrorCode.NONE,
+        error_code=ErrorCode.NONE if coordinates else ErrorCode.NOT_COORDINATOR,
     )
 
 
 def _group(state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    if not _coordinates(state, group.group_id):
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=ErrorCode.NOT_COORDINATOR)
     topics = []
     for name, topic_id, indexes in _wanted(state, context, group):
         known = name is not None

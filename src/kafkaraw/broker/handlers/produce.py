@@ -1,20 +1,28 @@
 """Produce: append record batches.
 
 Each partition succeeds or fails by itself. With acks=0 nobody waits for an answer: there is none, and an error closes
-the connection, which is the only sign that such a producer understands.
-Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords.
+the connection, which is the only sign that such a producer understands. With acks=all the answer comes when all
+replicas in sync have the batches, or when the request's time is up.
+Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce; KIP-951.
 """
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.catalog import Topic
+from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
+from kafkaraw.broker.partition import ALL_IN_SYNC, Partition
 from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -25,65 +33,177 @@ from kafkaraw.protocol.messages.produce import (
 from kafkaraw.records import TopicPartition
 
 TOPIC_ID_VERSION_MIN: Final = 13
-ACKS: Final = (-1, 0, 1)
+LEADER_VERSION_MIN: Final = 10
+ACKS: Final = (ALL_IN_SYNC, 0, 1)
 NO_OFFSET: Final = -1
 
 
-def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+def handle(
+    state: BrokerState, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
     """Append, and say where."""
-    response = ProduceResponse(responses=[_topic(state, context, request, topic) for topic in request.topic_data])
-    if request.acks != 0:
-        return response
+    produce = _Produce(state, context, request)
+    response = ProduceResponse(responses=[produce.topic(topic) for topic in request.topic_data])
+    if request.acks == 0:
+        _check_none_failed(response)
+        return None
+    waiting = [one for one in produce.waiting if not one.is_done()]
+    if waiting:
+        return _WaitingProduce(produce, response, waiting, request.timeout_ms).deferred
+    return produce.finished(response)
+
+
+def _check_none_failed(response: ProduceResponse) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NONE:
                 name = ErrorCode(partition.error_code).name
-                reason = f"produce with acks=0 failed with {name}: {partition.error_message}"
-                raise CloseConnection(reason)
-    return None
+                raise CloseConnection(f"produce with acks=0 failed with {name}: {partition.error_message}")
 
 
-def _topic(
-    state: BrokerState, context: RequestContext, request: ProduceRequest, asked: TopicProduceData
-) -> TopicProduceResponse:
-    by_id = context.api_version >= TOPIC_ID_VERSION_MIN
-    topic = state.catalog.topic_by_id(asked.topic_id) if by_id else state.catalog.topic(asked.name)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    answers = []
-    for data in asked.partition_data:
+@dataclass(slots=True)
+class _Waiting:
+    """A batch that was appended and that the other replicas in sync must have before its producer is told."""
+
+    state: BrokerState
+    partition: Partition
+    leader_epoch: int
+    next_offset: int
+    answer: PartitionProduceResponse
+
+    def is_done(self) -> bool:
+        """Whether it is decided how it ends; the answer says how."""
         try:
-            if request.acks not in ACKS:
-                raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {request.acks}")
-            if topic is None:
-                name = str(asked.topic_id) if by_id else asked.name
-                raise Refusal(unknown, f"this broker has no topic {name}")
-            answers.append(_append(state, context, topic, data))
+            led = led_partition(self.state, self.partition.topic_partition)
         except Refusal as refusal:
-            answers.append(
-                PartitionProduceResponse(
-                    index=data.index,
-                    error_code=refusal.code,
-                    base_offset=NO_OFFSET,
-                    error_message=refusal.message,
+            self.answer.error_code = refusal.code
+            return True
+        if led is not self.partition or led.leader_epoch != self.leader_epoch:
+            self.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        if led.high_watermark < self.next_offset:
+            return False
+        if not led.has_enough_in_sync:
+            self.answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return True
+
+
+class _Produce:
+    """One request with what it works on."""
+
+    def __init__(self, state: BrokerState, context: RequestContext, request: ProduceRequest) -> None:
+        self.waiting: list[_Waiting] = []
+        self._state = state
+        self._context = context
+        self._acks = request.acks
+
+    def topic(self, asked: TopicProduceData) -> TopicProduceResponse:
+        """Append to the partitions of one topic."""
+        by_id = self._context.api_version >= TOPIC_ID_VERSION_MIN
+        catalog = self._state.catalog
+        topic = catalog.topic_by_id(asked.topic_id) if by_id else catalog.topic(asked.name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers = []
+        for data in asked.partition_data:
+            try:
+                if self._acks not in ACKS:
+                    raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {self._acks}")
+                if topic is None:
+                    name = str(asked.topic_id) if by_id else asked.name
+                    raise Refusal(unknown, f"this broker has no topic {name}")
+                answers.append(self._append(topic, data))
+            except Refusal as refusal:
+                answers.append(
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=refusal.code,
+                        base_offset=NO_OFFSET,
+                        error_message=refusal.message,
+                    )
                 )
-            )
-    return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
+        return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
+
+    def _append(self, topic: Topic, data: PartitionProduceData) -> PartitionProduceResponse:
+        partition = led_partition(self._state, TopicPartition(topic.name, data.index))
+        records = data.records
+        if records is not None and not isinstance(records, memoryview):
+            raise TypeError("records of a decoded request are a memoryview")
+        leader_epoch = partition.leader_epoch
+        appended = partition.append(records, version=self._context.api_version, acks=self._acks)
+        answer = PartitionProduceResponse(
+            index=data.index,
+            error_code=ErrorCode.NONE,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        )
+        if self._acks == ALL_IN_SYNC:
+            self.waiting.append(_Waiting(self._state, partition, leader_epoch, appended.next_offset, answer))
+        return answer
+
+    def finished(self, response: ProduceResponse) -> ProduceResponse:
+        """The response, with the leaders of what this node does not lead."""
+        if self._context.api_version < LEADER_VERSION_MIN:
+            return response
+        elsewhere = Elsewhere(self._state, self._context.listener)
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    key = TopicPartition(self._name(topic), answer.index)
+                    leader_id, leader_epoch = elsewhere.leader_of(key)
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker, endpoint in elsewhere.endpoints()
+        ]
+        return response
+
+    def _name(self, topic: TopicProduceResponse) -> str:
+        if self._context.api_version < TOPIC_ID_VERSION_MIN:
+            return topic.name
+        found = self._state.catalog.topic_by_id(topic.topic_id)
+        return "" if found is None else found.name
 
 
-def _append(
-    state: BrokerState, context: RequestContext, topic: Topic, data: PartitionProduceData
-) -> PartitionProduceResponse:
-    partition = state.partition(TopicPartition(topic.name, data.index))
-    if partition is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {data.index}")
-    records = data.records
-    if records is not None and not isinstance(records, memoryview):
-        raise TypeError("records of a decoded request are a memoryview")
-    appended = partition.append(records, version=context.api_version)
-    return PartitionProduceResponse(
-        index=data.index,
-        error_code=ErrorCode.NONE,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.log_append_time_ms,
-        log_start_offset=partition.log.log_start_offset,
-    )
+class _WaitingProduce:
+    """A produce request whose batches are appended, and not yet with all replicas in sync."""
+
+    def __init__(self, produce: _Produce, response: ProduceResponse, waiting: list[_Waiting], timeout_ms: int) -> None:
+        self.deferred: Deferred[ProduceResponse] = Deferred(self._leave)
+        self._produce = produce
+        self._response = response
+        self._waiting = waiting
+        for one in waiting:
+            one.partition.watch(self)
+        self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._give_up)
+
+    def readable(self, size_bytes: int) -> None:
+        """The high watermark of one of the partitions has moved."""
+        self._look()
+
+    def ended(self) -> None:
+        """This node leads one of the partitions no more."""
+        self._look()
+
+    def _look(self) -> None:
+        still = []
+        for one in self._waiting:
+            if one.is_done():
+                one.partition.unwatch(self)
+            else:
+                still.append(one)
+        self._waiting = still
+        if not still:
+            self._timer.cancel()
+            self.deferred.resolve(self._produce.finished(self._response))
+
+    def _give_up(self) -> None:
+        for one in self._waiting:
+            one.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._leave()
+        self.deferred.resolve(self._produce.finished(self._response))
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        for one in self._waiting:
+            one.partition.unwatch(self)

@@ -28,6 +28,14 @@ class BatchIndex:
         self._last_offsets.append(last_offset)
         self._max_timestamps.append(max(max_timestamp, self.max_timestamp))
 
+    def cut(self, row: int) -> None:
+        """Forget the rows from `row` on."""
+        del self._ends[row:], self._last_offsets[row:], self._max_timestamps[row:]
+
+    def last_offset(self, row: int) -> int:
+        """The last offset of the batch of a row."""
+        return self._last_offsets[row]
+
     @property
     def end_position(self) -> int:
         """Where the last batch ends, in bytes; 0 when there is none."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
 from kafkaraw.broker.log.segment import SUFFIX, Segment
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, parse_header
 
 OFFSET_SPAN_MAX = (1 << 31) - 1  # Kafka's index files hold offsets relative to the segment's base as int32
+
+OFFSET_MAX = (1 << 63) - 1
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -53,6 +56,7 @@ class PartitionLog:
         self._segments: list[Segment] = []
         self._base_offsets: list[int] = []
         self._unsynced_records = 0
+        self.epochs = LeaderEpochs()
 
     def open(self, on_batch: Callable[[BatchHeader], None] | None = None) -> None:
         """Read what is on the storage; the last segment is checked byte by byte and cut where it is torn.
@@ -61,12 +65,14 @@ class PartitionLog:
             on_batch: called with the header of every batch, oldest first.
         """
         self._storage.make_folder(self.folder)
+        self._load_epochs()
         names = [name for name in self._storage.files(self.folder) if is_segment(name)]
         for at, name in enumerate(names):
             segment = Segment(self._storage, self.folder, int(name.removesuffix(SUFFIX)))
             self._add(segment)
             file_size = segment.file_size_bytes
             for header in segment.recover(check_crcs=at == len(names) - 1):
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
                 if on_batch is not None:
                     on_batch(header)
             if segment.size_bytes < file_size and at < len(names) - 1:
@@ -74,6 +80,16 @@ class PartitionLog:
                 break
         if not self._segments:
             self._add(Segment(self._storage, self.folder, 0))
+        self.epochs.cut_end(self.log_end_offset)
+
+    def _load_epochs(self) -> None:
+        """Read what was written down of leader epochs; the batches, read next, add what they know."""
+        text = self._storage.read_text(self.folder, EPOCHS_FILE)
+        try:
+            self.epochs.load(text or self.epochs.text())
+        except ValueError as error:
+            _logger.warning("%s/%s is damaged, the batches' epochs are used: %s", self.folder, EPOCHS_FILE, error)
+            self.epochs.clear()
 
     def _drop_after_gap(self, names: list[str]) -> None:
         """What follows a gap would be read as if nothing were missing: Kafka removes it, and so do we."""
@@ -118,6 +134,58 @@ class PartitionLog:
             active = self._roll()
         active.append(batch, header)
         self._unsynced_records += header.records_count
+        self.begin_epoch(header.partition_leader_epoch, header.base_offset)
+
+    def begin_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note that a leader epoch writes from an offset on; nothing happens when that is known.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        if epoch > self.epochs.latest and self.epochs.assign(epoch, start_offset):
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        """Write the epochs down; when all was written in the first one, the batches say as much."""
+        if self.epochs.rows != [(0, 0)]:
+            self._storage.write_text(self.folder, EPOCHS_FILE, self.epochs.text(), durable=False)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from the batch that holds `offset` on, and epochs in which nothing is written then.
+
+        Raises:
+            OSError: the storage is broken.
+        """
+        if offset > self.log_end_offset:
+            return
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+            self._drop_last_segment()
+        self._segments[-1].cut(offset)
+        if self.epochs.cut_end(self.log_end_offset):
+            self._write_epochs()
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything, and go on at `offset`.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        while self._segments:
+            self._drop_last_segment()
+        self._add(Segment(self._storage, self.folder, offset))
+        self.epochs.clear()
+        self._write_epochs()
+
+    def _drop_last_segment(self) -> None:
+        segment = self._segments.pop()
+        self._base_offsets.pop()
+        segment.close()
+        self._storage.remove_file(self.folder, segment.name)
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """The header of every batch, oldest first."""
+        for segment in self._segments:
+            yield from segment.headers()
 
     def _roll(self) -> Segment:
         """Start a new segment. The old one is synced, so that only the last one can be torn after a crash."""
@@ -131,24 +199,34 @@ class PartitionLog:
         """Records appended since the last sync."""
         return self._unsynced_records
 
-    def read(self, offset: int, size_max: int, *, at_least_one: bool) -> Content | None:
+    def read(self, offset: int, size_max: int, *, at_least_one: bool, end_offset: int = OFFSET_MAX) -> Content | None:
         """Whole batches from the one that holds `offset` on, out of one segment; None when there is nothing to give.
 
         Args:
             offset: between `log_start_offset` and `log_end_offset`.
             size_max: limit in bytes.
             at_least_one: give the first batch even when it alone is above the limit.
+            end_offset: give no batch that reaches this offset.
         """
         at = self._segment_of(offset)
         for segment in self._segments[at:]:
             if offset < segment.next_offset:
-                return segment.content(offset, size_max, at_least_one=at_least_one)
+                return segment.content(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
         return None
 
-    def bytes_from(self, offset: int) -> int:
-        """How many bytes there are from the batch that holds `offset` to the end of the log."""
-        at = self._segment_of(offset)
-        return sum(segment.bytes_from(offset) for segment in self._segments[at:])
+    def copy(self, offset: int, size_max: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, out of one segment, at least one; empty at the end."""
+        for segment in self._segments[self._segment_of(offset) :]:
+            if offset < segment.next_offset:
+                return segment.copy(offset, size_max)
+        return b""
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """How many bytes there are from the batch that holds `offset` to the one that holds `end_offset`."""
+        first, last = self._segment_of(offset), self._segment_of(end_offset)
+        between = sum(segment.size_bytes for segment in self._segments[first:last])
+        found = between + self._segments[last].bytes_before(end_offset) - self._segments[first].bytes_before(offset)
+        return max(0, found)
 
     def _segment_of(self, offset: int) -> int:
         return max(0, bisect_right(self._base_offsets, offset) - 1)

@@ -66,28 +66,58 @@ class Segment:
         self.index.add(header.size, header.last_offset, header.max_timestamp)
         self.next_offset = header.next_offset
 
-    def content(self, offset: int, size_max: int, *, at_least_one: bool) -> Content | None:
+    def content(self, offset: int, size_max: int, *, at_least_one: bool, end_offset: int) -> Content | None:
         """Whole batches from the one that holds `offset` on; None when none fits (or there is none).
 
         Args:
             offset: the first offset wanted.
             size_max: limit in bytes.
             at_least_one: give the first batch even when it alone is above the limit.
+            end_offset: give no batch that reaches this offset.
         """
-        row = self.index.row_of_offset(offset)
-        if row == len(self.index):
+        row, end_row = self.index.row_of_offset(offset), self._row_at(end_offset)
+        if row >= end_row:
             return None
         start, end = self.index.start_of(row), self.index.end_within(row, size_max)
         if end == start:
             if not at_least_one:
                 return None
             end = self.index.end_of(row)
-        return self._file.content(start, end - start)
+        return self._file.content(start, min(end, self.index.start_of(end_row)) - start)
 
-    def bytes_from(self, offset: int) -> int:
-        """How many bytes there are from the batch that holds `offset` to the end."""
+    def copy(self, offset: int, size_max: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, at least one of them, as bytes of their own."""
         row = self.index.row_of_offset(offset)
-        return 0 if row == len(self.index) else self.size_bytes - self.index.start_of(row)
+        start = self.index.start_of(row)
+        end = max(self.index.end_within(row, size_max), self.index.end_of(row))
+        return bytes(self._file.read(start, end - start))
+
+    def bytes_before(self, offset: int) -> int:
+        """How many bytes there are up to the batch that holds `offset`."""
+        return self.index.start_of(self._row_at(offset))
+
+    def _row_at(self, offset: int) -> int:
+        """The row of the batch that holds `offset`; the number of rows when it comes later."""
+        return len(self.index) if offset >= self.next_offset else self.index.row_of_offset(offset)
+
+    def cut(self, offset: int) -> None:
+        """Drop the batch that holds `offset`, and all that follow.
+
+        Raises:
+            OSError: the storage is broken.
+        """
+        row = self._row_at(offset)
+        if row == len(self.index):
+            return
+        self._file.truncate(self.index.start_of(row))
+        self.index.cut(row)
+        self.next_offset = self.index.last_offset(row - 1) + 1 if row else self.base_offset
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """The header of every batch, oldest first."""
+        window = _Window(self._file)
+        for row in range(len(self.index)):
+            yield parse_header(window.read(self.index.start_of(row), HEADER_SIZE))
 
     def batch(self, row: int) -> memoryview:
         """The bytes of one batch."""

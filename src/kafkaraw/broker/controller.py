@@ -1,0 +1,307 @@
+"""`Controller`: keeps what the nodes of a cluster know together, writes it down, and tells them of every change.
+
+There is one, shared by all nodes of the process: facts need no vote. A node that is alone has one of its own. Which
+leader follows which is decided in `elections`; what a node does about it, in `state` and `partition`.
+Source: org.apache.kafka.controller.{QuorumController, ReplicationControlManager, ClusterControlManager}.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from kafkaraw.broker import elections, topic_config
+from kafkaraw.broker.acl.authorizer import Authorizer
+from kafkaraw.broker.acl.rules import Acl, AclRules
+from kafkaraw.broker.acl.stored import ACLS_FILE, read_acls, write_acls
+from kafkaraw.broker.catalog import Broker, Catalog, Topic
+from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
+from kafkaraw.broker.log.storage import ROOT, LogStorage
+from kafkaraw.broker.offsets import OffsetStore
+from kafkaraw.broker.producer_ids import ProducerIds
+from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
+from kafkaraw.broker.replication import Replication
+from kafkaraw.broker.scram_credentials import SCRAM_FILE, ScramCredentials
+from kafkaraw.broker.topic_config import TopicConfig
+from kafkaraw.broker.topic_creation import Plan
+from kafkaraw.broker.topic_files import TOPICS_FILE, StoredTopic, read_topics, write_topics
+from kafkaraw.errors import UsageError
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.records import TopicPartition
+
+METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_metadata
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+
+class Member(Protocol):
+    """A node, as the controller sees it."""
+
+    node_id: int
+
+    def make_replicas(self, topic: Topic) -> None:
+        """Have the replicas of a topic that are this node's; those that it has already stay as they are.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        ...
+
+    def drop_replicas(self, topic: Topic) -> None:
+        """Have none of a topic's replicas, and nothing that they left behind."""
+        ...
+
+    def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Take the part in a partition that a new state gives this node."""
+        ...
+
+
+class Controller:
+    """The facts of a cluster, and their changes.
+
+    Args:
+        config: properties that all nodes have in common, such as the defaults of topics.
+        storage: where the facts are written down; its root holds small text files.
+        rng: for ids and salts.
+        replication: the way between the nodes.
+
+    Attributes:
+        catalog: the brokers, the topics, and who leads them.
+        offsets: committed offsets of all groups.
+        producer_ids: hands out the cluster's producer ids.
+        credentials: who can log in by SCRAM.
+        quotas: the quotas that clients have set.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, storage: LogStorage, rng: RandomBits, replication: Replication | None = None
+    ) -> None:
+        self.storage = storage
+        self.replication = replication or Replication()
+        self.catalog = Catalog("", NO_LEADER)
+        self.offsets = OffsetStore()
+        self.producer_ids = ProducerIds(storage)
+        self._rng = rng
+        self._config = config
+        self.credentials = ScramCredentials(
+            config.security.users,
+            config.security.mechanisms,
+            lambda: random_bytes(rng),
+            lambda text: storage.write_text(ROOT, SCRAM_FILE, text, private=True),
+        )
+        self.quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
+        self._members: dict[int, Member] = {}
+
+    def open(self, cluster_id: str) -> None:
+        """Read what was written down.
+
+        Raises:
+            ConfigError: the file is damaged.
+            OSError: it cannot be read.
+        """
+        self.catalog.cluster_id = cluster_id
+        text = self.storage.read_text(ROOT, TOPICS_FILE)
+        for topic, states in read_topics(text) if text is not None else []:
+            self.catalog.add(topic, states)
+        credentials = self.storage.read_text(ROOT, SCRAM_FILE)
+        if credentials is not None:
+            self.credentials.load(credentials)
+        self.catalog.authorizer = self._open_authorizer()
+        quotas = self.storage.read_text(ROOT, QUOTAS_FILE)
+        if quotas is not None:
+            self.quotas.load(quotas)
+
+    # -- access ----------------------------------------------------------------------------------------------------
+
+    def _open_authorizer(self) -> Authorizer | None:
+        access = self._config.access
+        if access is None:
+            return None
+        text = self.storage.read_text(ROOT, ACLS_FILE)
+        rules = AclRules(read_acls(text) if text is not None else ())
+        everyone = access.allow_everyone_if_no_acl_found
+        return Authorizer(rules, access.super_users, allow_everyone_if_no_acl_found=everyone)
+
+    def change_acls(self, authorizer: Authorizer, *, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
+        """Add and remove access control entries, for good.
+
+        Args:
+            authorizer: the one that is to act on them.
+            add: entries; those that are there already stay as they are.
+            remove: entries that are there.
+
+        Raises:
+            OSError: the storage is full or broken; nothing is changed.
+        """
+        changed = AclRules(authorizer.rules)
+        for acl in remove:
+            changed.remove(acl)
+        for acl in add:
+            changed.add(acl)
+        self.storage.write_text(ROOT, ACLS_FILE, write_acls(changed))
+        authorizer.rules = changed
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def join(self, member: Member) -> None:
+        """A node has opened its storage and has its replicas; it can be told of changes."""
+        self._members[member.node_id] = member
+
+    def leave(self, member: Member) -> None:
+        """A node has closed its storage."""
+        self._members.pop(member.node_id, None)
+
+    def brokers_up(self, brokers: Iterable[Broker], *, after_restart: bool = False) -> None:
+        """Nodes can be reached: partitions that have waited for them get their leaders.
+
+        Args:
+            brokers: the nodes.
+            after_restart: no node ran before: every partition begins a new leader epoch.
+        """
+        for broker in brokers:
+            self.catalog.brokers[broker.node_id] = broker
+            self.catalog.racks[broker.node_id] = broker.rack
+        self._choose_controller()
+        decide = elections.restarted if after_restart else elections.with_leader
+        self._change(lambda state, unclean: decide(state, self.catalog.brokers, unclean=unclean))
+
+    def broker_down(self, node_id: int) -> None:
+        """A node can no longer be reached, or is about to stop: others lead instead of it, where they can."""
+        if self.catalog.brokers.pop(node_id, None) is None:
+            return
+        self._choose_controller()
+        if len(self.catalog.racks) > 1:  # nobody else could take over from a node that is alone: nothing changes
+            live = self.catalog.brokers
+            self._change(lambda state, unclean: elections.without_node(state, node_id, live, unclean=unclean))
+            self._remind(node_id)
+
+    def is_live(self, node_id: int) -> bool:
+        """Whether a node can be reached."""
+        return node_id in self.catalog.brokers
+
+    def _remind(self, node_id: int) -> None:
+        """Leaders whose follower is gone must look again, also when it was not in sync and so no state has changed."""
+        for topic in self.catalog.topics():
+            for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
+                leader = self._members.get(state.leader)
+                if leader is not None and node_id in state.replicas:
+                    leader.lead_or_follow(key, state)
+
+    def _choose_controller(self) -> None:
+        """The controller is a node as long as that runs, then the next one by id."""
+        live = sorted(self.catalog.brokers)
+        if live and self.catalog.controller_id not in live:
+            later = [node_id for node_id in live if node_id > self.catalog.controller_id]
+            self.catalog.controller_id = (later or live)[0]
+
+    # -- leadership ------------------------------------------------------------------------------------------------
+
+    def move_leader(self, topic_partition: TopicPartition, node_id: int) -> None:
+        """Let another node lead a partition.
+
+        Raises:
+            UsageError: there is no such partition, or the node does not run or is not in sync.
+        """
+        state = self.catalog.state_of(topic_partition)
+        if state is None:
+            raise UsageError(f"there is no partition {topic_partition.topic}-{topic_partition.partition}")
+        if not elections.can_lead(state, node_id, self.catalog.brokers):
+            raise UsageError(
+                f"node {node_id} cannot lead {topic_partition.topic}-{topic_partition.partition}: it must run and be "
+                f"in sync; in sync are {list(state.isr)}, running are {sorted(self.catalog.brokers)}"
+            )
+        self._apply({topic_partition: elections.led_by(state, node_id)})
+
+    def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:
+        """Followers of a partition lag too far behind."""
+        state = self.catalog.state_of(topic_partition)
+        if state is not None:
+            self._apply({topic_partition: elections.shrunk(state, list(lagging))})
+
+    def expand_isr(self, topic_partition: TopicPartition, node_id: int) -> None:
+        """A follower has caught up; it counts only while it runs."""
+        state = self.catalog.state_of(topic_partition)
+        if state is not None and node_id in self.catalog.brokers:
+            self._apply({topic_partition: elections.expanded(state, node_id)})
+
+    def _change(self, decide: Callable[[PartitionState, bool], PartitionState]) -> None:
+        """Let every partition have what is decided for it, by its state and by whether elections may be unclean."""
+        decided: dict[TopicPartition, PartitionState] = {}
+        for topic in self.catalog.topics():
+            unclean = TopicConfig.of(topic.configs, self._config.topic_defaults).unclean_leader_election_enable
+            for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
+                decided[key] = decide(state, unclean)
+        self._apply(decided)
+
+    def _apply(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        changed = {key: state for key, state in states.items() if state != self.catalog.state_of(key)}
+        if not changed:
+            return
+        for key, state in changed.items():
+            before = self.catalog.state_of(key)
+            self.catalog.set_state(key, state)
+            _logger.info("%s-%d: %s -> %s", *key, _shown(before), _shown(state))
+        try:
+            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()), durable=False)
+        except OSError as error:
+            _logger.error("who leads what cannot be written down: %s", error)
+        for key, state in changed.items():
+            for member in list(self._members.values()):
+                # A node told before may have caused a change already: who comes later gets the newest.
+                member.lead_or_follow(key, self.catalog.state_of(key) or state)
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    def create_topic(self, plan: Plan) -> Topic:
+        """Create a topic.
+
+        Raises:
+            OSError: a node's storage is full or broken; there is no such topic then.
+        """
+        topic = Topic(plan.name, self._new_topic_id(), plan.assignments, dict(plan.configs))
+        live = self.catalog.brokers
+        states = [elections.first_state(replicas, live) for replicas in topic.assignments]
+        self.catalog.add(topic, states)
+        try:
+            for member in self._members.values():
+                member.make_replicas(topic)
+            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()))
+        except OSError:
+            self.catalog.remove(topic)
+            for member in self._members.values():
+                member.drop_replicas(topic)
+            raise
+        unused = topic_config.not_acted_on(topic.configs)
+        note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
+        _logger.info("created topic %s with %d partition(s)%s", topic.name, topic.partitions_count, note)
+        return topic
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic, its records, and the offsets committed in it.
+
+        Raises:
+            OSError: the storage is broken; the topic is still there.
+        """
+        left = [stored for stored in self._stored() if stored[0] is not topic]
+        self.storage.write_text(ROOT, TOPICS_FILE, write_topics(left))
+        self.catalog.remove(topic)
+        self.offsets.forget_topic(topic.name)
+        for member in self._members.values():
+            member.drop_replicas(topic)
+        _logger.info("deleted topic %s", topic.name)
+
+    def _stored(self) -> list[StoredTopic]:
+        return [(topic, self.catalog.states_of(topic)) for topic in self.catalog.topics()]
+
+    def _new_topic_id(self) -> Uuid:
+        while True:
+            topic_id = random_uuid(self._rng)
+            if topic_id not in (ZERO_UUID, METADATA_TOPIC_ID) and self.catalog.topic_by_id(topic_id) is None:
+                return topic_id
+
+
+def _shown(state: PartitionState | None) -> str:
+    return "" if state is None else f"leader {state.leader} (epoch {state.leader_epoch}), in sync {list(state.isr)}"

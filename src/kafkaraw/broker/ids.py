@@ -1,0 +1,31 @@
+"""Random ids and salts, from a source of randomness that is passed in."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from kafkaraw.protocol import Uuid
+
+UUID_BITS: Final = 128
+SALT_BITS: Final = 192
+
+
+class RandomBits(Protocol):
+    """Where randomness comes from; `random.Random` is one."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """An integer of `k` random bits."""
+        ...
+
+
+def random_uuid(rng: RandomBits) -> Uuid:
+    """A random id whose text form does not start with a dash, which command lines would take for an option."""
+    while True:
+        made = Uuid(rng.getrandbits(UUID_BITS).to_bytes(UUID_BITS // 8))
+        if not str(made).startswith("-"):
+            return made
+
+
+def random_bytes(rng: RandomBits) -> bytes:
+    """Bytes that nobody guesses, as long as salts and nonces are."""
+    return rng.getrandbits(SALT_BITS).to_bytes(SALT_BITS // 8)

@@ -1,0 +1,121 @@
+"""Which leader epoch wrote which part of a log: rows of (epoch, first offset), oldest first.
+
+A follower compares these rows with its leader's to find where their logs part (KIP-101, KIP-279). The batches' own
+headers say the same, apart from epochs in which nothing was written; Kafka's `leader-epoch-checkpoint` keeps the rows.
+Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+_VERSION: Final = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Where an epoch ends.
+
+    Attributes:
+        epoch: the epoch; -1 when nothing is known of the one that was asked for.
+        end_offset: the first offset that is not of that epoch or an older one; -1 when unknown.
+    """
+
+    epoch: int
+    end_offset: int
+
+
+UNKNOWN_END: Final = EpochEnd(NO_EPOCH, NO_OFFSET)
+
+
+class LeaderEpochs:
+    """The rows of one log. Both columns grow from row to row."""
+
+    __slots__ = ("_epochs", "_starts")
+
+    def __init__(self) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """(epoch, first offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch; -1 when there is none."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote (or will write) an offset; -1 when it is before all rows."""
+        row = bisect_right(self._starts, offset) - 1
+        return self._epochs[row] if row >= 0 else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that an epoch writes from an offset on. Returns whether that was news."""
+        if epoch <= self.latest:
+            return False
+        while self._starts and self._starts[-1] >= start_offset:  # an epoch in which nothing was written
+            self._drop_last()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        return True
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """The newest known epoch that is not newer than `epoch`, and where it ends."""
+        if epoch == NO_EPOCH or epoch > self.latest:
+            return UNKNOWN_END
+        if epoch == self.latest:
+            return EpochEnd(epoch, log_end_offset)
+        newer = bisect_right(self._epochs, epoch)
+        return EpochEnd(self._epochs[newer - 1] if newer else epoch, self._starts[newer])
+
+    def cut_end(self, log_end_offset: int) -> bool:
+        """The log was cut at its end. Returns whether a row went."""
+        before = len(self._starts)
+        while self._starts and self._starts[-1] >= log_end_offset:
+            self._drop_last()
+        return len(self._starts) != before
+
+    def cut_start(self, log_start_offset: int) -> bool:
+        """The log's beginning was removed. Returns whether a row went or moved."""
+        row = bisect_right(self._starts, log_start_offset) - 1
+        if row < 0 or (self._starts[row] == log_start_offset and row == 0):
+            return False
+        del self._epochs[:row], self._starts[:row]
+        self._starts[0] = log_start_offset
+        return True
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._epochs.clear()
+        self._starts.clear()
+
+    def _drop_last(self) -> None:
+        self._epochs.pop()
+        self._starts.pop()
+
+    def text(self) -> str:
+        """The text of `leader-epoch-checkpoint`."""
+        rows = "".join(f"{epoch} {start}\n" for epoch, start in self.rows)
+        return f"{_VERSION}\n{len(self._epochs)}\n{rows}"
+
+    def load(self, text: str) -> None:
+        """Take the rows of a `leader-epoch-checkpoint`.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        version, count, *rows = text.split("\n")
+        if version != _VERSION or rows[-1:] != [""] or int(count) != len(rows) - 1:
+            raise ValueError(f"not a checkpoint of version {_VERSION} with as many rows as it says")
+        for row in rows[:-1]:
+            epoch, start = row.split(" ")
+            if not self.assign(int(epoch), int(start)):
+                raise ValueError(f"epoch {epoch} does not come after {self.latest}")
