@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kafkaraw.client.blocking import Admin as Admin
     from kafkaraw.client.blocking import Consumer as Consumer
     from kafkaraw.client.blocking import Producer as Producer
+    from kafkaraw.client.committed import GroupMetadata as GroupMetadata
+    from kafkaraw.client.committed import OffsetAndMetadata as OffsetAndMetadata
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
     from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkaraw.client.producer import AsyncProducer as AsyncProducer
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import KafkaError as KafkaError
     from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
     from kafkaraw.errors import NetworkError as NetworkError
+    from kafkaraw.errors import ProducerFenced as ProducerFenced
     from kafkaraw.errors import ProtocolError as ProtocolError
     from kafkaraw.errors import RecordTooLarge as RecordTooLarge
     from kafkaraw.errors import RetriableBrokerError as RetriableBrokerError
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
     from kafkaraw.errors import StaleMetadataError as StaleMetadataError
     from kafkaraw.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
     from kafkaraw.errors import TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed
+    from kafkaraw.errors import TransactionError as TransactionError
+    from kafkaraw.errors import TransactionMustAbort as TransactionMustAbort
     from kafkaraw.errors import UnsupportedVersionError as UnsupportedVersionError
     from kafkaraw.errors import UsageError as UsageError
     from kafkaraw.protocol.acl_codes import AclOperation as AclOperation
@@ -91,6 +96,7 @@ _HOMES = {
         "Consumer",
         "Producer",
     ),
+    "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),
@@ -116,12 +122,15 @@ _HOMES = {
         "KafkaError",
         "KafkaTimeoutError",
         "NetworkError",
+        "ProducerFenced",
         "ProtocolError",
         "RecordTooLarge",
         "RetriableBrokerError",
         "RetriableError",
         "Stage",
         "StaleMetadataError",
+        "TransactionError",
+        "TransactionMustAbort",
         "UnsupportedVersionError",
         "UsageError",
     ),

@@ -8,6 +8,9 @@
     |   +-- StaleMetadataError  a topic or a leader is not known (yet)
     +-- DeliveryError           records were not acknowledged; says which, and whether they may be written
     |   +-- DeliveryTimeout     ... in time (also a KafkaTimeoutError)
+    +-- TransactionError        a transaction cannot go on
+    |   +-- TransactionMustAbort  ... abort it; the next one may succeed
+    |   +-- ProducerFenced        ... ever: another producer took over its transactional id; make a new one, or stop
     +-- AuthenticationError     re-authenticate: the credentials were refused
     +-- UsageError              fix the call: wrong argument, state or setting
     |   +-- ConfigError         a setting or option is unknown, missing or out of range
@@ -105,6 +108,18 @@ def _delivery_error(kind: type[DeliveryError], message: str, entries: Sequence[U
 
 class DeliveryTimeout(DeliveryError, KafkaTimeoutError):
     """Records were not acknowledged within the time that the call or the settings allow."""
+
+
+class TransactionError(KafkaError):
+    """A transaction cannot go on."""
+
+
+class TransactionMustAbort(TransactionError):
+    """Something in the transaction failed: abort it. The producer can then begin the next one."""
+
+
+class ProducerFenced(TransactionError):
+    """Another producer has taken over the transactional id: this one can do nothing any more."""
 
 
 class BufferFull(RetriableError):

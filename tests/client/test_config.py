@@ -94,7 +94,6 @@ def test_without_servers_there_is_no_client() -> None:
         (ConsumerConfig, "linger_ms", "it is a setting of the producer"),
         (ProducerConfig, "auto_offset_reset", "it is a setting of the consumer"),
         (ConsumerConfig, "group_id", "use assign()"),
-        (ProducerConfig, "transactional_id", "transactions are not part of this version"),
         (ConsumerConfig, "xyzzy", "unknown setting 'xyzzy'"),
     ],
 )
@@ -117,7 +116,10 @@ def test_an_unknown_setting_says_what_exists(kind: type[ClientConfig], name: str
         (ProducerConfig, {"acks": True}, "'all'"),
         (ConsumerConfig, {"auto_offset_reset": "early"}, "did you mean 'earliest'?"),
         (ConsumerConfig, {"check_crcs": 1}, "True or False"),
-        (ConsumerConfig, {"isolation_level": "read_committed"}, "must be one of 'read_uncommitted'"),
+        (ConsumerConfig, {"isolation_level": "snapshot"}, "must be one of 'read_uncommitted'"),
+        (ProducerConfig, {"transactional_id": ""}, "must not be empty"),
+        (ProducerConfig, {"transactional_id": "a", "acks": 1}, "must be 'all' for transactional_id"),
+        (ProducerConfig, {"transactional_id": "a", "enable_idempotence": False}, "must be True for transactional_id"),
         (ConsumerConfig, {"client_id": None}, "text, not NoneType"),
     ],
 )

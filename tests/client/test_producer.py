@@ -160,7 +160,7 @@ def test_a_batch_is_not_copied_on_its_way_into_the_request():
         topic, partition = "t", 0
         encoded = memoryview(b"the bytes")
 
-        def encode(self, *numbers):
+        def encode(self, *numbers, transactional):
             return self.encoded
 
     request = produce_request(

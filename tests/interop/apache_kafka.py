@@ -127,6 +127,7 @@ class ApacheKafka:
         data_dir: where the logs go; a temporary folder, removed at the end, when None.
         properties: broker properties on top of SINGLE_NODE.
         ports: of the PLAINTEXT listener and the controller, when `properties` name them; free ones when None.
+        features: levels to format the storage with, such as {"transaction.version": 0}; the newest when None.
     """
 
     def __init__(
@@ -134,7 +135,9 @@ class ApacheKafka:
         data_dir: Path | None = None,
         properties: Mapping[str, str] | None = None,
         ports: tuple[int, int] | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
+        self._features = dict(features or {})
         self._own_dir = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="apache-kafka-")) if data_dir is None else data_dir
         self._properties = dict(properties or {})
@@ -225,9 +228,11 @@ class ApacheKafka:
 
     def _format(self, jars: Path) -> None:
         cluster_id = _random_cluster_id()
-        command = [*self._java(jars, "kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c"]
+        command = [*self._java(jars, "kafka.tools.StorageTool"), "format", "-t", cluster_id]
+        for name, level in self._features.items():
+            command += ["--feature", f"{name}={level}"]
         done = subprocess.run(
-            [*command, str(self._properties_file)], capture_output=True, text=True, timeout=120, check=False
+            [*command, "-c", str(self._properties_file)], capture_output=True, text=True, timeout=120, check=False
         )
         if done.returncode != 0:
             raise ApacheKafkaError(f"formatting the storage failed:\n{(done.stdout + done.stderr)[-2000:]}")

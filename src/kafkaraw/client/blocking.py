@@ -13,14 +13,17 @@ called on the loop thread (in a ticket's callback): it would wait for itself, an
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import weakref
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from kafkaraw.client.arrow import check_columns, to_arrow
 from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, cursor_of, is_closed, next_batch_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
@@ -30,6 +33,7 @@ from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.transactions import Transactions
 from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.records import AppendStatus, Batch, Headers, Record, Ticket, TopicPartition
@@ -130,6 +134,39 @@ class Producer:
 
     def flush(self, timeout: float | None = None) -> None:
         _run(self._delivery.flush(timeout))
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.init(timeout)))
+
+    def begin_transaction(self) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.begin()))
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str | GroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.send_offsets(offsets, group, timeout)))
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.end(commit=True, timeout=timeout)))
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.end(commit=False, timeout=timeout)))
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction()
+        except BaseException as error:
+            _run(self._in_transactions(partial(Transactions.roll_back, error=error)))
+            raise
+
+    async def _in_transactions(self, act: Callable[[Transactions], Coroutine[object, None, None]]) -> None:
+        await act(self._delivery.transactions)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return _run(self._delivery.partitions_for(topic, timeout))

@@ -212,6 +212,12 @@ class ProducerConfig(ClientConfig):
     max_in_flight_requests_per_connection: int = setting(
         5, "Produce requests on their way to one broker.", minimum=1, maximum=1_000
     )
+    transactional_id: str | None = setting(
+        None, "Name under which transactions are made; one producer at a time has it. Needs enable_idempotence."
+    )
+    transaction_timeout_ms: int = setting(
+        60_000, "The coordinator aborts a transaction that is open for longer.", unit="ms", minimum=1, maximum=INT32_MAX
+    )
     retries: int = setting(
         INT32_MAX, "Tries after the first one, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
     )
@@ -245,7 +251,9 @@ class ConsumerConfig(ClientConfig):
         maximum=FETCH_BYTES_MAX,
     )
     isolation_level: str = setting(
-        "read_uncommitted", "Which transactional records are given.", choices=("read_uncommitted",)
+        "read_uncommitted",
+        "Whether records of transactions that are open or were aborted are given, too.",
+        choices=("read_uncommitted", "read_committed"),
     )
     check_crcs: bool = setting(True, "Check the CRC-32C of every batch.")
     max_poll_records: int | None = setting(
@@ -269,7 +277,6 @@ _NOT_YET = {
     "enable_auto_commit": "consumer groups are not part of this version; keep position() yourself and seek() to it",
     "auto_commit_interval_ms": "consumer groups are not part of this version; keep position() yourself",
     "session_timeout_ms": "consumer groups are not part of this version; use assign()",
-    "transactional_id": "transactions are not part of this version; the idempotent producer is on by default",
 }
 
 
@@ -358,7 +365,16 @@ def _settle(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConf
     conflict = _idempotence_conflict(config, given) if config.enable_idempotence else ""
     if conflict and "enable_idempotence" in given:
         raise ConfigError(f"{conflict} for enable_idempotence=True; change it or leave idempotence out")
+    if config.transactional_id is not None:
+        _check_transactional(config, conflict)
     return replace(config, enable_idempotence=False) if conflict else config
+
+
+def _check_transactional(config: ProducerConfig, conflict: str) -> None:
+    if not config.transactional_id:
+        raise ConfigError("transactional_id='' must not be empty; leave it out for a producer without transactions")
+    if conflict or not config.enable_idempotence:
+        raise ConfigError(f"{conflict or 'enable_idempotence=False must be True'} for transactional_id")
 
 
 def _idempotence_conflict(config: ProducerConfig, given: Mapping[str, object]) -> str:

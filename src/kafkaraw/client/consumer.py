@@ -70,7 +70,9 @@ class AsyncConsumer:
         reset = _RESET_TIMESTAMPS[self._config.auto_offset_reset]
         self._fetcher = Fetcher(reset, backoff, self._engine.runtime.rng)
         self._cursor = RecordCursor()
+        self._committed_only = self._config.isolation_level == "read_committed"
         self._limits = FetchLimits(
+            committed_only=self._committed_only,
             min_bytes=self._config.fetch_min_bytes,
             max_wait_ms=self._config.fetch_max_wait_ms,
             max_bytes=self._config.fetch_max_bytes,
@@ -339,7 +341,7 @@ class AsyncConsumer:
         self._usable()
         deadline = self._engine.deadline(timeout)
         wanted = {_checked(partition): timestamp for partition, timestamp in timestamps.items()}
-        found = await look_up(self._engine, wanted, deadline=deadline)
+        found = await look_up(self._engine, wanted, deadline=deadline, committed_only=self._committed_only)
         return {partition: offset if offset.offset >= 0 else None for partition, offset in found.items()}
 
     def metrics(self) -> Metrics:
@@ -484,7 +486,9 @@ class AsyncConsumer:
         if not searches:
             return
         timestamps = {topic_partition: timestamp for topic_partition, (timestamp, _) in searches.items()}
-        outcomes = await look_up_once(self._engine, timestamps, deadline=self._engine.deadline(None))
+        outcomes = await look_up_once(
+            self._engine, timestamps, deadline=self._engine.deadline(None), committed_only=self._committed_only
+        )
         for topic_partition, outcome in outcomes.items():
             _, generation = searches[topic_partition]
             if isinstance(outcome, OffsetAndTimestamp):
@@ -527,7 +531,9 @@ class AsyncConsumer:
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, int]:
         self._usable()
-        found = await look_up(self._engine, timestamps, deadline=self._engine.deadline(timeout))
+        found = await look_up(
+            self._engine, timestamps, deadline=self._engine.deadline(timeout), committed_only=self._committed_only
+        )
         return {topic_partition: offset.offset for topic_partition, offset in found.items()}
 
     def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:

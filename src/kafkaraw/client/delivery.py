@@ -27,11 +27,13 @@ from kafkaraw.client.outbox import Outbox
 from kafkaraw.client.room import Room
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.security import with_principal
+from kafkaraw.client.transactions import Transactions
 from kafkaraw.client.waiting import FORKED, PromiseWaiter
 from kafkaraw.core.producer.events import (
     Abandoned,
     Acknowledge,
     Action,
+    AddPartitions,
     AskProducerId,
     BatchesSealed,
     Event,
@@ -102,9 +104,11 @@ class Delivery:
         record_size_max = min(config.max_request_size, config.buffer_memory)
         self.value_size_safe = record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE
         self._machine = _machine(config, self._engine)
+        self._nothing_left = asyncio.Event()
         self._outbox = Outbox(self._engine, config, self._receive, self._break)
         self._room = Room()
         self._failures = UnseenFailures()
+        self._transactions: Transactions | None = None
         self._topics: dict[str, int] = {}
         self._topics_as_of: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,6 +116,10 @@ class Delivery:
         self._step_scheduled = False
         self._wake_sent = False
         self._closed = False
+        self._broken = False
+        if config.transactional_id is not None:
+            self._transactions = self._outbox.transactions = Transactions(self._engine, config, self)
+            self.take_records(False)
         tell_about_forks(self, Delivery._after_fork_in_child)
 
     # ---- taking records in
@@ -195,6 +203,51 @@ class Delivery:
         self._take_partitions(topic)
         return self._engine.cluster.partitions_of(topic) or []
 
+    # ---- transactions
+
+    @property
+    def transactions(self) -> Transactions:
+        """The producer's transactions.
+
+        Raises:
+            UsageError: it makes none.
+        """
+        self._begin()
+        if self._transactions is None:
+            raise UsageError("this producer has no transactional_id: give it one to make transactions")
+        return self._transactions
+
+    def take_records(self, taken: bool) -> None:
+        """Whether `append` takes records; for the time between transactions, not for the end of the producer."""
+        if not (self._closed or self._broken or self._waiter.forked):
+            self.append = self._open.append if taken else self._refuse_outside_transaction
+
+    def _refuse_outside_transaction(self, *_record: object) -> tuple[AppendStatus, Ticket | None]:
+        assert self._transactions is not None
+        self._transactions.check_open()
+        raise UsageError("the transaction takes no more records")
+
+    def receive(self, event: Event) -> None:
+        """Tell the machine something that happened to the transaction, and do what follows."""
+        self._machine.receive(event, self._now_ms())
+        self._step()
+
+    async def settle_all(self, deadline: Deadline, what: str) -> None:
+        """Send everything, and wait until nothing is queued or in flight.
+
+        Raises:
+            DeliveryTimeout: something is, still.
+        """
+        self._collect(everything=True)
+        self._step()
+        while not self._machine.idle:
+            self._nothing_left.clear()
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    await self._nothing_left.wait()
+            except TimeoutError:
+                raise self._not_settled(what, deadline.timeout) from None
+
     # ---- until it is done
 
     async def flush(self, timeout: float | None) -> None:
@@ -218,6 +271,8 @@ class Delivery:
         if self._closed:
             return
         self._begin()
+        if self._transactions is not None:
+            await self._transactions.abandon(timeout)
         self._closed = True
         self.append = _refusing(ClosedError, CLOSED)
         problem: DeliveryError | None = None
@@ -275,18 +330,26 @@ class Delivery:
     def _act(self) -> None:
         for action in self._machine.actions():
             self._do(action)
+        if self._machine.idle:
+            self._nothing_left.set()
 
     def _do(self, action: Action) -> None:
         match action:
             case SendProduce():
                 self._outbox.send(action)
+                if self._transactions is not None:
+                    self._transactions.note_sent()
             case Acknowledge(batch, base_offset, log_append_time_ms):
                 batch.promise.resolve(base_offset, log_append_time_ms)
             case Release(batch):
                 self._release(batch)
             case Fail(batch, error, report):
-                if batch.promise.fail(with_principal(error, self._config)):
+                if batch.promise.fail(with_principal(error, self._config)) and self._transactions is None:
                     self._failures.add(batch.promise, report)
+                if self._transactions is not None:
+                    self._transactions.note_failure(error)
+            case AddPartitions(partitions):
+                self._outbox.add_partitions(self.transactions, partitions)
             case RefreshMetadata(topics):
                 self._outbox.refresh(topics)
             case AskProducerId():
@@ -382,11 +445,12 @@ class Delivery:
         promises = [batch.promise for batch in self._machine.unsettled()]
         if not promises or await _all_done(promises, deadline.remaining):
             return
+        raise self._not_settled(what, seconds)
+
+    def _not_settled(self, what: str, seconds: float) -> DeliveryTimeout:
         entries = self._machine.unacknowledged()
-        raise DeliveryTimeout(
-            f"{what}: not acknowledged within {seconds:g} s: {describe(entries)}{self._last_seen()}",
-            unacknowledged=entries,
-        )
+        message = f"{what}: not acknowledged within {seconds:g} s: {describe(entries)}{self._last_seen()}"
+        return DeliveryTimeout(message, unacknowledged=entries)
 
     def _longest_delivery(self) -> float:
         """After so many seconds every record that was sent before is settled."""
@@ -410,6 +474,7 @@ class Delivery:
         """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting."""
         log.error("the producer failed in an unforeseen way", exc_info=error)
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
+        self._broken = True
         self.append = _refusing(ClosedError, message)
         batches = [*self._machine.unsettled(), *self._open.seal_all()]
         for batch in batches:
@@ -424,6 +489,7 @@ class Delivery:
 def _machine(config: ProducerConfig, engine: Engine) -> ProducerMachine:
     limits = ProducerLimits(
         idempotent=config.enable_idempotence,
+        transactional=config.transactional_id is not None,
         in_flight_max=config.max_in_flight_requests_per_connection,
         request_size_max=config.max_request_size,
         delivery_timeout_ms=config.delivery_timeout_ms,

@@ -51,7 +51,7 @@ Outcome = OffsetAndTimestamp | KafkaError
 
 
 async def look_up(
-    engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline
+    engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline, committed_only: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Look up offsets, going on until all are known.
 
@@ -59,6 +59,7 @@ async def look_up(
         engine: the way to the cluster.
         timestamps: milliseconds since 1970, or one of ListOffsets' negative marks, by partition.
         deadline: of all of it.
+        committed_only: the end is the last stable offset: the first of a transaction that is open.
 
     Raises:
         StaleMetadataError: a topic or partition does not exist.
@@ -72,7 +73,7 @@ async def look_up(
     failures: dict[TopicPartition, KafkaError] = {}
     while missing:
         try:
-            outcomes = await _round(engine, missing, deadline, refresh=attempt > 0)
+            outcomes = await _round(engine, missing, deadline, refresh=attempt > 0, committed_only=committed_only)
         except (NetworkError, KafkaTimeoutError) as error:
             outcomes = {topic_partition: failures.get(topic_partition, error) for topic_partition in missing}
         found |= {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, OffsetAndTimestamp)}
@@ -86,7 +87,12 @@ async def look_up(
 
 
 async def _round(
-    engine: Engine, timestamps: Mapping[TopicPartition, int], deadline: Deadline, *, refresh: bool
+    engine: Engine,
+    timestamps: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    *,
+    refresh: bool,
+    committed_only: bool,
 ) -> dict[TopicPartition, Outcome]:
     """Make sure that the leaders are known, and ask them."""
     topics = sorted({topic_partition.topic for topic_partition in timestamps})
@@ -94,11 +100,11 @@ async def _round(
         await engine.refresh(topics, timeout=deadline.remaining)
     await engine.wait_for_topics(topics, deadline.remaining)
     _check_partitions(engine, timestamps)
-    return await look_up_once(engine, timestamps, deadline=deadline)
+    return await look_up_once(engine, timestamps, deadline=deadline, committed_only=committed_only)
 
 
 async def look_up_once(
-    engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline
+    engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline, committed_only: bool = False
 ) -> dict[TopicPartition, Outcome]:
     """One round: ask every leader that is known once. Each partition gets an offset or an error."""
     by_leader: dict[int, dict[TopicPartition, int]] = {}
@@ -109,18 +115,25 @@ async def look_up_once(
             outcomes[topic_partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, _name(topic_partition))
         else:
             by_leader.setdefault(leader_id, {})[topic_partition] = timestamp
-    answers = await asyncio.gather(*(_ask(engine, node_id, part, deadline) for node_id, part in by_leader.items()))
+    answers = await asyncio.gather(
+        *(_ask(engine, node_id, part, deadline, committed_only) for node_id, part in by_leader.items())
+    )
     for answer in answers:
         outcomes |= answer
     return outcomes
 
 
 async def _ask(
-    engine: Engine, node_id: int, timestamps: Mapping[TopicPartition, int], deadline: Deadline
+    engine: Engine,
+    node_id: int,
+    timestamps: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    committed_only: bool,
 ) -> dict[TopicPartition, Outcome]:
     timeout = deadline.at_most(engine.config.request_timeout_ms / 1000)
     try:
-        answer = await engine.request(node_id, _request(engine, timestamps, timeout), timeout=timeout)
+        request = _request(engine, timestamps, timeout, committed_only)
+        answer = await engine.request(node_id, request, timeout=timeout)
     except KafkaError as error:
         return dict.fromkeys(timestamps, error)
     outcomes: dict[TopicPartition, Outcome] = {}
@@ -140,7 +153,9 @@ def _refusal(topic_partition: TopicPartition, code: int) -> KafkaError:
     return error_for(code, f"offsets of {_name(topic_partition)}", resource=topic_partition.topic, operation="DESCRIBE")
 
 
-def _request(engine: Engine, timestamps: Mapping[TopicPartition, int], timeout: float) -> ListOffsetsRequest:
+def _request(
+    engine: Engine, timestamps: Mapping[TopicPartition, int], timeout: float, committed_only: bool
+) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for topic_partition, timestamp in timestamps.items():
         topics.setdefault(topic_partition.topic, []).append(
@@ -152,7 +167,7 @@ def _request(engine: Engine, timestamps: Mapping[TopicPartition, int], timeout: 
         )
     return ListOffsetsRequest(
         replica_id=-1,
-        isolation_level=0,
+        isolation_level=int(committed_only),
         topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         timeout_ms=round(timeout * 1000),
     )

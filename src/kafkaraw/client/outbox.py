@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from typing import Final
 
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.engine import Engine, reply
 from kafkaraw.client.produce import outcomes_of, produce_request, unanswered
+from kafkaraw.client.transactions import PRODUCE_VERSION_EXPLICIT, Transactions
 from kafkaraw.core.producer.events import (
     Answered,
     Event,
@@ -31,6 +33,8 @@ from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, I
 from kafkaraw.protocol.messages.produce import ProduceResponse
 from kafkaraw.records import TopicPartition
 
+_PRODUCE_KEY: Final = 0
+
 
 class Outbox:
     """The producer's hands on the network.
@@ -40,6 +44,9 @@ class Outbox:
         config: for acks and timeouts.
         tell: takes the event with which each thing ends; called on the loop.
         give_up: takes an error that is none of Kafka's: a fault in this program, after which no event will come.
+
+    Attributes:
+        transactions: the producer's, when it is transactional.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class Outbox:
         self._timeout = config.request_timeout_ms / 1000
         self._tell = tell
         self._give_up = give_up
+        self.transactions: Transactions | None = None
         self._waiting: dict[int, deque[SendProduce]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -68,6 +76,10 @@ class Outbox:
     def ask_producer_id(self) -> None:
         """Get a producer id; ends in `ProducerIdGiven` or `ProducerIdRefused`."""
         self._spawn(self._ask_producer_id(), "producer id")
+
+    def add_partitions(self, transactions: Transactions, partitions: frozenset[TopicPartition]) -> None:
+        """Make partitions part of the transaction; ends in `PartitionsAdded`."""
+        self._spawn(transactions.add_partitions(partitions), "partitions of the transaction")
 
     def refresh(self, topics: frozenset[str]) -> None:
         """Refresh metadata; ends in `MetadataRefreshed`."""
@@ -111,11 +123,20 @@ class Outbox:
             self._tell(Answered(action.request_id, outcomes))
 
     async def _exchange(self, connection: Connection, action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]:
-        request = produce_request(action, self._engine.cluster, acks=self._acks, timeout_ms=self._timeout_ms)
+        transactions, version = self.transactions, None
+        request = produce_request(
+            action,
+            self._engine.cluster,
+            acks=self._acks,
+            timeout_ms=self._timeout_ms,
+            transactional_id=None if transactions is None else transactions.transactional_id,
+        )
+        if transactions is not None and not transactions.implicit:
+            version = min(PRODUCE_VERSION_EXPLICIT, connection.version_for(_PRODUCE_KEY))
         if self._acks == 0:
             connection.send_oneway(request)
             return unanswered(action)
-        response = await connection.request(request, timeout=self._timeout)
+        response = await connection.request(request, version=version, timeout=self._timeout)
         return outcomes_of(request, reply(response, ProduceResponse), self._engine.cluster, action.node_id)
 
     async def _ask_producer_id(self) -> None:

@@ -21,7 +21,9 @@ from kafkaraw.records import TopicPartition
 RECORD_ERRORS_LISTED_MAX = 3
 
 
-def produce_request(action: SendProduce, cluster: ClusterView, *, acks: int, timeout_ms: int) -> ProduceRequest:
+def produce_request(
+    action: SendProduce, cluster: ClusterView, *, acks: int, timeout_ms: int, transactional_id: str | None = None
+) -> ProduceRequest:
     """The request for some batches; compresses those that were not yet.
 
     Args:
@@ -29,7 +31,9 @@ def produce_request(action: SendProduce, cluster: ClusterView, *, acks: int, tim
         cluster: for the topic ids (used from version 13 on).
         acks: 0, 1 or -1.
         timeout_ms: how long the leader may wait for its followers.
+        transactional_id: the producer's, when the records are part of a transaction.
     """
+    transactional = transactional_id is not None
     topics: dict[str, TopicProduceData] = {}
     for batch, (producer_id, epoch), base_sequence in (
         (numbered.batch, numbered.identity, numbered.base_sequence) for numbered in action.batches
@@ -38,9 +42,11 @@ def produce_request(action: SendProduce, cluster: ClusterView, *, acks: int, tim
         if topic is None:
             topic = TopicProduceData(name=batch.topic, topic_id=cluster.topic_id_of(batch.topic), partition_data=[])
             topics[batch.topic] = topic
-        records = batch.encode(producer_id, epoch, base_sequence)
+        records = batch.encode(producer_id, epoch, base_sequence, transactional=transactional)
         topic.partition_data.append(PartitionProduceData(index=batch.partition, records=records))
-    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+    )
 
 
 def outcomes_of(

@@ -7,8 +7,11 @@ the two differ in `async` only, and in `send`, which awaits admission here and b
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
 from kafkaraw.client.metrics import Metrics
@@ -141,6 +144,98 @@ class AsyncProducer:
             DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
         """
         await self._delivery.flush(timeout)
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Take over the `transactional_id`; to be called once, before the first transaction.
+
+        A producer that had the id before is fenced, and its open transaction is aborted.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`. After a timeout it may be called again.
+
+        Raises:
+            KafkaTimeoutError: the coordinator did not answer in time.
+            BrokerError: the coordinator refuses, as when `transaction_timeout_ms` is above its limit.
+            UsageError: there is no `transactional_id`, or it was called before.
+        """
+        await self._delivery.transactions.init(timeout)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: the records sent until it ends are read together, or not at all.
+
+        Raises:
+            UsageError: one is open, or `init_transactions` was not called.
+            TransactionMustAbort: the last one failed and was not aborted.
+            ProducerFenced: another producer has taken over the id.
+        """
+        await self._delivery.transactions.begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str | GroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a consumer group's positions with the transaction: they count if, and only if, it commits.
+
+        Args:
+            offsets: the next offset to read, by partition.
+            group: the group; with its `GroupMetadata` a member that was replaced is fenced (KIP-447).
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            TransactionMustAbort: refused; abort the transaction.
+            ProducerFenced: another producer has taken over the id.
+            KafkaTimeoutError: no answer in time; it may be called again.
+            UsageError: no transaction is open.
+        """
+        await self._delivery.transactions.send_offsets(offsets, group, timeout)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what is left, wait until all of it is acknowledged, and commit.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            TransactionMustAbort: some records failed, or the coordinator refuses: nothing is committed, abort it.
+            ProducerFenced: another producer has taken over the id; nothing is committed.
+            KafkaTimeoutError: not known in time; call it again to find out.
+            UsageError: no transaction is open.
+        """
+        await self._delivery.transactions.end(commit=True, timeout=timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Give the transaction up; records that were not sent yet fail, and nobody reads the others.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            ProducerFenced: another producer has taken over the id; the transaction is aborted already.
+            KafkaTimeoutError: not known in time; call it again to find out.
+            UsageError: no transaction is open.
+        """
+        await self._delivery.transactions.end(commit=False, timeout=timeout)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begin a transaction that is committed at the end of the block, or aborted when the block raises.
+
+            async with producer.transaction():  # `with`, on the blocking face
+                await producer.send("orders", b"...")
+
+        Raises:
+            TransactionMustAbort: it could not be committed, and was aborted.
+            KafkaError: as of `begin_transaction` and `commit_transaction`.
+        """
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException as error:
+            await self._delivery.transactions.roll_back(error)
+            raise
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic.

@@ -8,7 +8,7 @@ cluster answers in no format at all. Start at `read_api_versions`; the order of 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.core.throttle import binding_throttle_ms
@@ -37,11 +37,13 @@ class ApiVersionTable:
         peer: the broker as "host:port", for messages.
         offered: the broker's range for each API key.
         throttle_ms: for how long nothing may be sent, in milliseconds.
+        features: the level in force of each feature of the cluster (KIP-584).
     """
 
     peer: str
     offered: dict[int, VersionRange]
     throttle_ms: int = 0
+    features: dict[str, int] = field(default_factory=dict)
 
     def version_for(self, api_key: int) -> int:
         """Return the highest version of an API that both ends know.
@@ -86,7 +88,8 @@ def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionT
     _, response = decode_response(frame, API_VERSIONS_KEY, version, allow_trailing_bytes=True)
     assert isinstance(response, ApiVersionsResponse)
     offered = {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
-    return ApiVersionTable(peer, offered, binding_throttle_ms(response, API_VERSIONS_KEY, version))
+    features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    return ApiVersionTable(peer, offered, binding_throttle_ms(response, API_VERSIONS_KEY, version), features)
 
 
 def _next_attempt(frame: memoryview, version: int, peer: str) -> AskAgain:

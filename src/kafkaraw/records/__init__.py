@@ -11,10 +11,11 @@ from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenB
 from kafkaraw.records.batch import ARROW_COLUMNS, Batch, encode_batch
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
-from kafkaraw.records.control import ControlType, control_type, encode_control_batch
+from kafkaraw.records.control import ControlType, control_type, control_type_of, encode_control_batch
 from kafkaraw.records.header import (
     HEADER_SIZE,
     BatchHeader,
+    emptied,
     iter_headers,
     parse_header,
     patch_header,
@@ -67,6 +68,8 @@ __all__ = [
     "codec_by_id",
     "codec_by_name",
     "control_type",
+    "control_type_of",
+    "emptied",
     "encode_batch",
     "encode_control_batch",
     "fill",

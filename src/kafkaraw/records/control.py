@@ -12,7 +12,9 @@ import struct
 from enum import IntEnum
 from typing import Final
 
+from kafkaraw.records._implementation import read_records
 from kafkaraw.records.batch import encode_batch
+from kafkaraw.records.header import CONTROL_BIT, parse_header
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -35,6 +37,22 @@ def control_type(record_key: bytes | None) -> ControlType:
     if version < 0 or kind not in (ControlType.ABORT, ControlType.COMMIT):
         return ControlType.UNKNOWN
     return ControlType(kind)
+
+
+def control_type_of(batch: memoryview) -> ControlType:
+    """Tell what a control batch says.
+
+    Args:
+        batch: one whole control batch, its checksum verified or not.
+
+    Raises:
+        CorruptBatch: its record cannot be decoded.
+    """
+    header = parse_header(batch)
+    shown = header._replace(attributes=header.attributes & ~CONTROL_BIT)  # readers of records skip control batches
+    for record in read_records(batch, shown, "", 0):
+        return control_type(record.key)
+    return ControlType.UNKNOWN
 
 
 def encode_control_batch(

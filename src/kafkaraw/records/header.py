@@ -228,6 +228,17 @@ def stamp_producer(
     stamp_crc(batch)
 
 
+def emptied(header: BatchHeader) -> bytes:
+    """A batch without records that takes up the same offsets as the one with this header.
+
+    Compaction leaves such batches behind; so readers pass over them and their positions move on.
+    """
+    kept = header.attributes & ~CODEC_MASK
+    batch = bytearray(LAYOUT.pack(*header._replace(batch_length=_BATCH_LENGTH_MIN, attributes=kept, records_count=0)))
+    stamp_crc(batch)
+    return bytes(batch)
+
+
 def patch_header(
     batch: bytearray | memoryview,
     *,

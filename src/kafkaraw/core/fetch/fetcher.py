@@ -14,10 +14,11 @@ same table of reactions (`reactions.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
+from kafkaraw.core.fetch.committed import without_aborted
 from kafkaraw.core.fetch.cutting import Cut, cut
 from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
 from kafkaraw.core.fetch.positions import PartitionPosition, Standing
@@ -34,7 +35,7 @@ from kafkaraw.errors import (
     UsageError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
-from kafkaraw.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from kafkaraw.records import TopicPartition, iter_headers
 
 log = logging.getLogger(__name__)
@@ -314,12 +315,19 @@ class Fetcher:
         records = data.records
         if isinstance(records, memoryview) and len(records):
             try:
-                self._keep(node_id, position, target, records)
+                self._keep(node_id, position, target, records, data.aborted_transactions or ())
             except (CorruptBatch, RecordTooLarge) as error:
                 self._problem(position, error, now_ms)
         return False
 
-    def _keep(self, node_id: int, position: PartitionPosition, target: FetchTarget, records: memoryview) -> None:
+    def _keep(
+        self,
+        node_id: int,
+        position: PartitionPosition,
+        target: FetchTarget,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction],
+    ) -> None:
         size, next_offset = 0, position.offset
         try:
             for header, batch in iter_headers(records):
@@ -333,7 +341,8 @@ class Fetcher:
         if next_offset <= position.offset:
             raise CorruptBatch(f"{_where(target)}: the broker sent batches that end at offset {next_offset}")
         position.size_wanted_bytes = 0
-        self._fetched[target.topic_partition] = _Fetched(node_id, position.generation, records[:size], next_offset)
+        data = without_aborted(records[:size], aborted)
+        self._fetched[target.topic_partition] = _Fetched(node_id, position.generation, data, next_offset)
 
     def _cut(self, topic_partition: TopicPartition, limit: int | None) -> Cut:
         fetched = self._fetched[topic_partition]

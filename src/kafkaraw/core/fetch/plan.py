@@ -13,12 +13,13 @@ _BY_NAME_UP_TO_VERSION = 12
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What bounds a Fetch: sizes in bytes, the wait in milliseconds."""
+    """What bounds a Fetch: sizes in bytes, the wait in milliseconds; and whether only committed records are wanted."""
 
     min_bytes: int = 1
     max_wait_ms: int = 500
     max_bytes: int = 52_428_800
     partition_max_bytes: int = 1_048_576
+    committed_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,5 +74,6 @@ class FetchPlan:
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,
             max_bytes=max(limits.max_bytes, wanted),
+            isolation_level=int(limits.committed_only),
             topics=topics,
         )

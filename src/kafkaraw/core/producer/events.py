@@ -108,7 +108,48 @@ class Abandoned:
     make_error: Callable[[Unacknowledged], KafkaError]
 
 
-Event = BatchesSealed | ProducerIdGiven | ProducerIdRefused | MetadataRefreshed | Answered | RequestLost | Abandoned
+@dataclass(frozen=True, slots=True)
+class TransactionBegun:
+    """Batches from here on belong to a transaction; `implicit` when brokers add its partitions by themselves."""
+
+    implicit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """The coordinator has taken the partitions of an `AddPartitions` into the transaction, or refused them."""
+
+    partitions: frozenset[TopicPartition]
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionAborts:
+    """Batches that have not been sent yet are not to be sent, nor those that come until the transaction has ended."""
+
+    make_error: Callable[[Unacknowledged], KafkaError]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """The transaction is over, and nothing of it is in flight; a new `identity` starts its sequences at 0."""
+
+    identity: ProducerIdentity | None = None
+
+
+Event = (
+    BatchesSealed
+    | ProducerIdGiven
+    | ProducerIdRefused
+    | MetadataRefreshed
+    | Answered
+    | RequestLost
+    | Abandoned
+    | TransactionBegun
+    | PartitionsAdded
+    | TransactionAborts
+    | TransactionEnded
+)
 
 
 # ---- actions: what to do
@@ -135,6 +176,13 @@ class SendProduce:
 @dataclass(frozen=True, slots=True)
 class AskProducerId:
     """Call InitProducerId, then report `ProducerIdGiven` or `ProducerIdRefused`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Make partitions part of the transaction, then report `PartitionsAdded`."""
+
+    partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +217,4 @@ class Release:
     batch: SealedBatch
 
 
-Action = SendProduce | AskProducerId | RefreshMetadata | Acknowledge | Fail | Release
+Action = SendProduce | AskProducerId | AddPartitions | RefreshMetadata | Acknowledge | Fail | Release

@@ -22,6 +22,7 @@ from kafkaraw.core.producer.events import (
     Abandoned,
     Acknowledge,
     Action,
+    AddPartitions,
     Answered,
     AskProducerId,
     BatchesSealed,
@@ -31,6 +32,7 @@ from kafkaraw.core.producer.events import (
     MetadataRefreshed,
     NumberedBatch,
     PartitionOutcome,
+    PartitionsAdded,
     ProducerIdentity,
     ProducerIdGiven,
     ProducerIdRefused,
@@ -38,6 +40,9 @@ from kafkaraw.core.producer.events import (
     Release,
     RequestLost,
     SendProduce,
+    TransactionAborts,
+    TransactionBegun,
+    TransactionEnded,
 )
 from kafkaraw.core.producer.outcomes import HINTS, MAYBE_WRITTEN, Verdict, verdict_on
 from kafkaraw.core.producer.partition import PartitionQueue, PartitionState, Shipment
@@ -54,6 +59,7 @@ class ProducerLimits:
     """The settings that bear on sealed batches; names and units as in `ProducerConfig`."""
 
     idempotent: bool = True
+    transactional: bool = False
     in_flight_max: int = 5
     request_size_max: int = 1_048_576
     delivery_timeout_ms: int = 120_000
@@ -96,6 +102,10 @@ class ProducerMachine:
         self._stale_topics: set[str] = set()
         self._refreshed_topics: frozenset[str] = frozenset()
         self._last_error: KafkaError | None = None
+        self._part_of_transaction: set[TopicPartition] = set()
+        self._adding: frozenset[TopicPartition] = frozenset()
+        self._adds_partitions = limits.transactional
+        self._turn_away: Callable[[Unacknowledged], KafkaError] | None = None
         self._actions: list[Action] = []
 
     # ---- the four verbs
@@ -117,6 +127,14 @@ class ProducerMachine:
                 self._on_refreshed(event, now_ms)
             case Abandoned():
                 self._on_abandoned(event)
+            case TransactionBegun(implicit):
+                self._adds_partitions = not implicit
+            case PartitionsAdded():
+                self._on_partitions_added(event)
+            case TransactionAborts():
+                self._on_transaction_aborts(event)
+            case TransactionEnded(identity):
+                self._on_transaction_ended(identity)
         self._dispatch(now_ms)
 
     def actions(self) -> list[Action]:
@@ -178,7 +196,9 @@ class ProducerMachine:
                 queue = self._partitions[topic_partition] = PartitionQueue(topic_partition)
             shipment = queue.append(batch, now_ms - age_ms + self._limits.delivery_timeout_ms)
             self._by_age.append(shipment)
-            if queue.state is PartitionState.READY:
+            if self._turn_away is not None:
+                self._fail(shipment, self._turn_away(shipment.report()))
+            elif queue.state is PartitionState.READY:
                 self._sendable[topic_partition] = queue
 
     def _on_identity(self, event: ProducerIdGiven) -> None:
@@ -222,6 +242,29 @@ class ProducerMachine:
             if not shipment.settled:
                 self._fail(shipment, event.make_error(shipment.report()))
 
+    def _on_partitions_added(self, event: PartitionsAdded) -> None:
+        self._adding = frozenset()
+        if event.error is None:
+            self._part_of_transaction |= event.partitions
+            return
+        for shipment in self._by_age:
+            if not shipment.settled and shipment.topic_partition in event.partitions:
+                self._fail(shipment, event.error)
+
+    def _on_transaction_aborts(self, event: TransactionAborts) -> None:
+        self._turn_away = event.make_error
+        for shipment in self._by_age:
+            if not shipment.settled and not shipment.in_flight:
+                self._fail(shipment, event.make_error(shipment.report()))
+
+    def _on_transaction_ended(self, identity: ProducerIdentity | None) -> None:
+        self._part_of_transaction.clear()
+        self._turn_away = None
+        if identity is not None:
+            self._identity = identity
+            for queue in self._partitions.values():
+                queue.adopt(identity)
+
     # ---- what becomes of a batch that was in flight
 
     def _land(self, request_id: int) -> list[tuple[PartitionQueue, Shipment]]:
@@ -245,7 +288,9 @@ class ProducerMachine:
             return
         shipment.maybe_written |= outcome.error_code in MAYBE_WRITTEN
         error = _error_of(shipment, outcome)
-        if verdict is Verdict.REFUSED or (verdict is Verdict.OUT_OF_SEQUENCE and not self._limits.idempotent):
+        numbers_its_own = self._limits.idempotent and not self._limits.transactional
+        if verdict is Verdict.REFUSED or (verdict is Verdict.OUT_OF_SEQUENCE and not numbers_its_own):
+            # Epochs of a transactional producer come from its coordinator: it aborts, and gets the next one there.
             self._fail(shipment, error)
             return
         if verdict is Verdict.AGAIN_ELSEWHERE and not outcome.new_leader_known:
@@ -311,6 +356,7 @@ class ProducerMachine:
 
     def _dispatch(self, now_ms: int) -> None:
         self._drop_settled_heads()
+        self._add_partitions()
         self._ask_identity(now_ms)
         if self._identity is not None:
             while requests := self._next_requests(self._identity):
@@ -326,6 +372,12 @@ class ProducerMachine:
             if queue.head() is None:
                 del self._sendable[topic_partition]
 
+    def _add_partitions(self) -> None:
+        if self._adds_partitions and not self._adding:
+            self._adding = frozenset(self._sendable.keys() - self._part_of_transaction)
+            if self._adding:
+                self._actions.append(AddPartitions(self._adding))
+
     def _ask_identity(self, now_ms: int) -> None:
         if self._wants_identity() and not self._asking_id.under_way and self._asking_id.next_ms <= now_ms:
             self._asking_id.under_way = True
@@ -336,6 +388,8 @@ class ProducerMachine:
         requests: dict[int, list[Shipment]] = {}
         sizes: dict[int, int] = {}
         for queue in list(self._sendable.values()):
+            if self._adds_partitions and queue.topic_partition not in self._part_of_transaction:
+                continue
             head, node_id = queue.head(), self._leader_of(queue.topic_partition)
             if head is None or node_id is None or not queue.may_send_to(node_id):
                 continue

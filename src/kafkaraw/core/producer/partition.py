@@ -147,6 +147,12 @@ class PartitionQueue:
         self.in_flight.append(shipment)
         return shipment
 
+    def adopt(self, identity: ProducerIdentity) -> None:
+        """Number what comes from here on by another identity, from sequence 0; nothing may be in flight."""
+        assert not self.in_flight
+        self.identity, self.next_sequence = identity, 0
+        self._proven = False
+
     def land(self, shipment: Shipment) -> None:
         """Note that a batch is no longer in flight."""
         shipment.in_flight = False

@@ -1,0 +1,139 @@
+"""Asking the broker that coordinates one group or transactional id, wherever it is now.
+
+A coordinator moves, loads, is busy, or dies; `Coordinator.ask` goes on through all of that until its deadline. What any
+other answer means is the caller's business.
+Source: KIP-98, KIP-699; Kafka's CoordinatorStrategy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from kafkaraw.client.connection import Connection
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.engine import Engine, reply
+from kafkaraw.core.cluster import BrokerNode
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import KafkaTimeoutError, NetworkError, StaleMetadataError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
+from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+MANY_KEYS_FROM_VERSION: Final = 4
+_FIND_COORDINATOR_KEY: Final = 10
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated; the numbers are the protocol's."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Coordinator:
+    """The coordinator of one group or transactional id.
+
+    Args:
+        engine: the way to the cluster.
+        kind: what is coordinated.
+        key: the group or transactional id.
+    """
+
+    def __init__(self, engine: Engine, kind: CoordinatorKind, key: str) -> None:
+        self._engine = engine
+        self._kind = kind
+        self._key = key
+        self._node_id: int | None = None
+        config = engine.config
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    @property
+    def what(self) -> str:
+        """Its name in messages."""
+        return f"the coordinator of {self._kind.name.lower()} {self._key!r}"
+
+    async def ask(
+        self,
+        make: Callable[[Connection], object],
+        kind: type[R],
+        code_of: Callable[[R], int],
+        *,
+        deadline: Deadline,
+        version_max: int | None = None,
+    ) -> R:
+        """Send a request until an answer comes that asking again would not change.
+
+        Args:
+            make: makes the request for a connection; called for each attempt.
+            kind: class of the response.
+            code_of: the error code in it that matters.
+            deadline: of all attempts together.
+            version_max: do not use a later version than this.
+
+        Returns:
+            the response; its code may be an error that is not retriable.
+
+        Raises:
+            KafkaTimeoutError: the time is up; says what happened last.
+            KafkaError: the coordinator cannot be asked for, as when this principal may not.
+        """
+        attempt, last = 0, "no broker was asked yet"
+        while True:
+            try:
+                response = await self._attempt(make, kind, deadline, version_max)
+            except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
+                self._node_id, last = None, str(error)
+            else:
+                code = code_of(response)
+                if not is_retriable(code):
+                    return response
+                last = str(error_for(code, self.what))
+                if code in _MOVED:
+                    self._node_id = None
+            if deadline.expired:
+                raise KafkaTimeoutError(f"{self.what}: not done within {deadline.timeout:g} s; last seen: {last}")
+            log.debug("%s: %s; trying again", self.what, last)
+            await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
+            attempt += 1
+
+    async def _attempt(
+        self, make: Callable[[Connection], object], kind: type[R], deadline: Deadline, version_max: int | None
+    ) -> R:
+        timeout = deadline.at_most(self._engine.config.request_timeout_ms / 1000)
+        node_id = await self.node_id(timeout)
+        answer = await self._engine.request(node_id, make, timeout=timeout, version_max=version_max)
+        return reply(answer, kind)
+
+    async def node_id(self, timeout: float) -> int:
+        """The broker that coordinates, as far as is known; asked for when it is not.
+
+        Raises:
+            KafkaError: there is none just now, or this principal may not know.
+        """
+        if self._node_id is None:
+            self._node_id = await self._find(timeout)
+        return self._node_id
+
+    async def _find(self, timeout: float) -> int:
+        response = reply(await self._engine.request_any(self._question, timeout=timeout), FindCoordinatorResponse)
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code:
+            error = error_for(found.error_code, f"{self.what}: {found.error_message or 'not known'}")
+            if not is_retriable(found.error_code):
+                raise error
+            raise StaleMetadataError(str(error))
+        if found.node_id not in self._engine.cluster.brokers:
+            self._engine.cluster.add_brokers([BrokerNode(found.node_id, found.host, found.port)])
+        return found.node_id
+
+    def _question(self, connection: Connection) -> FindCoordinatorRequest:
+        if connection.version_for(_FIND_COORDINATOR_KEY) >= MANY_KEYS_FROM_VERSION:
+            return FindCoordinatorRequest(key_type=self._kind, coordinator_keys=[self._key])
+        return FindCoordinatorRequest(key_type=self._kind, key=self._key)

@@ -1,0 +1,157 @@
+"""Where a transactional producer stands: which calls are allowed now, and what a coordinator's refusal means.
+
+Pure. `TransactionMachine` is one enum with its transitions in a table; `reaction_to` is a table of error codes. Asking
+the coordinator, and asking again, is the business of `client.transactions`.
+Source: KIP-98, KIP-588, KIP-691, KIP-890, KIP-1050; Kafka's TransactionManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+from typing import Final
+
+from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
+
+log = logging.getLogger(__name__)
+
+
+class Phase(Enum):
+    """What a transactional producer is doing; the value ends the sentence "the producer ..."."""
+
+    NEW = "has not been initialised: call init_transactions() first"
+    READY = "has no open transaction: call begin_transaction() first"
+    OPEN = "has an open transaction: commit or abort it first"
+    MUST_ABORT = "has a transaction that failed: call abort_transaction()"
+    COMMITTING = "is committing and does not know yet whether that succeeded: call commit_transaction() again"
+    ABORTING = "is aborting and does not know yet whether that succeeded: call abort_transaction() again"
+    BROKEN = "can do nothing any more"
+
+
+class Change(Enum):
+    """What can happen to it."""
+
+    INITIALISED = auto()
+    BEGUN = auto()
+    FAILED = auto()
+    COMMITS = auto()
+    ABORTS = auto()
+    ENDED = auto()
+    BROKE = auto()
+
+
+TRANSITIONS: Final = {
+    (Phase.NEW, Change.INITIALISED): Phase.READY,
+    (Phase.READY, Change.BEGUN): Phase.OPEN,
+    (Phase.OPEN, Change.FAILED): Phase.MUST_ABORT,
+    (Phase.OPEN, Change.COMMITS): Phase.COMMITTING,
+    (Phase.OPEN, Change.ABORTS): Phase.ABORTING,
+    (Phase.MUST_ABORT, Change.FAILED): Phase.MUST_ABORT,
+    (Phase.MUST_ABORT, Change.ABORTS): Phase.ABORTING,
+    (Phase.COMMITTING, Change.COMMITS): Phase.COMMITTING,
+    (Phase.COMMITTING, Change.FAILED): Phase.MUST_ABORT,
+    (Phase.COMMITTING, Change.ENDED): Phase.READY,
+    (Phase.ABORTING, Change.ABORTS): Phase.ABORTING,
+    (Phase.ABORTING, Change.FAILED): Phase.ABORTING,
+    (Phase.ABORTING, Change.ENDED): Phase.READY,
+    **{(phase, Change.BROKE): Phase.BROKEN for phase in Phase},
+}
+
+
+class Reaction(Enum):
+    """What a coordinator's error code means for the producer."""
+
+    NONE = auto()
+    AGAIN = auto()
+    """The same request may succeed later."""
+    ELSEWHERE = auto()
+    """Another broker coordinates now."""
+    ABORT = auto()
+    """The transaction has to be aborted."""
+    FENCED = auto()
+    """Another producer has taken over."""
+    FATAL = auto()
+    """Nothing that this producer asks for will succeed."""
+
+
+_REACTIONS: Final[dict[int, Reaction]] = {
+    ErrorCode.NONE: Reaction.NONE,
+    ErrorCode.NOT_COORDINATOR: Reaction.ELSEWHERE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.ELSEWHERE,
+    ErrorCode.PRODUCER_FENCED: Reaction.FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Reaction.FENCED,  # what older coordinators say instead (KIP-588)
+    ErrorCode.TRANSACTION_ABORTABLE: Reaction.ABORT,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Reaction.ABORT,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Reaction.ABORT,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.ABORT,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: Reaction.ABORT,
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.ABORT,
+    ErrorCode.FENCED_INSTANCE_ID: Reaction.ABORT,
+    ErrorCode.ILLEGAL_GENERATION: Reaction.ABORT,
+    ErrorCode.STALE_MEMBER_EPOCH: Reaction.ABORT,
+}
+
+
+def reaction_to(code: int) -> Reaction:
+    """What to do after a coordinator's answer; a code that is not known ends the producer."""
+    listed = _REACTIONS.get(code)
+    if listed is not None:
+        return listed
+    return Reaction.AGAIN if is_retriable(code) else Reaction.FATAL
+
+
+class TransactionMachine:
+    """Which calls a transactional producer may make now.
+
+    Attributes:
+        phase: where it stands.
+        cause: what made the transaction fail, or the producer useless; None while all is well.
+    """
+
+    def __init__(self) -> None:
+        self.phase = Phase.NEW
+        self.cause: KafkaError | None = None
+
+    def change(self, change: Change) -> None:
+        """Go on to the next phase.
+
+        Raises:
+            UsageError: the call is not allowed now; says which is.
+            TransactionMustAbort: it is not allowed because the transaction has failed; the cause is its cause.
+            ProducerFenced: another producer has taken over.
+            KafkaError: the producer broke before; the error is the one that broke it.
+        """
+        after = TRANSITIONS.get((self.phase, change))
+        if after is None:
+            raise self._refusal() from self.cause
+        if change is Change.ENDED:
+            self.cause = None
+        log.debug("transaction: %s -> %s", self.phase.name, after.name)
+        self.phase = after
+
+    def fail(self, error: KafkaError) -> None:
+        """Something in the open transaction failed; it can only be aborted. Without one, nothing changes."""
+        if (self.phase, Change.FAILED) in TRANSITIONS:
+            self.cause = self.cause or error
+            self.change(Change.FAILED)
+
+    def break_down(self, error: KafkaError) -> None:
+        """Nothing will succeed any more."""
+        if self.phase is not Phase.BROKEN:
+            self.cause = error
+            self.change(Change.BROKE)
+
+    def check_open(self) -> None:
+        """Refuse what belongs into an open transaction, unless there is one; raises as `change` does."""
+        if self.phase is not Phase.OPEN:
+            raise self._refusal() from self.cause
+
+    def _refusal(self) -> KafkaError:
+        if self.phase is Phase.BROKEN:
+            if isinstance(self.cause, ProducerFenced):
+                return ProducerFenced(str(self.cause))
+            return UsageError(f"the producer {self.phase.value}, make a new one: {self.cause}")
+        if self.phase is Phase.MUST_ABORT:
+            return TransactionMustAbort(f"the producer {self.phase.value}; it failed because of: {self.cause}")
+        return UsageError(f"the producer {self.phase.value}")

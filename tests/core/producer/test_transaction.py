@@ -1,0 +1,101 @@
+"""Which calls a transactional producer may make when, and what a coordinator's refusals mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaraw.core.producer.transaction import Change, Phase, Reaction, TransactionMachine, reaction_to
+from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode
+
+
+def machine(*changes: Change) -> TransactionMachine:
+    made = TransactionMachine()
+    for change in (Change.INITIALISED, *changes):
+        made.change(change)
+    return made
+
+
+@pytest.mark.parametrize("outcome", [Change.COMMITS, Change.ABORTS])
+def test_one_transaction_follows_the_other(outcome: Change) -> None:
+    producer = machine(Change.BEGUN, outcome, Change.ENDED, Change.BEGUN)
+    assert producer.phase is Phase.OPEN
+
+
+@pytest.mark.parametrize(
+    ("changes", "call", "words"),
+    [
+        ((), Change.COMMITS, "no open transaction"),
+        ((), Change.ABORTS, "no open transaction"),
+        ((Change.BEGUN,), Change.BEGUN, "has an open transaction"),
+        ((Change.BEGUN, Change.COMMITS), Change.ABORTS, "commit_transaction\\(\\) again"),
+        ((Change.BEGUN, Change.ABORTS), Change.COMMITS, "abort_transaction\\(\\) again"),
+    ],
+)
+def test_a_call_at_the_wrong_time_says_which_one_is_right(
+    changes: tuple[Change, ...], call: Change, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        machine(*changes).change(call)
+
+
+def test_nothing_goes_before_the_start() -> None:
+    with pytest.raises(UsageError, match="init_transactions"):
+        TransactionMachine().change(Change.BEGUN)
+
+
+def test_what_failed_can_only_be_aborted_and_then_all_is_well_again() -> None:
+    producer = machine(Change.BEGUN)
+    producer.fail(KafkaError("the first reason"))
+    producer.fail(KafkaError("the second reason"))
+    for call in (Change.COMMITS, Change.BEGUN):
+        with pytest.raises(TransactionMustAbort, match="the first reason"):
+            producer.change(call)
+    with pytest.raises(TransactionMustAbort):
+        producer.check_open()
+    producer.change(Change.ABORTS)
+    producer.change(Change.ENDED)
+    assert (producer.phase, producer.cause) == (Phase.READY, None)
+
+
+@pytest.mark.parametrize("call", [Change.COMMITS, Change.ABORTS])
+def test_an_outcome_that_is_not_known_yet_may_be_asked_for_again(call: Change) -> None:
+    producer = machine(Change.BEGUN, call, call)
+    producer.change(Change.ENDED)
+    assert producer.phase is Phase.READY
+
+
+@pytest.mark.parametrize("call", list(Change))
+def test_a_fenced_producer_says_so_whatever_is_asked(call: Change) -> None:
+    producer = machine(Change.BEGUN)
+    producer.break_down(ProducerFenced("taken over"))
+    if call is Change.BROKE:
+        producer.change(call)
+        return
+    with pytest.raises(ProducerFenced, match="taken over"):
+        producer.change(call)
+
+
+def test_a_failure_outside_of_a_transaction_changes_nothing() -> None:
+    producer = machine()
+    producer.fail(KafkaError("late"))
+    assert (producer.phase, producer.cause) == (Phase.READY, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "reaction"),
+    [
+        (ErrorCode.NONE, Reaction.NONE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Reaction.AGAIN),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Reaction.AGAIN),
+        (ErrorCode.NOT_COORDINATOR, Reaction.ELSEWHERE),
+        (ErrorCode.TRANSACTION_ABORTABLE, Reaction.ABORT),
+        (ErrorCode.PRODUCER_FENCED, Reaction.FENCED),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Reaction.FENCED),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Reaction.FATAL),
+        (ErrorCode.INVALID_TXN_STATE, Reaction.FATAL),
+        (12345, Reaction.FATAL),
+    ],
+)
+def test_each_refusal_says_what_to_do(code: int, reaction: Reaction) -> None:
+    assert reaction_to(code) is reaction

@@ -1,0 +1,235 @@
+"""Transactions of our producer and reads of our consumer, against Apache Kafka with both generations of the protocol.
+
+confluent-kafka reads what we wrote, and the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from kafkaraw import (
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    GroupMetadata,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
+from kafkaraw.errors import ProducerFenced, TransactionMustAbort, UsageError
+from tests.interop.apache_kafka import ApacheKafka, why_missing
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def first_generation() -> Iterator[ApacheKafka]:
+    """Apache Kafka as it was before KIP-890: clients add partitions, epochs stay."""
+    missing = why_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    with ApacheKafka(features={"transaction.version": 0}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(params=["first_generation", "apache_kafka"])
+def bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param).bootstrap_servers)
+
+
+@pytest.fixture
+def topic(bootstrap_servers: str) -> str:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, PARTITIONS)])
+    return name
+
+
+@pytest.fixture
+def name() -> str:
+    return f"tx-{uuid.uuid4().hex[:8]}"
+
+
+def read_by_confluent(bootstrap_servers: str, topic: str) -> list[bytes]:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "nobody",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    values, ends = [], 0
+    while ends < PARTITIONS:
+        message = consumer.poll(20)
+        assert message is not None, f"no end of {topic} after {values}"
+        if message.error():
+            ends += 1
+        else:
+            values.append(message.value())
+    consumer.close()
+    return sorted(values)
+
+
+def read_by_us(bootstrap_servers: str, topic: str, **settings: object) -> list[bytes | None]:
+    with Consumer(
+        bootstrap_servers=bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        **settings,
+    ) as consumer:
+        partitions = consumer.partitions_for(topic)
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        values: list[bytes | None] = []
+        while any(consumer.position(each) < ends[each] for each in partitions):
+            values += [record.value for batch in consumer.poll(0.5).values() for record in batch]
+    return sorted(values, key=lambda value: value or b"")
+
+
+def test_committed_records_are_read_and_aborted_ones_are_not(bootstrap_servers: str, topic: str, name: str) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=name, linger_ms=0) as producer:
+        producer.init_transactions()
+        for round_ in range(3):
+            with producer.transaction():
+                for number in range(4):
+                    producer.send(topic, b"kept-%d-%d" % (round_, number), partition=number % PARTITIONS)
+            with pytest.raises(ValueError, match="no"), producer.transaction():
+                for number in range(4):
+                    producer.send(topic, b"dropped-%d-%d" % (round_, number), partition=number % PARTITIONS)
+                producer.flush()
+                raise ValueError("no")
+    kept = sorted(b"kept-%d-%d" % (round_, number) for round_ in range(3) for number in range(4))
+    assert read_by_confluent(bootstrap_servers, topic) == kept
+    assert read_by_us(bootstrap_servers, topic) == kept
+
+
+def test_a_successor_fences_the_producer_before_it(bootstrap_servers: str, topic: str, name: str) -> None:
+    async def run() -> None:
+        zombie = AsyncProducer(bootstrap_servers=bootstrap_servers, transactional_id=name)
+        successor = AsyncProducer(bootstrap_servers=bootstrap_servers, transactional_id=name)
+        await zombie.init_transactions()
+        await zombie.begin_transaction()
+        await zombie.send(topic, b"zombie", partition=0)
+        await zombie.flush()
+        await successor.init_transactions()
+        async with successor.transaction():
+            await successor.send(topic, b"successor", partition=0)
+        with pytest.raises(ProducerFenced, match=name):
+            await zombie.commit_transaction()
+        with pytest.raises(ProducerFenced):
+            await zombie.begin_transaction()
+        await zombie.close()
+        await successor.close()
+
+    asyncio.run(run())
+    assert read_by_confluent(bootstrap_servers, topic) == [b"successor"]
+
+
+def test_offsets_count_when_and_only_when_the_transaction_commits(
+    bootstrap_servers: str, topic: str, name: str
+) -> None:
+    group, partition = f"group-{name}", TopicPartition(topic, 0)
+
+    def committed() -> int:
+        reader = confluent_kafka.Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+        (found,) = reader.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)
+        reader.close()
+        return int(found.offset)
+
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=name) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"one", partition=0)
+            producer.send_offsets_to_transaction({partition: 5}, group)
+        assert committed() == 5
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({partition: OffsetAndMetadata(9, "m")}, GroupMetadata(group))
+        producer.abort_transaction()
+        assert committed() == 5
+        stale = GroupMetadata(group, generation_id=7, member_id="somebody")
+        producer.begin_transaction()
+        with pytest.raises(TransactionMustAbort, match="abort_transaction"):
+            producer.send_offsets_to_transaction({partition: 9}, stale)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"two", partition=0)
+    assert read_by_us(bootstrap_servers, topic) == [b"one", b"two"]
+
+
+def test_records_that_fail_make_the_transaction_fail_and_the_next_one_is_well(
+    bootstrap_servers: str, topic: str, name: str
+) -> None:
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(f"{topic}-small", 1, configs={"max.message.bytes": "1000"})])
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=name) as producer:
+        producer.init_transactions()
+        with pytest.raises(TransactionMustAbort, match="MESSAGE_TOO_LARGE"), producer.transaction():
+            producer.send(topic, b"with-it", partition=0)
+            producer.send(f"{topic}-small", b"x" * 5000)
+        with producer.transaction():
+            producer.send(topic, b"after", partition=0)
+            producer.send(f"{topic}-small", b"small")
+        with pytest.raises(UsageError, match="begin_transaction"):
+            producer.send(topic, b"outside")
+    assert read_by_us(bootstrap_servers, topic) == [b"after"]
+
+
+def test_an_open_transaction_is_aborted_when_the_producer_is_closed(
+    bootstrap_servers: str, topic: str, name: str
+) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"left", partition=0)
+        producer.flush()
+    assert read_by_us(bootstrap_servers, topic) == []
+
+
+def test_what_confluent_kafka_commits_we_read_and_what_it_aborts_we_do_not(
+    bootstrap_servers: str, topic: str, name: str
+) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    for number, commit in enumerate((True, False, True)):
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce(topic, b"%d-%d" % (number, partition), partition=partition)
+        producer.flush(20)
+        if commit:
+            producer.commit_transaction(20)
+        else:
+            producer.abort_transaction(20)
+    kept = sorted(b"%d-%d" % (number, partition) for number in (0, 2) for partition in range(PARTITIONS))
+    assert read_by_us(bootstrap_servers, topic) == kept
+    assert read_by_us(bootstrap_servers, topic, max_poll_records=1) == kept
+
+
+def test_a_reader_waits_for_the_outcome(bootstrap_servers: str, topic: str, name: str) -> None:
+    async def run() -> None:
+        first = TopicPartition(topic, 0)
+        consumer = AsyncConsumer(
+            bootstrap_servers=bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        consumer.assign([first])
+        async with AsyncProducer(bootstrap_servers=bootstrap_servers, transactional_id=name) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send(topic, b"undecided", partition=0, key=None))
+            assert await consumer.end_offsets([first]) == {first: 0}
+            assert await consumer.poll(0.5) == {}
+            await producer.commit_transaction()
+        batches = await consumer.poll(20)
+        assert [record.value for record in batches[first]] == [b"undecided"]
+        await consumer.close()
+
+    asyncio.run(run())
