@@ -121,10 +121,13 @@ ENTRIES = [
     entry("ivy", _On.TOPIC, "f", _Op.WRITE, pattern=_As.PREFIXED),
     entry("ivy", _On.TOPIC, "*", _Op.WRITE, permission=_Is.DENY),
     on_cluster("ivy", _Op.CLUSTER_ACTION),
+    # jan: sees everything, writes nothing
+    entry("jan", _On.TOPIC, "*", _Op.DESCRIBE),
+    entry("jan", _On.TOPIC, "*", _Op.WRITE, permission=_Is.DENY),
     # everybody: one topic
     entry("*", _On.TOPIC, "public", _Op.READ),
 ]
-USERS = ("root", "ada", "bob", "cid", "dot", "eve", "fay", "gus", "hal", "ivy")
+USERS = ("root", "ada", "bob", "cid", "dot", "eve", "fay", "gus", "hal", "ivy", "jan")
 
 
 def create_entries() -> CreateAclsRequest:
@@ -278,7 +281,7 @@ def delete_acls(ids: Ids) -> DeleteAclsRequest:
         resource_type_filter=_On.ANY,
         resource_name_filter="no such name",
         pattern_type_filter=_As.ANY,
-        principal_filter=None,
+        principal_filter="User:nobody",
         host_filter=None,
         operation=_Op.ANY,
         permission_type=_Is.ANY,

@@ -97,7 +97,17 @@ def fetch_jars() -> Path:
     Raises:
         ApacheKafkaError: Maven failed.
     """
-    target = _cached_jars()
+    return _fetch(_cached_jars(), "dependency:copy-dependencies", "-DincludeScope=runtime")
+
+
+def fetch_tools() -> Path:
+    """The same for the command-line tools, which a broker does not need."""
+    artifact = f"org.apache.kafka:kafka-tools:{kafka_version()}"
+    target = _cached_jars().with_name(f"kafka-tools-{kafka_version()}")
+    return _fetch(target, "dependency:copy", f"-Dartifact={artifact}")
+
+
+def _fetch(target: Path, *goal: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -105,7 +115,7 @@ def fetch_jars() -> Path:
             return target
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
             copied = Path(scratch, "jars")
-            command = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            command = ["mvn", "-B", "-q", "-f", str(POM), *goal]
             done = subprocess.run(
                 [*command, f"-DoutputDirectory={copied}"], capture_output=True, text=True, timeout=600, check=False
             )

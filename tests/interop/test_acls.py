@@ -6,10 +6,27 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkaraw import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    Admin,
+    BrokerError,
+    ClusterAuthorizationFailed,
+    Consumer,
+    PatternType,
+    Producer,
+    ResourcePattern,
+    ResourceType,
+    TopicAuthorizationFailed,
+    TopicPartition,
+)
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.protocol import Uuid
@@ -23,6 +40,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest
 from tests.interop import acl_matrix
 from tests.interop.acl_matrix import QUESTIONS, USERS, Question
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
+from tests.interop.java_tools import ACLS, run_tool
 from tests.interop.raw_client import Closed, RawClient
 
 PASSWORD = "opensesame-4711"
@@ -111,17 +129,30 @@ class Side:
         return {topic.name: topic.topic_id for topic in topics}
 
 
+def ready(servers: str) -> Iterator[Side]:
+    """A broker with the topics and entries of the comparison."""
+    side = Side.of(servers)
+    side.make_topics(*acl_matrix.TOPICS)
+    results = side.root.ask(acl_matrix.create_entries(), 3).results
+    assert {result.error_code for result in results} == {0}
+    yield side
+    side.root.close()
+
+
 @pytest.fixture(scope="module")
-def sides(kafka: str, ours: str) -> Iterator[tuple[Side, Side]]:
-    """Both brokers, with the same topics and entries."""
-    both = Side.of(kafka), Side.of(ours)
-    for side in both:
-        side.make_topics(*acl_matrix.TOPICS)
-        results = side.root.ask(acl_matrix.create_entries(), 3).results
-        assert {result.error_code for result in results} == {0}
-    yield both
-    for side in both:
-        side.root.close()
+def apache_side(kafka: str) -> Iterator[Side]:
+    yield from ready(kafka)
+
+
+@pytest.fixture(scope="module")
+def our_side(ours: str) -> Iterator[Side]:
+    yield from ready(ours)
+
+
+@pytest.fixture(scope="module")
+def sides(apache_side: Side, our_side: Side) -> tuple[Side, Side]:
+    """Both brokers."""
+    return apache_side, our_side
 
 
 def answers(side: Side, user: str) -> dict[tuple[str, int], dict[str, int] | str]:
@@ -249,3 +280,205 @@ def test_every_api_that_both_have_is_compared(sides: tuple[Side, Side]) -> None:
     asked = {api_of(question.make(ids)).key for question in QUESTIONS}
     open_to_all = {API_BY_NAME[name].key for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate")}
     assert ours.versions.keys() <= asked | open_to_all
+
+
+# -- our clients at Apache Kafka -----------------------------------------------------------------------------------
+
+
+def as_user(servers: str, user: str) -> dict[str, object]:
+    return {
+        "bootstrap_servers": servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": user,
+        "sasl_password": PASSWORD,
+    }
+
+
+def test_our_admin_manages_apache_kafkas_entries(kafka: str) -> None:
+    pattern = ResourcePattern(ResourceType.TOPIC, "ours-", PatternType.PREFIXED)
+    reading = AclBinding(pattern, "User:zoe", AclOperation.READ)
+    denied = AclBinding(
+        ResourcePattern(ResourceType.USER, "zoe"),
+        "User:*",
+        AclOperation.CREATE_TOKENS,
+        AclPermissionType.DENY,
+        "10.0.0.1",
+    )
+    about_ours = AclBindingFilter(resource_name="ours-1", pattern_type=PatternType.MATCH, principal="User:zoe")
+    with Admin(**as_user(kafka, "root")) as admin:
+        admin.create_acls([reading, denied])
+        assert admin.describe_acls(about_ours) == [reading]
+        assert admin.describe_acls(AclBindingFilter(resource_type=ResourceType.USER)) == [denied]
+        with pytest.raises(BrokerError, match="Could not parse principal"):
+            admin.create_acls([AclBinding(pattern, "zoe", AclOperation.READ)])
+        users = AclBindingFilter(resource_type=ResourceType.USER)
+        assert admin.delete_acls([about_ours, users]) == {about_ours: [reading], users: [denied]}
+        assert admin.describe_acls(about_ours) == []
+    with Admin(**as_user(kafka, "eve")) as admin:
+        with pytest.raises(ClusterAuthorizationFailed, match="ALTER on cluster 'kafka-cluster'; asked as User:eve"):
+            admin.create_acls([reading])
+        with pytest.raises(ClusterAuthorizationFailed, match="DESCRIBE on cluster"):
+            admin.describe_acls()
+
+
+@pytest.mark.parametrize("broker", ["kafka", "ours"])
+def test_our_clients_say_what_is_missing(sides: tuple[Side, Side], broker: str, request: pytest.FixtureRequest) -> None:
+    servers = request.getfixturevalue(broker)
+    with Producer(**as_user(servers, "cid")) as producer:
+        refused, written = producer.send("planes", b"x"), producer.send("flights", b"x")
+        with pytest.raises(TopicAuthorizationFailed, match="WRITE on topic 'planes'; asked as User:cid"):
+            refused.result(20)
+        assert written.result(20).offset >= 0
+    with Consumer(auto_offset_reset="earliest", **as_user(servers, "bob")) as consumer:
+        consumer.assign([TopicPartition("flights", 0)])
+        with pytest.raises(TopicAuthorizationFailed, match="READ on topic 'flights'; asked as User:bob"):
+            while True:
+                consumer.poll(20)
+    with Producer(**as_user(servers, "jan")) as producer, pytest.raises(ClusterAuthorizationFailed, match="IDEMPOTENT"):
+        producer.send("flights", b"x").result(20)
+
+
+# -- other clients at our broker -----------------------------------------------------------------------------------
+
+
+def test_librdkafka_manages_our_entries_and_is_told_what_is_forbidden(our_side: Side) -> None:
+    from confluent_kafka import KafkaException
+    from confluent_kafka import Producer as TheirProducer
+    from confluent_kafka.admin import (
+        AclBinding as TheirBinding,
+    )
+    from confluent_kafka.admin import (
+        AclBindingFilter as TheirFilter,
+    )
+    from confluent_kafka.admin import (
+        AclOperation as Operation,
+    )
+    from confluent_kafka.admin import (
+        AclPermissionType as Permission,
+    )
+    from confluent_kafka.admin import (
+        AdminClient,
+        ResourcePatternType,
+    )
+    from confluent_kafka.admin import (
+        ResourceType as Resource,
+    )
+
+    def settings(user: str) -> dict[str, str]:
+        return {
+            "bootstrap.servers": our_side.servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": PASSWORD,
+        }
+
+    admin = AdminClient(settings("root"))
+    entry = TheirBinding(
+        Resource.TOPIC, "theirs-", ResourcePatternType.PREFIXED, "User:zoe", "*", Operation.READ, Permission.ALLOW
+    )
+    for done in admin.create_acls([entry]).values():
+        done.result(20)
+    matching = TheirFilter(
+        Resource.TOPIC, "theirs-1", ResourcePatternType.MATCH, "User:zoe", None, Operation.ANY, Permission.ANY
+    )
+    assert admin.describe_acls(matching).result(20) == [entry]
+    (deleted,) = admin.delete_acls([matching]).values()
+    assert deleted.result(20) == [entry]
+    stranger = AdminClient(settings("eve"))
+    with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
+        next(iter(stranger.create_acls([entry]).values())).result(20)
+
+    errors: list[str] = []
+    producer = TheirProducer(settings("cid"))
+    producer.produce("planes", b"x", on_delivery=lambda error, _: errors.append(error.name() if error else "none"))
+    producer.produce("flights", b"x", on_delivery=lambda error, _: errors.append(error.name() if error else "none"))
+    producer.flush(20)
+    assert sorted(errors) == ["TOPIC_AUTHORIZATION_FAILED", "none"]
+
+
+def test_kafka_python_manages_our_entries_and_is_told_what_is_forbidden(our_side: Side) -> None:
+    from kafka import KafkaProducer
+    from kafka.admin import (
+        ACL,
+        ACLFilter,
+        ACLOperation,
+        ACLPermissionType,
+        ACLResourcePatternType,
+        KafkaAdminClient,
+    )
+    from kafka.admin import ResourcePattern as TheirPattern
+    from kafka.admin import ResourcePatternFilter as TheirPatternFilter
+    from kafka.admin import ResourceType as Resource
+    from kafka.errors import TopicAuthorizationFailedError
+
+    def settings(user: str) -> dict[str, object]:
+        return {
+            "bootstrap_servers": our_side.servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": user,
+            "sasl_plain_password": PASSWORD,
+        }
+
+    admin = KafkaAdminClient(**settings("root"))
+    entry = ACL(
+        "User:yan",
+        "*",
+        ACLOperation.READ,
+        ACLPermissionType.ALLOW,
+        TheirPattern(Resource.TOPIC, "py-", ACLResourcePatternType.PREFIXED),
+    )
+    admin.create_acls([entry])
+    wanted = ACLFilter(
+        "User:yan",
+        None,
+        ACLOperation.ANY,
+        ACLPermissionType.ANY,
+        TheirPatternFilter(Resource.TOPIC, "py-1", ACLResourcePatternType.MATCH),
+    )
+    found, _ = admin.describe_acls(wanted)
+    assert [acl.resource_pattern.resource_name for acl in found] == ["py-"]
+    admin.delete_acls([wanted])
+    assert admin.describe_acls(wanted)[0] == []
+    admin.close()
+    producer = KafkaProducer(enable_idempotence=False, **settings("cid"))
+    with pytest.raises(TopicAuthorizationFailedError):
+        producer.send("planes", b"x").get(20)
+    assert producer.send("flights", b"x").get(20).offset >= 0
+    producer.close()
+
+
+def test_kafka_acls_manages_our_entries(our_side: Side, tmp_path: Path) -> None:
+    missing = why_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    settings = tmp_path / "client.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    settings.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="root" password="{PASSWORD}";\n'
+    )
+    reach = ("--bootstrap-server", our_side.servers, "--command-config", str(settings))
+    on_topic = ("--topic", "java-", "--resource-pattern-type", "prefixed")
+    run_tool(ACLS, *reach, "--add", "--allow-principal", "User:jim", "--producer", *on_topic)
+    run_tool(
+        ACLS,
+        *reach,
+        "--add",
+        "--deny-principal",
+        "User:jim",
+        "--deny-host",
+        "10.0.0.1",
+        "--operation",
+        "Read",
+        *on_topic,
+    )
+    listed = run_tool(ACLS, *reach, "--list", "--topic", "java-7", "--resource-pattern-type", "match")
+    assert "resourceType=TOPIC, name=java-, patternType=PREFIXED" in listed
+    for operation in ("WRITE", "DESCRIBE", "CREATE"):
+        assert f"(principal=User:jim, host=*, operation={operation}, permissionType=ALLOW)" in listed
+    assert "(principal=User:jim, host=10.0.0.1, operation=READ, permissionType=DENY)" in listed
+    run_tool(ACLS, *reach, "--remove", "--force", *on_topic)
+    assert "User:jim" not in run_tool(ACLS, *reach, "--list")
