@@ -7,7 +7,9 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+import trustme
 from click.testing import CliRunner, Result
 
 from kafkaraw.broker import EmbeddedBroker
@@ -148,6 +150,47 @@ def test_wrong_options_are_wrong_usage():
 def test_settings_go_by_their_dotted_names_too():
     with EmbeddedBroker() as broker:
         assert doctor(broker.bootstrap_servers, "-X", "client.id=me", "-X", "request_timeout_ms=5000").exit_code == 0
+
+
+def test_tls_and_a_login_are_walked_with_the_clients_own_settings(tmp_path: Path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate = authority.issue_cert("127.0.0.1")
+    properties = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "ssl.keystore.certificate.chain": "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems),
+        "ssl.keystore.key": certificate.private_key_pem.bytes().decode(),
+    }
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl_username": "ada",
+        "sasl_password": "s3cret",
+        "ssl_cafile": str(tmp_path / "ca.pem"),
+    }
+    with EmbeddedBroker(properties=properties, users={"ada": "s3cret"}) as broker:
+
+        def result(**more: str) -> Result:
+            options = [text for name, value in (settings | more).items() for text in ("-X", f"{name}={value}")]
+            return doctor(broker.bootstrap_servers, *options)
+
+        good = result()
+        assert good.exit_code == 0, good.output
+        assert "resolve, connect, TLS, SASL, API versions, metadata" in good.output
+        refused = result(sasl_password="wrong")
+        assert refused.exit_code == 13
+        assert "ok    resolve, connect, TLS\n" in refused.output
+        assert result(ssl_cafile=str(tmp_path / "none.pem")).exit_code == 2
+        settings = {"security.protocol": "SASL_SSL", "ssl_cafile": settings["ssl_cafile"]}
+        no_token = result(
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url=f"https://localhost:{closed_port()}/",
+            sasl_oauthbearer_client_id="me",
+            sasl_oauthbearer_client_secret="s3cret",
+        )
+        assert no_token.exit_code == 13
+        assert "no token from https://localhost" in no_token.output.replace("\n", " ")
 
 
 def test_the_help_lists_the_exit_codes():

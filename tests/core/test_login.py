@@ -55,16 +55,17 @@ class LoginPlay(Play):
     def __init__(self, **limits: float) -> None:
         super().__init__(session_share=0.9, **limits)
 
-    def connect(self, mechanism: object = None) -> LoginPlay:
-        self.receive(LinkMade(self.now_ms + 10_000, mechanism or plain()))  # type: ignore[arg-type]
+    def connect(self) -> LoginPlay:
+        self.receive(LinkMade(self.now_ms + 10_000, wants_login=True))
         return self
 
     def negotiated(self, handshake: int = 1, mechanism: object = None) -> LoginPlay:
-        self.connect(mechanism)
+        self.connect()
         apis = [api for api in ALL_APIS if api.api_key not in (HANDSHAKE, AUTHENTICATE) or handshake]
         if not handshake:
             apis.append(ApiVersion(api_key=HANDSHAKE, min_version=0, max_version=0))
         self.answer(ApiVersionsResponse(error_code=0, api_keys=apis))
+        self.receive(LoginGiven(mechanism or plain()))  # type: ignore[arg-type]
         return self
 
     def logged_in(self, lifetime_ms: int = LIFETIME_MS) -> LoginPlay:
@@ -120,6 +121,23 @@ def test_silence_in_the_login_ends_it_at_the_deadline_of_the_connection() -> Non
     assert "did not complete the login (SASL) within 10 s" in str(error)
 
 
+def test_a_token_that_does_not_come_ends_it_at_the_deadline_of_the_connection() -> None:
+    play = LoginPlay().connect()
+    actions = play.answer(ApiVersionsResponse(error_code=0, api_keys=ALL_APIS))
+    assert actions == [NeedLogin(deadline_ms=11_000)]
+    error = end_of(play.pass_ms(10_000))
+    assert isinstance(error, NetworkError)
+    assert error.stage is Stage.SASL
+    assert "the token or ticket for the login at broker.test:9092 was not there within 10 s" in str(error)
+
+
+def test_without_a_token_the_broker_is_not_asked_for_a_login() -> None:
+    play = LoginPlay().connect()
+    play.answer(ApiVersionsResponse(error_code=0, api_keys=ALL_APIS))
+    assert end_of(play.receive(LoginMissing(AuthenticationError("no token")))).args == ("no token",)
+    assert play.asked == [18]
+
+
 @pytest.mark.parametrize("lost", [None, NetworkError("reset", stage=Stage.REQUEST)])
 def test_a_link_lost_in_the_login_says_so(lost: NetworkError | None) -> None:
     error = end_of(LoginPlay().negotiated().receive(LinkLost(lost)))
@@ -137,7 +155,8 @@ def test_garbage_in_the_login_ends_it() -> None:
 def test_a_broker_without_logins_is_named() -> None:
     play = LoginPlay().connect()
     apis = [api for api in ALL_APIS if api.api_key != HANDSHAKE]
-    error = end_of(play.answer(ApiVersionsResponse(error_code=0, api_keys=apis)))
+    assert [type(action) for action in play.answer(ApiVersionsResponse(error_code=0, api_keys=apis))] == [NeedLogin]
+    error = end_of(play.receive(LoginGiven(plain())))
     assert isinstance(error, UnsupportedVersionError)
     assert "does not offer SaslHandshake" in str(error)
 
@@ -235,6 +254,16 @@ def test_closing_wins_over_a_renewal_under_way() -> None:
         assert isinstance(failures(actions)["key"], ClosedError)
         assert isinstance(end_of(actions), ClosedError)
         assert play.receive(LoginGiven(plain())) == play.receive(LoginMissing(ClosedError("x"))) == []
+
+
+def test_a_renewals_token_that_does_not_come_ends_it_at_the_login_timeout() -> None:
+    play = LoginPlay(login_timeout_ms=3000).logged_in()
+    play.submit("slow", timeout_ms=60_000)
+    play.pass_ms(LIFETIME_MS)
+    assert play.submit("waiting") == [NeedLogin(play.now_ms + 3000)]
+    error = end_of(play.pass_ms(3000))
+    assert isinstance(error, NetworkError)
+    assert "was not there within 3 s" in str(error)
 
 
 def test_silence_in_a_renewal_ends_it_at_the_login_timeout() -> None:

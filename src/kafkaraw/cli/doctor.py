@@ -51,9 +51,9 @@ def doctor(ctx: click.Context, servers: str, properties: tuple[str, ...], timeou
     given = {name.replace(".", "_").replace("-", "_"): value for name, value in parse_properties(properties).items()}
     try:
         config = parse(AdminConfig, {**given, "bootstrap_servers": servers}, from_text=True)
+        diagnosis = asyncio.run(diagnose(config, timeout=timeout))
     except ConfigError as error:
         raise click.UsageError(str(error), ctx) from error
-    diagnosis = asyncio.run(diagnose(config, timeout=timeout))
     if as_json:
         click.echo(json.dumps(_as_json(diagnosis), indent=2))
     else:

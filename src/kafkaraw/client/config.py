@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
+from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.errors import ConfigError
 
@@ -84,6 +85,13 @@ def _callable(value: object) -> object:
     return value
 
 
+def _names(value: object) -> object:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError('must be a list of texts, or "one,two"')
+    return tuple(part.strip() for part in parts if part.strip())
+
+
 def _tls_context(value: object) -> object:
     if value is not None and not hasattr(value, "wrap_bio"):
         raise ValueError("must be an ssl.SSLContext")
@@ -91,7 +99,7 @@ def _tls_context(value: object) -> object:
 
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +160,37 @@ class ClientConfig:
     sasl_username: str | None = setting(None, "Who logs in, with PLAIN and SCRAM.")
     sasl_password: str | None = setting(None, "Their password.", secret=True)
     sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(  # noqa: RUF009
-        None, "Returns a token for OAUTHBEARER; called for each connection.", convert=_callable
+        None, "Returns a token for OAUTHBEARER; called for each login.", convert=_callable
     )
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        None, "Where OAUTHBEARER gets its tokens, by client credentials; https only, or this machine."
+    )
+    sasl_oauthbearer_client_id: str | None = setting(None, "Who asks for a token there.")
+    sasl_oauthbearer_client_secret: str | None = setting(None, "Their secret.", secret=True)
+    sasl_oauthbearer_scope: str | None = setting(None, "What the token is to be good for.")
+    sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
+        (), "The only addresses that tokens may be fetched from; when empty, any https one.", convert=_names
+    )
+    sasl_oauthbearer_cafile: str | None = setting(
+        None, "PEM file, or PEM text, of the authorities to trust for the token endpoint; else those of the system."
+    )
+    sasl_oauthbearer_header_urlencode: bool = setting(
+        False, "Encode client id and secret for the Authorization header as RFC 6749 says; not every provider does."
+    )
+    sasl_login_connect_timeout_ms: int = setting(
+        10_000, "How long connecting to the token endpoint may take.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    sasl_login_read_timeout_ms: int = setting(
+        10_000, "How long the token endpoint may be silent.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    sasl_login_retry_backoff_ms: int = setting(
+        100, "Pause before the token endpoint is asked again; doubles each time.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    sasl_login_retry_backoff_max_ms: int = setting(
+        10_000, "Longest pause before the token endpoint is asked again.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    sasl_kerberos_service_name: str = setting("kafka", "Service name of the brokers' Kerberos principals, with GSSAPI.")
+    sasl_aws_msk_region: str | None = setting(None, "Region of the cluster, with AWS_MSK_IAM.")
     ssl_cafile: str | None = setting(None, "PEM file of the authorities to trust; else those of the system.")
     ssl_cadata: str | None = setting(None, "The same as PEM text.")
     ssl_certfile: str | None = setting(None, "This client's certificate chain: a PEM file, or PEM text.", secret=True)
@@ -341,12 +378,26 @@ def _check_security(config: ClientConfig, given: Mapping[str, object]) -> None:
 def _check_login(config: ClientConfig) -> None:
     if config.sasl_mechanism is None:
         raise ConfigError(f"sasl_mechanism is missing; choose one of {', '.join(SASL_MECHANISMS)}")
-    if config.sasl_mechanism == "OAUTHBEARER":
-        missing = [] if config.sasl_oauth_token_provider else ["sasl_oauth_token_provider"]
-    else:
-        missing = [name for name in ("sasl_username", "sasl_password") if not getattr(config, name)]
+    missing = [name for name in _login_needs(config) if not getattr(config, name)]
     if missing:
         raise ConfigError(f"sasl_mechanism={config.sasl_mechanism!r} needs {' and '.join(missing)}")
+    url = config.sasl_oauthbearer_token_endpoint_url
+    if url is None:
+        return
+    if config.sasl_oauth_token_provider is not None:
+        raise ConfigError("sasl_oauth_token_provider and sasl_oauthbearer_token_endpoint_url: give one of them")
+    if fault := url_fault(url, config.sasl_oauthbearer_allowed_urls):
+        raise ConfigError(f"sasl_oauthbearer_token_endpoint_url: {fault}")
+
+
+def _login_needs(config: ClientConfig) -> tuple[str, ...]:
+    """Names of settings without which the mechanism cannot work."""
+    if config.sasl_mechanism == "OAUTHBEARER":
+        if config.sasl_oauthbearer_token_endpoint_url is None:
+            return ("sasl_oauth_token_provider",)
+        return "sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"
+    others = {"GSSAPI": ("sasl_kerberos_service_name",), "AWS_MSK_IAM": ("sasl_aws_msk_region",)}
+    return others.get(str(config.sasl_mechanism), ("sasl_username", "sasl_password"))
 
 
 def _settle(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConfig:

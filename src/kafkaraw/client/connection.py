@@ -33,7 +33,7 @@ from kafkaraw.core.connection_events import (
 )
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
-from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage, UsageError
+from kafkaraw.errors import ClosedError, KafkaError, UsageError
 from kafkaraw.net import Link, Network
 from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import segments_size
@@ -49,12 +49,12 @@ class Login:
     """How a connection logs in.
 
     Attributes:
-        mechanism: makes the client's half of one login; called for the first one and for each renewal. It may ask a
-            server, and is cancelled when that takes too long.
+        mechanism: makes the client's half of one login; called for the first one and for each renewal with the seconds
+            that it may take. It may ask a server, and is cancelled when that takes longer. Raises KafkaError only.
         session_share: the part of a login's lifetime after which it is renewed.
     """
 
-    mechanism: Callable[[], Awaitable[ClientMechanism]]
+    mechanism: Callable[[float], Awaitable[ClientMechanism]]
     session_share: float = 0.85
 
 
@@ -90,9 +90,7 @@ class Connection:
         self._asking = 0
         self._used_at = self._loop.time()
         self._login = login
-        self._login_timeout = limits.login_timeout_ms / 1000
-        self._first_mechanism: ClientMechanism | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._logging_in: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(  # noqa: PLR0913 - what a connection needs is one list, given by the pool alone
@@ -116,8 +114,8 @@ class Connection:
             host: name or address.
             port: TCP port.
             client_id: sent with every request.
-            connect_timeout: for what a login needs, resolving, connecting, ApiVersions and logging in together, in
-                seconds; also for each renewal of the login.
+            connect_timeout: for resolving, connecting, ApiVersions and logging in together, in seconds; also for each
+                renewal of the login.
             request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
             max_in_flight: how many requests may be unanswered at once; more wait their turn.
             frame_size_max: largest response to accept, in bytes.
@@ -141,14 +139,10 @@ class Connection:
         )
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         metrics = metrics or NodeMetrics(BOOTSTRAP)
-        deadline = loop.time() + connect_timeout
-        connection = cls(peer, limits, deadline, metrics, login)
+        connection = cls(peer, limits, loop.time() + connect_timeout, metrics, login)
         try:
-            if login is not None:
-                connection._first_mechanism = await connection._mechanism(login, connect_timeout)
             handler = tapped(connection, connection._name_in_log, "client")
-            left = max(deadline - loop.time(), 0.0)
-            await network.dial(host, port, handler, timeout=left, frame_size_max=frame_size_max)
+            await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
             await connection._ready
         except BaseException as error:
             metrics.connections_failed += isinstance(error, KafkaError)
@@ -284,8 +278,7 @@ class Connection:
     def link_made(self, link: Link) -> None:
         """See `LinkHandler.link_made`."""
         self._link = link
-        self._handle(LinkMade(self._open_deadline * 1000, self._first_mechanism))
-        self._first_mechanism = None
+        self._handle(LinkMade(self._open_deadline * 1000, self._login is not None))
 
     def frame_received(self, frame: memoryview) -> None:
         """See `LinkHandler.frame_received`."""
@@ -307,19 +300,9 @@ class Connection:
         name = self._metrics.name
         return f"{name if name == BOOTSTRAP else f'node {name}'} ({self.peer})"
 
-    async def _mechanism(self, login: Login, timeout: float) -> ClientMechanism:
+    async def _prepare_login(self, login: Login, timeout: float) -> None:
         try:
-            async with asyncio.timeout(timeout):
-                return await login.mechanism()
-        except TimeoutError:
-            raise NetworkError(
-                f"{self.peer} [SASL]: the token or ticket for the login was not there within {timeout:.3g} s",
-                stage=Stage.SASL,
-            ) from None
-
-    async def _renew(self, login: Login) -> None:
-        try:
-            mechanism = await self._mechanism(login, self._login_timeout)
+            mechanism = await login.mechanism(timeout)
         except KafkaError as error:
             self._handle(LoginMissing(error))
         else:
@@ -352,12 +335,13 @@ class Connection:
                 _settle(key, error)
             case BecomeReady():
                 _settle(self._ready, None)
-            case NeedLogin():
+            case NeedLogin(deadline_ms):
                 assert self._login is not None
-                self._renewing = self._loop.create_task(self._renew(self._login), name=f"renew login {self.peer}")
+                preparing = self._prepare_login(self._login, deadline_ms / 1000 - self._loop.time())
+                self._logging_in = self._loop.create_task(preparing, name=f"log in at {self.peer}")
             case End(error):
-                if self._renewing is not None:
-                    self._renewing.cancel()
+                if self._logging_in is not None:
+                    self._logging_in.cancel()
                 if self._ready.done() and not self._ready.cancelled() and self._ready.exception() is None:
                     self._metrics.connections_closed += 1
                 self._error = error

@@ -20,6 +20,7 @@ from kafkaraw.client.engine import reply
 from kafkaraw.client.metrics import BOOTSTRAP
 from kafkaraw.client.pool import ConnectionPool
 from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.client.security import network_for
 from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError, Stage
 from kafkaraw.protocol.error_codes import error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
@@ -112,8 +113,13 @@ async def diagnose(config: AdminConfig, *, timeout: float, runtime: Runtime | No
         config: the settings of the client that has trouble.
         timeout: for each connection, and for each answer on it, in seconds.
         runtime: network and rng; the real ones when None.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used, or a package that the login needs is missing.
     """
-    pool = ConnectionPool(config, runtime or system_runtime())
+    real = system_runtime()
+    runtime = runtime or Runtime(network_for(config), real.clock, real.rng)
+    pool = ConnectionPool(config, runtime)
     visitor = _Visitor(pool, timeout, stages_of(config))
     try:
         answers = await asyncio.gather(*(visitor.bootstrap(address) for address in config.bootstrap_servers))

@@ -12,11 +12,12 @@ from typing import Literal
 
 from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.connection import Connection
+from kafkaraw.client.credentials.choice import credentials_for
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.idle import IdleWatch
 from kafkaraw.client.metrics import BOOTSTRAP, ClientMetrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.security import login_for
+from kafkaraw.client.security import login_at
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.reconnect import ReconnectPolicy
 from kafkaraw.core.retry import Backoff
@@ -31,7 +32,10 @@ class ConnectionPool:
 
     Args:
         config: for timeouts and pauses.
-        runtime: network and rng.
+        runtime: network, clock and rng.
+
+    Raises:
+        ConfigError: a package that the login needs is missing.
 
     Attributes:
         metrics: what is counted about each broker.
@@ -41,6 +45,7 @@ class ConnectionPool:
         self.metrics = ClientMetrics()
         self._config = config
         self._runtime = runtime
+        self._credentials = credentials_for(config, runtime)
         self._attempts = _reconnect_policy(config, runtime)
         self._idle = IdleWatch(config.connections_max_idle_ms)
         self._open: dict[_Key, tuple[str, Connection]] = {}
@@ -95,7 +100,7 @@ class ConnectionPool:
             connect_timeout=timeout or self._config.socket_connection_setup_timeout_ms / 1000,
             request_timeout=self._config.answer_timeout_ms / 1000,
             metrics=self.metrics.of(name),
-            login=login_for(self._config, self._runtime.rng),
+            login=None if self._credentials is None else login_at(host, self._credentials, self._runtime.rng),
         )
 
     async def dial_server(self, address: Address) -> Connection:

@@ -167,8 +167,7 @@ class ConnectionMachine:
             case LinkMade():
                 self._link_made(event, now_ms)
             case LoginGiven(mechanism):
-                self._renewal = mechanism
-                self._renew_when_drained(now_ms)
+                self._login_given(mechanism, now_ms)
             case LoginMissing(error):
                 self._end(error)
             case LinkLost(error):
@@ -187,7 +186,7 @@ class ConnectionMachine:
 
     def tick(self, now_ms: float) -> None:
         """Take note that time has passed."""
-        if self.state in _PREPARING and now_ms >= self._until_ms:
+        if self._is_preparing and now_ms >= self._until_ms:
             self._end(self._silence_error(now_ms))
         elif self.state is ConnectionState.THROTTLED and now_ms >= self._muted_until_ms:
             self._move_to(ConnectionState.READY)
@@ -219,8 +218,8 @@ class ConnectionMachine:
     def _link_made(self, event: LinkMade, now_ms: float) -> None:
         self._began_ms, self._until_ms = now_ms, event.deadline_ms
         self._move_to(ConnectionState.NEGOTIATING)
-        if event.mechanism is not None:
-            self._login = SaslConversation(event.mechanism, self.peer)
+        if event.wants_login:
+            self._login = SaslConversation(self.peer)
             self._login.versions_asked()
         self._ask_api_versions(API_BY_KEY[API_VERSIONS_KEY].supported.max, now_ms)
 
@@ -257,7 +256,7 @@ class ConnectionMachine:
             self._become_ready(now_ms)
             return
         self._move_to(ConnectionState.AUTHENTICATING)
-        self._begin_login(self._login, now_ms)
+        self._actions.append(NeedLogin(self._until_ms))
 
     def _become_ready(self, now_ms: float) -> None:
         assert self.api_versions is not None
@@ -268,12 +267,15 @@ class ConnectionMachine:
         self._mute_if_told(now_ms)
 
     def _silence_error(self, now_ms: float) -> NetworkError:
-        if self.state in _LOGGING_IN:
-            return NetworkError(
-                f"{self.peer} did not complete the login (SASL) within {(now_ms - self._began_ms) / 1000:.3g} s; "
-                "look into the broker's log",
-                stage=Stage.SASL,
+        if self._login is not None and self.state is not ConnectionState.NEGOTIATING:
+            within = f"within {(now_ms - self._began_ms) / 1000:.3g} s"
+            missing = self.state is ConnectionState.DRAINING or not self._login.begun
+            what = (
+                f"the token or ticket for the login at {self.peer} was not there {within}"
+                if missing
+                else f"{self.peer} did not complete the login (SASL) {within}; look into the broker's log"
             )
+            return NetworkError(what, stage=Stage.SASL)
         seconds = (now_ms - self._alive_ms) / 1000
         return NetworkError(
             f"{self.peer} accepted the connection but did not answer ApiVersions within {seconds:.3g} s; "
@@ -283,9 +285,16 @@ class ConnectionMachine:
 
     # -- logging in ------------------------------------------------------------------------------------------------
 
-    def _begin_login(self, login: SaslConversation, now_ms: float) -> None:
+    def _login_given(self, mechanism: ClientMechanism, now_ms: float) -> None:
+        if self.state is ConnectionState.AUTHENTICATING and self._login is not None and not self._login.begun:
+            self._begin_login(self._login, mechanism, now_ms)
+        elif self.state is ConnectionState.DRAINING:
+            self._renewal = mechanism
+            self._renew_when_drained(now_ms)
+
+    def _begin_login(self, login: SaslConversation, mechanism: ClientMechanism, now_ms: float) -> None:
         try:
-            login.versions_known(self.version_for(SASL_HANDSHAKE_KEY))
+            login.begin(mechanism, self.version_for(SASL_HANDSHAKE_KEY))
         except KafkaError as error:
             self._end(error)
             return
@@ -323,20 +332,22 @@ class ConnectionMachine:
         else:
             self._go_on_with_login(login, now_ms)
 
-    def _drain(self) -> None:
+    def _drain(self, now_ms: float) -> None:
         """Send no more until the login is renewed."""
         self._move_to(ConnectionState.DRAINING)
         self._renewal = None
-        self._actions.append(NeedLogin())
+        self._began_ms, self._until_ms = now_ms, now_ms + self._limits.login_timeout_ms
+        self._actions.append(NeedLogin(self._until_ms))
 
     def _renew_when_drained(self, now_ms: float) -> None:
         if self.state is not ConnectionState.DRAINING or self._in_flight or now_ms < self._muted_until_ms:
             return
         if self._renewal is not None:
+            mechanism, self._renewal = self._renewal, None
             self._began_ms, self._until_ms = now_ms, now_ms + self._limits.login_timeout_ms
             self._move_to(ConnectionState.REAUTHENTICATING)
-            self._login, self._renewal = SaslConversation(self._renewal, self.peer, renews=True), None
-            self._begin_login(self._login, now_ms)
+            self._login = SaslConversation(self.peer, renews=True)
+            self._begin_login(self._login, mechanism, now_ms)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -380,8 +391,7 @@ class ConnectionMachine:
                 waiting.popleft()
                 continue
             if now_ms >= self._renew_at_ms:
-                self._drain()
-                self._renew_when_drained(now_ms)
+                self._drain(now_ms)
                 return
             pending = waiting.popleft()
             if not pending.oneway:
@@ -455,9 +465,9 @@ class ConnectionMachine:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def _deadlines(self) -> Iterator[float]:
-        if self.state in _PREPARING:
+        if self._is_preparing:
             yield self._until_ms
-        elif self._in_flight:
+        if self._in_flight and self.state not in _PREPARING:
             yield self._give_up_ms()
         elif self.state is ConnectionState.DRAINING and self._renewal is not None:
             yield self._muted_until_ms
@@ -467,6 +477,11 @@ class ConnectionMachine:
             for pending in requests:
                 if pending.key is not None and pending.key is not self and not pending.oneway:
                     yield pending.deadline_ms
+
+    @property
+    def _is_preparing(self) -> bool:
+        """Whether what goes on must be done by `_until_ms`."""
+        return self.state in _PREPARING or (self.state is ConnectionState.DRAINING and self._renewal is None)
 
     def _give_up_ms(self) -> float:
         oldest = self._in_flight[0]

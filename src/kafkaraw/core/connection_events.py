@@ -22,11 +22,11 @@ class LinkMade:
 
     Attributes:
         deadline_ms: when the versions must be known and the login be complete.
-        mechanism: how to log in; None where no login is wanted.
+        wants_login: whether the broker wants one.
     """
 
     deadline_ms: float
-    mechanism: ClientMechanism | None = None
+    wants_login: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,9 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class NeedLogin:
-    """The login is to be renewed: `LoginGiven` with a fresh mechanism, or `LoginMissing`, is waited for."""
+    """It is time to log in: `LoginGiven` with a fresh mechanism or `LoginMissing` is awaited until `deadline_ms`."""
+
+    deadline_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ class ConnectionLimits:
         request_timeout_ms: how long a broker may be silent while it owes an answer, in milliseconds.
         max_in_flight: how many requests may be unanswered at once.
         first_correlation_id: of the first request.
-        login_timeout_ms: how long the renewal of a login may take, in milliseconds.
+        login_timeout_ms: how long a renewal's mechanism may take to come, and how long the renewal, in milliseconds.
         session_share: the part of a login's lifetime after which it is renewed.
     """
 

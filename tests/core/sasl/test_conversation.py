@@ -14,9 +14,9 @@ from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 
 
 def begun(mechanism=None) -> SaslConversation:
-    conversation = SaslConversation(mechanism or PlainClient("ada", "s3cret"), "b:1")
+    conversation = SaslConversation("b:1")
     conversation.versions_asked()
-    conversation.versions_known(1)
+    conversation.begin(mechanism or PlainClient("ada", "s3cret"), 1)
     return conversation
 
 

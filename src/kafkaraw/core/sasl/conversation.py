@@ -89,7 +89,6 @@ class SaslConversation:
     """One login on one connection.
 
     Args:
-        mechanism: the client's half, fresh.
         peer: the broker as "host:port", for messages.
         renews: it renews a login on a connection that has one.
 
@@ -98,12 +97,12 @@ class SaslConversation:
         session_lifetime_ms: how long the broker keeps the login, once COMPLETE; 0 is as long as the connection.
     """
 
-    def __init__(self, mechanism: ClientMechanism, peer: str, *, renews: bool = False) -> None:
+    def __init__(self, peer: str, *, renews: bool = False) -> None:
         self.state = _S.REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE if renews else _S.SEND_APIVERSIONS_REQUEST
         self.session_lifetime_ms = 0
         self._handshake_version: int | None = None
         self._what = "renewing the login" if renews else "login"
-        self._mechanism = mechanism
+        self._mechanism: ClientMechanism | None = None
         self._peer = peer
         self._token = b""
         self._log_state()
@@ -112,10 +111,27 @@ class SaslConversation:
         """ApiVersions is on its way."""
         self._move_to(_S.RECEIVE_APIVERSIONS_RESPONSE)
 
-    def versions_known(self, handshake_version: int) -> None:
-        """The broker has said which versions it speaks; this is the one of SaslHandshake to use."""
+    def begin(self, mechanism: ClientMechanism, handshake_version: int) -> None:
+        """The versions are known, and there is what it takes.
+
+        Args:
+            mechanism: the client's half, fresh.
+            handshake_version: the version of SaslHandshake to use.
+        """
+        self._mechanism = mechanism
         self._handshake_version = handshake_version
         self._move_to(_BEGINS[self.state])
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has its mechanism."""
+        return self._mechanism is not None
+
+    @property
+    def mechanism(self) -> ClientMechanism:
+        """The client's half; there from `begin` on."""
+        assert self._mechanism is not None
+        return self._mechanism
 
     @property
     def awaits_bare_token(self) -> bool:
@@ -130,7 +146,7 @@ class SaslConversation:
         """
         if self.state in _SENDS_HANDSHAKE:
             self._move_to(_SENDS_HANDSHAKE[self.state])
-            return SaslHandshakeRequest(mechanism=self._mechanism.name)
+            return SaslHandshakeRequest(mechanism=self.mechanism.name)
         if self.state is _S.COMPLETE:
             return None
         if self.state in _SENDS_FIRST_TOKEN:
@@ -162,7 +178,7 @@ class SaslConversation:
             self._move_to(_S.FAILED)
 
     def _handshake_received(self, response: SaslHandshakeResponse) -> None:
-        name = self._mechanism.name
+        name = self.mechanism.name
         if response.error_code == ErrorCode.NONE:
             self._move_to(_TAKES_HANDSHAKE[self.state])
             return
@@ -178,18 +194,18 @@ class SaslConversation:
     def _answer_received(self, response: SaslAuthenticateResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             words = response.error_message or "no reason given"
-            self._refused(f"{words} ({error_name(response.error_code)}, mechanism {self._mechanism.name})")
+            self._refused(f"{words} ({error_name(response.error_code)}, mechanism {self.mechanism.name})")
         self._take(bytes(response.auth_bytes), response.session_lifetime_ms)
 
     def _take(self, token: bytes, session_lifetime_ms: int) -> None:
         self._token = self._step(token)
-        if self._mechanism.complete:
+        if self.mechanism.complete:
             self.session_lifetime_ms = session_lifetime_ms
             self._move_to(_S.COMPLETE)
 
     def _step(self, challenge: bytes | None) -> bytes:
         try:
-            return self._mechanism.step(challenge)
+            return self.mechanism.step(challenge)
         except KafkaError as error:
             self._refused(str(error))
             raise

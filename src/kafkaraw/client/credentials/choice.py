@@ -1,0 +1,75 @@
+"""Which credentials belong to which mechanism: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.client.credentials.kerberos import NAME as GSSAPI
+from kafkaraw.client.credentials.kerberos import KerberosCredentials, load_gssapi
+from kafkaraw.client.credentials.msk import NAME as AWS_MSK_IAM
+from kafkaraw.client.credentials.msk import SignedTokens, load_signer
+from kafkaraw.client.credentials.oidc import Endpoint, EndpointTokens
+from kafkaraw.client.credentials.passwords import PasswordCredentials
+from kafkaraw.client.credentials.provider import ProvidedTokens
+from kafkaraw.client.credentials.source import BearerCredentials, CachedTokens, Credentials
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import ConfigError
+from kafkaraw.net.tls import client_context
+
+if TYPE_CHECKING:
+    from kafkaraw.client.config import ClientConfig
+    from kafkaraw.client.runtime import Runtime
+
+
+def credentials_for(config: ClientConfig, runtime: Runtime) -> Credentials | None:
+    """What a client logs in with; None when no login is asked for.
+
+    Raises:
+        ConfigError: a package is missing; says which extra has it.
+    """
+    if not config.security_protocol.startswith("SASL"):
+        return None
+    return _MAKERS.get(str(config.sasl_mechanism), _password)(config, runtime)
+
+
+def _password(config: ClientConfig, runtime: Runtime) -> Credentials:
+    name, username, password = config.sasl_mechanism, config.sasl_username, config.sasl_password
+    return PasswordCredentials(str(name), username or "", password or "", runtime.rng)
+
+
+def _bearer(config: ClientConfig, runtime: Runtime) -> Credentials:
+    if config.sasl_oauth_token_provider is not None:
+        return BearerCredentials(ProvidedTokens(config.sasl_oauth_token_provider))
+    if find_spec("httpx") is None:
+        raise ConfigError("sasl_oauthbearer_token_endpoint_url needs the package httpx: pip install 'kafkaraw[oauth]'")
+    pause_ms = config.sasl_login_retry_backoff_ms
+    endpoint = Endpoint(
+        url=str(config.sasl_oauthbearer_token_endpoint_url),
+        client_id=config.sasl_oauthbearer_client_id or "",
+        client_secret=config.sasl_oauthbearer_client_secret or "",
+        scope=config.sasl_oauthbearer_scope,
+        urlencode=config.sasl_oauthbearer_header_urlencode,
+        connect_timeout=config.sasl_login_connect_timeout_ms / 1000,
+        read_timeout=config.sasl_login_read_timeout_ms / 1000,
+        backoff=Backoff(pause_ms, max(config.sasl_login_retry_backoff_max_ms, pause_ms)),
+        tls=lambda: client_context(trusted=config.sasl_oauthbearer_cafile),
+    )
+    return BearerCredentials(CachedTokens(EndpointTokens(endpoint, runtime.rng), runtime.clock))
+
+
+def _msk(config: ClientConfig, runtime: Runtime) -> Credentials:
+    tokens = SignedTokens(config.sasl_aws_msk_region or "", load_signer())
+    return BearerCredentials(CachedTokens(tokens, runtime.clock))
+
+
+def _kerberos(config: ClientConfig, runtime: Runtime) -> Credentials:
+    return KerberosCredentials(config.sasl_kerberos_service_name, load_gssapi())
+
+
+_MAKERS: Final[dict[str, Callable[[ClientConfig, Runtime], Credentials]]] = {
+    "OAUTHBEARER": _bearer,
+    GSSAPI: _kerberos,
+    AWS_MSK_IAM: _msk,
+}

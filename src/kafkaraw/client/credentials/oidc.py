@@ -1,0 +1,162 @@
+"""Tokens of an OpenID provider, by client id and secret: OAuth's client credentials grant, over httpx.
+
+Source: RFC 6749 section 4.4, KIP-768, KIP-1139, Kafka's HttpJwtRetriever. An answer that says no is an
+AuthenticationError at once; an endpoint that cannot be reached, is overloaded or breaks is asked again, with a growing
+pause, until the time for the login is up. Redirects are not followed, answers are bounded, and neither the secret nor
+an answer's content appears in a message, the provider's own error code excepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote_plus
+
+from kafkaraw.client.credentials.jwt import expiry_ms
+from kafkaraw.client.credentials.source import Token
+from kafkaraw.core.retry import Backoff, RandomSource
+from kafkaraw.errors import AuthenticationError, NetworkError, Stage
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+ANSWER_SIZE_MAX: Final = 1 << 18
+_SHARE_OF_TIMEOUT: Final = 0.95
+_RETRIABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ERROR_CODE: Final = re.compile(r"[a-zA-Z0-9_.\-]{1,60}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where and as whom to ask.
+
+    Attributes:
+        url: the token endpoint; checked by `urls.url_fault` before.
+        client_id: who asks.
+        client_secret: their secret.
+        scope: what the token is to be good for; None leaves that to the provider.
+        urlencode: encode id and secret before they go into the Authorization header, as RFC 6749 says and not every
+            provider understands.
+        connect_timeout: seconds.
+        read_timeout: seconds.
+        backoff: pauses between attempts.
+        tls: makes the context to speak TLS with.
+    """
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None
+    urlencode: bool
+    connect_timeout: float
+    read_timeout: float
+    backoff: Backoff
+    tls: Callable[[], ssl.SSLContext]
+
+
+class _TryAgainError(Exception):
+    """The endpoint gave no answer that settles anything."""
+
+
+class EndpointTokens:
+    """Fetches tokens from an endpoint.
+
+    Args:
+        endpoint: see there.
+        rng: source of jitter.
+        transport: what carries requests; httpx's own when None.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, rng: RandomSource, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        self._endpoint = endpoint
+        self._rng = rng
+        self._transport = transport
+
+    async def token(self, timeout: float) -> Token:
+        """See `TokenSource.token`."""
+        loop = asyncio.get_running_loop()
+        # A little before the caller gives up, who could not say why there is no token.
+        deadline = loop.time() + timeout * _SHARE_OF_TIMEOUT
+        attempts = 0
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._ask()
+            except TimeoutError:
+                reason = "no answer"
+            except _TryAgainError as failure:
+                reason = str(failure)
+            pause = self._endpoint.backoff.delay_ms(attempts, self._rng) / 1000
+            attempts += 1
+            if loop.time() + pause >= deadline:
+                raise NetworkError(
+                    f"no token from {self._endpoint.url}: {reason} ({attempts} attempts in {timeout:.3g} s)",
+                    stage=Stage.SASL,
+                )
+            await asyncio.sleep(pause)
+
+    async def _ask(self) -> Token:
+        import httpx
+
+        endpoint = self._endpoint
+        form = {"grant_type": "client_credentials"} | ({"scope": endpoint.scope} if endpoint.scope else {})
+        # Compressed answers are not asked for: their true size would be known too late.
+        headers = {"authorization": _basic(endpoint), "accept": "application/json", "accept-encoding": "identity"}
+        limits = httpx.Timeout(endpoint.read_timeout, connect=endpoint.connect_timeout)
+        verify = endpoint.tls() if endpoint.url.startswith("https:") and self._transport is None else False
+        try:
+            async with (
+                httpx.AsyncClient(verify=verify, transport=self._transport, timeout=limits) as client,
+                client.stream("POST", endpoint.url, data=form, headers=headers) as answer,
+            ):
+                return self._read(answer.status_code, await _content(answer))
+        except httpx.HTTPError as error:
+            raise _TryAgainError(f"{type(error).__name__}: {error}".rstrip(": ")) from error
+
+    def _read(self, status: int, content: bytes) -> Token:
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            answer = None
+        found = answer if isinstance(answer, dict) else {}
+        if status in _RETRIABLE_STATUS:
+            raise _TryAgainError(f"HTTP status {status}")
+        if status != 200:
+            code = found.get("error")
+            words = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+            raise AuthenticationError(
+                f"{self._endpoint.url} refuses a token for client {self._endpoint.client_id!r}: HTTP status "
+                f"{status}{words}; check the endpoint, the client id, its secret and the scope"
+            )
+        token = found.get("access_token") or found.get("id_token")
+        if not isinstance(token, str):
+            raise AuthenticationError(f"{self._endpoint.url} answered without an access_token; is it a token endpoint?")
+        try:
+            return Token(token, expiry_ms(token))
+        except ValueError as error:
+            raise AuthenticationError(f"the token of {self._endpoint.url} cannot be used: {error}") from None
+
+
+async def _content(answer: httpx.Response) -> bytes:
+    content = bytearray()
+    async for chunk in answer.aiter_raw():
+        content += chunk
+        if len(content) > ANSWER_SIZE_MAX:
+            raise AuthenticationError(f"{answer.request.url} answered with more than {ANSWER_SIZE_MAX} bytes")
+    return bytes(content)
+
+
+def _basic(endpoint: Endpoint) -> str:
+    name, secret = endpoint.client_id, endpoint.client_secret
+    if endpoint.urlencode:
+        name, secret = quote_plus(name), quote_plus(secret)
+    return "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()
