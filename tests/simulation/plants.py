@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -30,7 +30,7 @@ def broker_acknowledges_without_appending(monkeypatch):
 
     def forget_some(self, batch, now_ms):
         if next(appends) % 10 == 9:
-            return Appended(self.high_watermark)
+            return Appended(self.log.log_end_offset, self.log.log_end_offset + 1)
         return write(self, batch, now_ms)
 
     monkeypatch.setattr(Partition, "_write", forget_some)
@@ -77,7 +77,7 @@ def broker_names_the_wrong_offset(monkeypatch):
 
     def off_by_one(self, batch, now_ms):
         appended = write(self, batch, now_ms)
-        return Appended(appended.base_offset + 1, appended.log_append_time_ms)
+        return replace(appended, base_offset=appended.base_offset + 1)
 
     monkeypatch.setattr(Partition, "_write", off_by_one)
 
