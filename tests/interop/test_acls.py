@@ -26,6 +26,7 @@ from kafkaraw import (
     ResourceType,
     TopicAuthorizationFailed,
     TopicPartition,
+    TransactionalIdAuthorizationFailed,
 )
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
@@ -337,6 +338,9 @@ def test_our_clients_say_what_is_missing(sides: tuple[Side, Side], broker: str, 
                 consumer.poll(20)
     with Producer(**as_user(servers, "jan")) as producer, pytest.raises(ClusterAuthorizationFailed, match="IDEMPOTENT"):
         producer.send("flights", b"x").result(20)
+    refusal = pytest.raises(TransactionalIdAuthorizationFailed, match="on transactional id 'tx'; asked as User:bob")
+    with Producer(transactional_id="tx", **as_user(servers, "bob")) as producer, refusal:
+        producer.init_transactions()
 
 
 # -- other clients at our broker -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.security import with_principal
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaTimeoutError, NetworkError, StaleMetadataError
@@ -125,9 +126,10 @@ class Coordinator:
         response = reply(await self._engine.request_any(self._question, timeout=timeout), FindCoordinatorResponse)
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
-            error = error_for(found.error_code, f"{self.what}: {found.error_message or 'not known'}")
+            what = f"{self.what}: {found.error_message or 'not known'}"
+            error = error_for(found.error_code, what, resource=self._key, operation="DESCRIBE")
             if not is_retriable(found.error_code):
-                raise error
+                raise with_principal(error, self._engine.config)
             raise StaleMetadataError(str(error))
         if found.node_id not in self._engine.cluster.brokers:
             self._engine.cluster.add_brokers([BrokerNode(found.node_id, found.host, found.port)])

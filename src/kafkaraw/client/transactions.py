@@ -20,6 +20,7 @@ from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
+from kafkaraw.client.security import with_principal
 from kafkaraw.core.producer.events import (
     Event,
     PartitionsAdded,
@@ -310,7 +311,16 @@ class Transactions:
         reaction = reaction_to(code)
         if reaction is Reaction.NONE:
             return
-        cause = error_for(code, f"{what}: transactional id {self.transactional_id!r}")
+        of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        cause = with_principal(
+            error_for(
+                code,
+                f"{what}: transactional id {self.transactional_id!r}",
+                resource=self.transactional_id if of_id else "",
+                operation="WRITE" if of_id else "",
+            ),
+            self._config,
+        )
         if reaction is Reaction.ABORT:
             self._machine.fail(cause)
             self._delivery.take_records(False)

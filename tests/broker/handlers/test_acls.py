@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
@@ -14,7 +16,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkaraw.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
-from tests.broker.support import ask, make_state
+from tests.broker.support import FixedClock, ask, make_state
 
 ROOT = "User:root"
 
@@ -170,6 +172,15 @@ def test_entries_are_acted_on_at_once_and_survive_a_restart():
     assert ask(again, request, principal="User:ada").error_code == ErrorCode.NONE
     delete(again, (None, PatternType.ANY))
     assert ask(again, request, principal="User:ada").error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_nodes_of_one_cluster_share_their_entries():
+    first = secured()
+    second = BrokerState(first.config, MemoryStorage(), FixedClock(), random.Random(2), controller=first.controller)
+    create(first, creation("kafka-cluster", kind=ResourceType.CLUSTER, operation=AclOperation.DESCRIBE))
+    assert names(describe(second)) == {"kafka-cluster"}
+    delete(second, (None, PatternType.ANY))
+    assert names(describe(first)) == set()
 
 
 def test_a_damaged_file_stops_the_broker_from_starting():
