@@ -7,13 +7,14 @@ import random
 
 import pytest
 
+from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.topic_creation import Wish, plan_topic
 from kafkaraw.protocol import RequestHeader, encode_request
 from kafkaraw.protocol.apis import API_BY_KEY, Api
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
 from kafkaraw.testing.virtual import Simulation, run_virtual
-from tests.broker.handlers.test_metadata import create
 from tests.broker.support import LISTENER, make_state
 from tests.broker.test_connection import RecordingLink
 from tests.protocol.message_values import random_message
@@ -22,13 +23,14 @@ APIS = [API_BY_KEY[key] for key in sorted(HANDLERS)]
 ROUNDS = 40
 
 
-def hit(frames: list[bytes], *, seed: int) -> list[RecordingLink]:
+def hit(frames: list[bytes], *, seed: int, **properties: str) -> list[RecordingLink]:
     """Send each frame on a connection of its own to one broker; gives the links."""
     links = []
 
     async def main(_: Simulation) -> None:
-        state = make_state(seed=seed, connections_max_idle_ms=-1)
-        create(state, "a", "topic-1", partitions=2)
+        state = make_state(seed=seed, connections_max_idle_ms=-1, **properties)
+        for name in ("a", "topic-1"):
+            state.create_topic(plan_topic(Wish(name, partitions=2), state.catalog, state.config))
         for frame in frames:
             link = RecordingLink()
             connection = BrokerConnection(state, LISTENER, lambda _: None)
@@ -62,6 +64,22 @@ def test_any_well_formed_request_is_answered_or_closes_its_connection(api: Api, 
         links = hit(random_requests(api, random.Random(seed)), seed=seed)
     assert not caplog.records, f"seed {seed}: {caplog.text}"
     if api.name not in ("Produce", "Fetch"):  # acks=0 and long polling are silent
+        assert all(link.sent or "close" in link.log for link in links), f"seed {seed}"
+
+
+@pytest.mark.parametrize("allow_everyone", ["true", "false"])
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_so_it_is_where_rights_are_asked_for(api: Api, allow_everyone: str, caplog: pytest.LogCaptureFixture):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    properties = {
+        "authorizer_class_name": STANDARD_AUTHORIZER,
+        "allow_everyone_if_no_acl_found": allow_everyone,
+    }
+    with caplog.at_level(logging.ERROR, "kafkaraw.broker"):
+        links = hit(random_requests(api, random.Random(seed)), seed=seed, **properties)
+    assert not caplog.records, f"seed {seed}: {caplog.text}"
+    if api.name not in ("Produce", "Fetch"):
         assert all(link.sent or "close" in link.log for link in links), f"seed {seed}"
 
 
