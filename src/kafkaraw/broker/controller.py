@@ -7,8 +7,10 @@ Source: org.apache.kafka.controller.{QuorumController, ReplicationControlManager
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from kafkaraw.broker import elections, topic_config
@@ -94,18 +96,30 @@ class Controller:
         )
         self.quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
         self._members: dict[int, Member] = {}
+        self._former_leaders: dict[TopicPartition, int] = {}
+        self._closed = False
+        self._changed: asyncio.Event | None = None
 
-    def open(self, cluster_id: str) -> None:
+    def open(self, cluster_id: str, *, elect: bool = False) -> None:
         """Read what was written down.
 
+        Args:
+            cluster_id: tells clusters apart.
+            elect: nobody leads until nodes are up: what was written down of leaders is of a former life. They begin
+                new epochs, because a machine that crashed may have lost what it wrote in the old ones.
+
         Raises:
-            ConfigError: the file is damaged.
+            ConfigError: a file is damaged.
             OSError: it cannot be read.
         """
         self.catalog.cluster_id = cluster_id
         text = self.storage.read_text(ROOT, TOPICS_FILE)
         for topic, states in read_topics(text) if text is not None else []:
             self.catalog.add(topic, states)
+            for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
+                if elect:
+                    self._former_leaders[key] = state.leader
+                    self.catalog.set_state(key, replace(state, leader=NO_LEADER))
         credentials = self.storage.read_text(ROOT, SCRAM_FILE)
         if credentials is not None:
             self.credentials.load(credentials)
@@ -113,6 +127,16 @@ class Controller:
         quotas = self.storage.read_text(ROOT, QUOTAS_FILE)
         if quotas is not None:
             self.quotas.load(quotas)
+
+    def close(self) -> None:
+        """All nodes are about to stop, at once: nothing that they say about each other is true any more."""
+        self._closed = True
+
+    async def next_change(self) -> None:
+        """Wait until the state of some partition has changed; for tests and operators, within a time limit."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
 
     # -- access ----------------------------------------------------------------------------------------------------
 
@@ -154,19 +178,19 @@ class Controller:
         """A node has closed its storage."""
         self._members.pop(member.node_id, None)
 
-    def brokers_up(self, brokers: Iterable[Broker], *, after_restart: bool = False) -> None:
-        """Nodes can be reached: partitions that have waited for them get their leaders.
-
-        Args:
-            brokers: the nodes.
-            after_restart: no node ran before: every partition begins a new leader epoch.
-        """
-        for broker in brokers:
-            self.catalog.brokers[broker.node_id] = broker
-            self.catalog.racks[broker.node_id] = broker.rack
+    def brokers_up(self, brokers: Iterable[Broker]) -> None:
+        """Nodes can be reached: partitions that have waited for them get their leaders."""
+        new = {broker.node_id: broker for broker in brokers}
+        self.catalog.brokers.update(new)
+        self.catalog.racks.update({node_id: broker.rack for node_id, broker in new.items()})
         self._choose_controller()
-        decide = elections.restarted if after_restart else elections.with_leader
-        self._change(lambda state, unclean: decide(state, self.catalog.brokers, unclean=unclean))
+        live, former, self._former_leaders = self.catalog.brokers, self._former_leaders, {}
+        self._change(
+            lambda key, state, unclean: elections.with_leader(
+                state, live, unclean=unclean, preferred=former.get(key, NO_LEADER)
+            )
+        )
+        self._remind(new)
 
     def broker_down(self, node_id: int) -> None:
         """A node can no longer be reached, or is about to stop: others lead instead of it, where they can."""
@@ -175,19 +199,19 @@ class Controller:
         self._choose_controller()
         if len(self.catalog.racks) > 1:  # nobody else could take over from a node that is alone: nothing changes
             live = self.catalog.brokers
-            self._change(lambda state, unclean: elections.without_node(state, node_id, live, unclean=unclean))
-            self._remind(node_id)
+            self._change(lambda _, state, unclean: elections.without_node(state, node_id, live, unclean=unclean))
+            self._remind([node_id])
 
     def is_live(self, node_id: int) -> bool:
         """Whether a node can be reached."""
         return node_id in self.catalog.brokers
 
-    def _remind(self, node_id: int) -> None:
-        """Leaders whose follower is gone must look again, also when it was not in sync and so no state has changed."""
+    def _remind(self, node_ids: Collection[int]) -> None:
+        """Leaders whose followers have come or gone must look again, also where no state has changed."""
         for topic in self.catalog.topics():
             for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
                 leader = self._members.get(state.leader)
-                if leader is not None and node_id in state.replicas:
+                if leader is not None and len(state.replicas) > 1 and any(node in state.replicas for node in node_ids):
                     leader.lead_or_follow(key, state)
 
     def _choose_controller(self) -> None:
@@ -227,18 +251,18 @@ class Controller:
         if state is not None and node_id in self.catalog.brokers:
             self._apply({topic_partition: elections.expanded(state, node_id)})
 
-    def _change(self, decide: Callable[[PartitionState, bool], PartitionState]) -> None:
-        """Let every partition have what is decided for it, by its state and by whether elections may be unclean."""
+    def _change(self, decide: Callable[[TopicPartition, PartitionState, bool], PartitionState]) -> None:
+        """Let every partition have what is decided for it; also told is whether its elections may be unclean."""
         decided: dict[TopicPartition, PartitionState] = {}
         for topic in self.catalog.topics():
             unclean = TopicConfig.of(topic.configs, self._config.topic_defaults).unclean_leader_election_enable
             for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
-                decided[key] = decide(state, unclean)
+                decided[key] = decide(key, state, unclean)
         self._apply(decided)
 
     def _apply(self, states: Mapping[TopicPartition, PartitionState]) -> None:
         changed = {key: state for key, state in states.items() if state != self.catalog.state_of(key)}
-        if not changed:
+        if not changed or self._closed:
             return
         for key, state in changed.items():
             before = self.catalog.state_of(key)
@@ -252,6 +276,9 @@ class Controller:
             for member in list(self._members.values()):
                 # A node told before may have caused a change already: who comes later gets the newest.
                 member.lead_or_follow(key, self.catalog.state_of(key) or state)
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     # -- topics ----------------------------------------------------------------------------------------------------
 

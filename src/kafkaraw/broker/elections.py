@@ -8,7 +8,7 @@ Source: org.apache.kafka.controller.PartitionChangeBuilder, ReplicationControlMa
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 NO_LEADER: Final = -1
@@ -59,18 +59,21 @@ def without_node(state: PartitionState, node: int, live: Collection[int], *, unc
     return _elected(state, isr, live, unclean=unclean)
 
 
-def with_leader(state: PartitionState, live: Collection[int], *, unclean: bool) -> PartitionState:
-    """After a node has come, or `unclean` has changed: a partition without a leader gets one when it can."""
-    return state if state.leader != NO_LEADER else _elected(state, state.isr, live, unclean=unclean)
+def with_leader(
+    state: PartitionState, live: Collection[int], *, unclean: bool, preferred: int = NO_LEADER
+) -> PartitionState:
+    """After a node has come: a partition without a leader gets one when it can.
 
-
-def restarted(state: PartitionState, live: Collection[int], *, unclean: bool) -> PartitionState:
-    """After all nodes have stopped and some run again: the same leader if it runs, in a new epoch in any case.
-
-    The epoch is new because a machine that crashed may have lost what it had written in the old one.
+    Args:
+        state: how it was.
+        live: the nodes that run.
+        unclean: a replica that is not in sync may lead when there is no other.
+        preferred: who is to lead if it can, such as the one that led before all nodes stopped.
     """
-    if state.leader in live:
-        return replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+    if state.leader != NO_LEADER:
+        return state
+    if can_lead(state, preferred, live):
+        return _changed(state, preferred, state.isr)
     return _elected(state, state.isr, live, unclean=unclean)
 
 
@@ -95,14 +98,18 @@ def led_by(state: PartitionState, node: int) -> PartitionState:
 
 
 def shrunk(state: PartitionState, lagging: Collection[int]) -> PartitionState:
-    """Without followers that lag too far behind; the leader stays."""
+    """Without followers that lag too far behind; it is the leader who says so, and it stays."""
+    if state.leader == NO_LEADER:
+        return state
     kept = tuple(node for node in state.isr if node == state.leader or node not in lagging)
     return _changed(state, state.leader, kept)
 
 
 def expanded(state: PartitionState, node: int) -> PartitionState:
-    """With a follower that has caught up."""
-    return state if node in state.isr else _changed(state, state.leader, (*state.isr, node))
+    """With a follower that has caught up; it is the leader who says so."""
+    return (
+        state if node in state.isr or state.leader == NO_LEADER else _changed(state, state.leader, (*state.isr, node))
+    )
 
 
 def _changed(state: PartitionState, leader: int, isr: tuple[int, ...]) -> PartitionState:

@@ -400,6 +400,7 @@ class Partition:
             self._stop_leading()
             self._begin_to_lead()
         self._advance()
+        self._wake_followers()  # one that asked before its node was up may be in sync now
 
     def _begin_to_lead(self) -> None:
         self._epoch_start_offset = self.log.log_end_offset

@@ -6,7 +6,10 @@ Nothing else in this package may reach for them.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from pathlib import Path
 
+from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.log.file_storage import FileStorage
@@ -32,3 +35,32 @@ def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: 
         faults=faults,
         max_versions=max_versions,
     )
+
+
+def real_cluster(
+    nodes: int,
+    config_of: Callable[[int], BrokerConfig],
+    data_dir: Path | None,
+    faults: Faults | None = None,
+    max_versions: str | None = None,
+) -> Cluster:
+    """Several brokers, in a directory (or in memory, without one): a folder for each node, facts at its root.
+
+    Raises:
+        ConfigError: the directory cannot be used.
+    """
+    in_memory: dict[int, MemoryStorage] = {}
+
+    def storage_of(node_id: int) -> LogStorage:
+        if data_dir is None:
+            return in_memory.setdefault(node_id, MemoryStorage())
+        return FileStorage(data_dir / f"node-{node_id}")
+
+    around = Surroundings(
+        network=AsyncioNetwork(),
+        storage_of=storage_of,
+        facts=MemoryStorage() if data_dir is None else FileStorage(data_dir),
+        clock=SystemClock(),
+        rng=secrets.SystemRandom(),
+    )
+    return Cluster(nodes, config_of, around, faults=faults, max_versions=max_versions)

@@ -1,0 +1,324 @@
+"""`Cluster`: several nodes in one process and on one loop, which stop, fail, come back and pass their lead on.
+
+Everything ambient is passed in, as for a single node, so that a simulation runs it as it is. `embedded_cluster` puts it
+on a thread and real sockets. Who leads what is decided by the `controller`; here nodes are only started and stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final
+
+from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.controller import Controller
+from kafkaraw.broker.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.faults import Faults
+from kafkaraw.broker.ids import RandomBits, random_uuid
+from kafkaraw.broker.listeners import Endpoint
+from kafkaraw.broker.log.storage import ROOT, LogStorage
+from kafkaraw.broker.replication import Replication
+from kafkaraw.broker.server import BrokerNode
+from kafkaraw.errors import ConfigError, KafkaTimeoutError, UsageError
+from kafkaraw.net import Clock, Network
+from kafkaraw.records import TopicPartition
+
+CLUSTER_FILE: Final = "kafkaraw-cluster.json"
+CLUSTER_VERSION: Final = 1
+WAIT_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The world that a cluster is in.
+
+    Attributes:
+        network: how clients reach the nodes.
+        storage_of: opens a node's storage, by its id; called whenever the node starts.
+        facts: where is written down what the nodes share; closed with the cluster.
+        clock: wall clock.
+        rng: for ids; `random.Random` or alike.
+        replication_delay_s: how long each message between nodes takes, in seconds; None is no time.
+    """
+
+    network: Network
+    storage_of: Callable[[int], LogStorage]
+    facts: LogStorage
+    clock: Clock
+    rng: RandomBits
+    replication_delay_s: Callable[[], float] | None = None
+
+
+class Cluster:
+    """The nodes of one cluster.
+
+        async with Cluster(3, config_of, surroundings) as cluster:
+            await cluster.kill_node(cluster.leader_of("t", 0))
+
+    Args:
+        nodes: how many there are at first; their ids are 0, 1, 2 and so on.
+        config_of: the properties of a node, by its id; listeners on port 0 keep the port that they get.
+        surroundings: network, storage, clock and randomness.
+        faults: what is to go wrong, on all nodes; None for a plan of its own, empty at first.
+        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        config_of: Callable[[int], BrokerConfig],
+        surroundings: Surroundings,
+        *,
+        faults: Faults | None = None,
+        max_versions: str | None = None,
+    ) -> None:
+        if nodes < 1:
+            raise ConfigError(f"a cluster has at least one node, not {nodes}")
+        self.faults = faults if faults is not None else Faults()
+        self.nodes: dict[int, BrokerNode] = {}
+        self.replication = Replication(surroundings.replication_delay_s)
+        self._configs = {node_id: config_of(node_id) for node_id in range(nodes)}
+        self.controller = Controller(self._configs[0], surroundings.facts, surroundings.rng, self.replication)
+        self._config_of = config_of
+        self._around = surroundings
+        self._max_versions = max_versions
+
+    # -- what is so ------------------------------------------------------------------------------------------------
+
+    @property
+    def node_ids(self) -> list[int]:
+        """All nodes that belong to the cluster, running or not."""
+        return sorted(self._configs)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What to give to clients: the addresses of all nodes, running or not."""
+        endpoints = [one for node_id in self.node_ids for one in self._configs[node_id].advertised_listeners]
+        return ",".join(str(endpoint).partition("://")[2] for endpoint in endpoints)
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are told is the controller."""
+        return self.controller.catalog.controller_id
+
+    def partition_state(self, topic: str, partition: int) -> PartitionState:
+        """Who holds and who leads a partition.
+
+        Raises:
+            UsageError: there is no such partition.
+        """
+        state = self.controller.catalog.state_of(TopicPartition(topic, partition))
+        if state is None:
+            raise UsageError(f"there is no partition {topic}-{partition}")
+        return state
+
+    def leader_of(self, topic: str, partition: int = 0) -> int | None:
+        """The node that leads a partition; None when there is none."""
+        leader = self.partition_state(topic, partition).leader
+        return None if leader == NO_LEADER else leader
+
+    def isr_of(self, topic: str, partition: int = 0) -> list[int]:
+        """The replicas in sync."""
+        return list(self.partition_state(topic, partition).isr)
+
+    def coordinator_of(self, group_id: str) -> int | None:
+        """The node that coordinates a group; None when no node runs."""
+        return self.controller.catalog.coordinator_of(group_id)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start all nodes.
+
+        Raises:
+            ConfigError: a storage belongs to another cluster or node, or is damaged.
+            NetworkError: an address is taken, or not this machine's.
+            OSError: a storage cannot be read or written.
+        """
+        try:
+            self._open_facts()
+            for node_id in self.node_ids:
+                await self._prepare(node_id)
+        except BaseException:
+            await self.stop()
+            raise
+        self.controller.brokers_up([node.description for node in self.nodes.values()])
+
+    def _open_facts(self) -> None:
+        text = self._around.facts.read_text(ROOT, CLUSTER_FILE)
+        cluster_id, known = str(random_uuid(self._around.rng)), []
+        if text is not None:
+            try:
+                content = json.loads(text)
+                cluster_id, known = str(content["cluster_id"]), [int(node_id) for node_id in content["nodes"]]
+            except (KeyError, TypeError, ValueError) as error:
+                raise ConfigError(f"{CLUSTER_FILE} in the data directory is damaged: {error}") from error
+        for node_id in known:
+            self._configs.setdefault(node_id, self._config_of(node_id))
+        self.controller.open(cluster_id, elect=True)
+        self._write_facts()
+
+    def _write_facts(self) -> None:
+        content = {
+            "version": CLUSTER_VERSION,
+            "cluster_id": self.controller.catalog.cluster_id,
+            "nodes": self.node_ids,
+        }
+        self._around.facts.write_text(ROOT, CLUSTER_FILE, json.dumps(content) + "\n")
+
+    async def _prepare(self, node_id: int) -> BrokerNode:
+        config = self._configs[node_id]
+        node = BrokerNode(
+            config,
+            network=self._around.network,
+            storage=self._around.storage_of(node_id),
+            clock=self._around.clock,
+            rng=self._around.rng,
+            faults=self.faults,
+            max_versions=self._max_versions,
+            controller=self.controller,
+        )
+        await node.prepare()
+        self.nodes[node_id] = node
+        self._configs[node_id] = _pinned(config, node.description.endpoints.values())
+        self.controller.catalog.racks[node_id] = config.rack
+        return node
+
+    async def stop(self) -> None:
+        """Stop all nodes at once: nobody takes over from anybody. Stopping twice does nothing."""
+        await self._end(lambda node: node.stop())
+
+    async def kill(self) -> None:
+        """Kill all nodes at once, as when the machine fails."""
+        await self._end(lambda node: node.kill())
+
+    async def _end(self, end: Callable[[BrokerNode], Coroutine[object, None, None]]) -> None:
+        nodes, self.nodes = list(self.nodes.values()), {}
+        self.controller.close()
+        try:
+            await asyncio.gather(*(end(node) for node in nodes))
+        finally:
+            self._around.facts.close()
+
+    # -- what happens to nodes -------------------------------------------------------------------------------------
+
+    async def start_node(self, node_id: int) -> None:
+        """Start a node that has stopped: its replicas catch up, and are in sync again then.
+
+        Raises:
+            UsageError: it runs, or there is no such node.
+            NetworkError: its address is taken.
+        """
+        if node_id in self.nodes:
+            raise UsageError(f"node {node_id} runs already")
+        if node_id not in self._configs:
+            raise UsageError(f"there is no node {node_id}; there are {self.node_ids}")
+        node = await self._prepare(node_id)
+        self.controller.brokers_up([node.description])
+
+    async def stop_node(self, node_id: int) -> None:
+        """Stop a node in order: others lead instead of it first.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        await self._remove(node_id).stop()
+
+    async def kill_node(self, node_id: int) -> None:
+        """Stop a node as a process stops that is killed: nothing is synced or said, others take over.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        await self._remove(node_id).kill()
+
+    def _remove(self, node_id: int) -> BrokerNode:
+        node = self.nodes.pop(node_id, None)
+        if node is None:
+            raise UsageError(f"node {node_id} does not run; those that do are {sorted(self.nodes)}")
+        return node
+
+    async def add_node(self) -> int:
+        """Start one more node, and return its id. It holds what is created from now on."""
+        node_id = max(self._configs) + 1
+        self._configs[node_id] = self._config_of(node_id)
+        try:
+            await self.start_node(node_id)
+        except BaseException:
+            del self._configs[node_id]
+            raise
+        self._write_facts()
+        return node_id
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Let another node lead a partition.
+
+        Raises:
+            UsageError: there is no such partition, or the node does not run or is not in sync.
+        """
+        self.controller.move_leader(TopicPartition(topic, partition), node_id)
+
+    def pause_replication(self, node_id: int) -> None:
+        """Let nothing reach the followers on a node, until `resume_replication`."""
+        self.replication.hold(node_id)
+
+    def resume_replication(self, node_id: int) -> None:
+        """End a `pause_replication`."""
+        self.replication.release(node_id)
+
+    async def wait_for(self, is_so: Callable[[], bool], what: str, timeout: float = WAIT_TIMEOUT_S) -> None:
+        """Wait until something is so; asked whenever the state of a partition has changed.
+
+        Raises:
+            KafkaTimeoutError: it was not, within `timeout` seconds.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not is_so():
+                    await self.controller.next_change()
+        except TimeoutError:
+            raise KafkaTimeoutError(f"after {timeout:g} s still not so: {what}") from None
+
+    async def wait_until_in_sync(self, timeout: float = WAIT_TIMEOUT_S) -> None:
+        """Wait until every partition has a leader, and every replica on a node that runs is in sync.
+
+        Raises:
+            KafkaTimeoutError: that was not so within `timeout` seconds.
+        """
+        await self.wait_for(self._is_in_sync, "all replicas on running nodes are in sync", timeout)
+
+    def _is_in_sync(self) -> bool:
+        catalog = self.controller.catalog
+        return all(
+            state.leader != NO_LEADER and all(node in state.isr for node in state.replicas if node in catalog.brokers)
+            for topic in catalog.topics()
+            for state in catalog.states_of(topic)
+        )
+
+    async def __aenter__(self) -> Cluster:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def _pinned(config: BrokerConfig, addresses: Iterable[Endpoint]) -> BrokerConfig:
+    """The properties with the ports that a node got: it is to have them again when it starts again."""
+    ports = {endpoint.name: endpoint.port for endpoint in addresses}
+    return replace(
+        config,
+        listeners=tuple(_with_port(one, ports[one.name]) for one in config.listeners),
+        advertised_listeners=tuple(
+            _with_port(endpoint, ports[endpoint.name]) for endpoint in config.advertised_listeners
+        ),
+    )
+
+
+def _with_port(endpoint: Endpoint, port: int) -> Endpoint:
+    return endpoint if endpoint.port else replace(endpoint, port=port)

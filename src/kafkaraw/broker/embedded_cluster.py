@@ -1,0 +1,325 @@
+"""`EmbeddedCluster`: several brokers for tests of what happens when one of them fails, in one line.
+
+All nodes run on one loop thread of their own in this process, each with a listener and a data directory of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from kafkaraw.broker.cluster import WAIT_TIMEOUT_S, Cluster
+from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.faults import Faults
+from kafkaraw.broker.foreground import broker_config
+from kafkaraw.broker.listeners import PORT_MAX, Endpoint
+from kafkaraw.broker.old_releases import Offer
+from kafkaraw.broker.settings import Value
+from kafkaraw.broker.system import real_cluster
+from kafkaraw.errors import ConfigError, UsageError
+from kafkaraw.net import LoopThread
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+REPLICAS_MAX: Final = 3
+
+T = TypeVar("T")
+
+
+class EmbeddedCluster:
+    """Several brokers on this machine, on 127.0.0.1 unless `listeners` says otherwise. Their ids are 0, 1, 2 and so on.
+
+        with EmbeddedCluster() as cluster:
+            producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
+            cluster.kill_node(cluster.leader_of("flights"))
+
+    Topics that do not say otherwise have a replica on every node, on three at most (default.replication.factor).
+
+    Args:
+        nodes: how many.
+        port: port of the first node, the next one has the next port; 0 (and None) is any free one for each.
+        data_dir: where to keep topics, in a directory for each node; None keeps them in memory.
+        properties: Kafka's broker properties, the same for all nodes.
+        users: passwords of those who may log in, by user name; without `listeners`, those are SASL_PLAINTEXT.
+        racks: the rack of each node, in the order of their ids; None for no racks.
+        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
+
+    Raises:
+        ConfigError: a property is unknown or wrong, or the release is not a known one.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        port: int | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        properties: Mapping[str, Value] | None = None,
+        users: Mapping[str, str] | None = None,
+        racks: Sequence[str] | None = None,
+        max_versions: str | None = None,
+    ) -> None:
+        Offer(max_versions)  # an unknown release is an error here already
+        self._nodes = nodes
+        self._config_of = cluster_configs(nodes, properties, port=port or 0, users=users, racks=racks)
+        self._config_of(0)  # so is a wrong property
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._faults = Faults()
+        self._max_versions = max_versions
+        self._owner_process_id = os.getpid()
+        self._loop_thread: LoopThread | None = None
+        self._cluster: Cluster | None = None
+
+    # -- what is so ------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What to give to clients: the addresses of all nodes, running or not.
+
+        Raises:
+            UsageError: the cluster is not running.
+        """
+        return self._running.bootstrap_servers
+
+    @property
+    def faults(self) -> Faults:
+        """What is to go wrong with requests, on all nodes (or on one: `node=`), and whether it has."""
+        return self._faults
+
+    @property
+    def node_ids(self) -> list[int]:
+        """All nodes that belong to the cluster, running or not."""
+        return self._running.node_ids
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes that run."""
+        return sorted(self._running.nodes)
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are told is the controller."""
+        return self._running.controller_id
+
+    def address_of(self, node_id: int) -> str:
+        """Where clients reach a node that runs, as `host:port`.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        node = self._running.nodes.get(node_id)
+        if node is None:
+            raise UsageError(f"node {node_id} does not run; those that do are {self.nodes}")
+        return node.bootstrap_servers
+
+    def leader_of(self, topic: str, partition: int = 0) -> int | None:
+        """The node that leads a partition; None when there is none.
+
+        Raises:
+            UsageError: there is no such partition.
+        """
+        return self._running.leader_of(topic, partition)
+
+    def isr_of(self, topic: str, partition: int = 0) -> list[int]:
+        """The replicas in sync.
+
+        Raises:
+            UsageError: there is no such partition.
+        """
+        return self._running.isr_of(topic, partition)
+
+    def coordinator_of(self, group_id: str) -> int | None:
+        """The node that coordinates a group; None when no node runs."""
+        return self._running.coordinator_of(group_id)
+
+    # -- what happens to nodes -------------------------------------------------------------------------------------
+
+    def stop_node(self, node_id: int, timeout: float = STOP_TIMEOUT_S) -> None:
+        """Stop a node in order: others lead instead of it first.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        self._run(lambda cluster: cluster.stop_node(node_id), timeout)
+
+    def kill_node(self, node_id: int, timeout: float = STOP_TIMEOUT_S) -> None:
+        """Stop a node as a process stops that is killed: nothing is synced or said, others take over.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        self._run(lambda cluster: cluster.kill_node(node_id), timeout)
+
+    def start_node(self, node_id: int, timeout: float = START_TIMEOUT_S) -> None:
+        """Start a node that has stopped; see also `wait_until_in_sync`.
+
+        Raises:
+            UsageError: it runs, or there is no such node.
+            NetworkError: its port was taken by somebody else.
+        """
+        self._run(lambda cluster: cluster.start_node(node_id), timeout)
+
+    def add_node(self, timeout: float = START_TIMEOUT_S) -> int:
+        """Start one more node, and return its id. It holds what is created from now on."""
+        return self._run(lambda cluster: cluster.add_node(), timeout)
+
+    def move_leader(self, topic: str, partition: int, node_id: int, timeout: float = WAIT_TIMEOUT_S) -> None:
+        """Let another node lead a partition.
+
+        Raises:
+            UsageError: there is no such partition, or the node does not run or is not in sync.
+        """
+
+        async def move(cluster: Cluster) -> None:
+            cluster.move_leader(topic, partition, node_id)
+
+        self._run(move, timeout)
+
+    def pause_replication(self, node_id: int, timeout: float = WAIT_TIMEOUT_S) -> None:
+        """Let nothing reach the followers on a node, until `resume_replication`: they lag, and fall out of sync."""
+
+        async def pause(cluster: Cluster) -> None:
+            cluster.pause_replication(node_id)
+
+        self._run(pause, timeout)
+
+    def resume_replication(self, node_id: int, timeout: float = WAIT_TIMEOUT_S) -> None:
+        """End a `pause_replication`."""
+
+        async def resume(cluster: Cluster) -> None:
+            cluster.resume_replication(node_id)
+
+        self._run(resume, timeout)
+
+    def wait_until_in_sync(self, timeout: float = WAIT_TIMEOUT_S) -> None:
+        """Wait until every partition has a leader, and every replica on a node that runs is in sync.
+
+        Raises:
+            KafkaTimeoutError: that was not so within `timeout` seconds.
+        """
+        self._run(lambda cluster: cluster.wait_until_in_sync(timeout), timeout + WAIT_TIMEOUT_S)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> Cluster:
+        if self._cluster is None:
+            raise UsageError("the cluster is not running: use it in a `with` statement, or call start()")
+        return self._cluster
+
+    def _run(self, action: Callable[[Cluster], Coroutine[Any, Any, T]], timeout: float) -> T:
+        cluster, loop_thread = self._running, self._loop_thread
+        assert loop_thread is not None
+        return loop_thread.run(action(cluster), timeout)
+
+    def start(self) -> EmbeddedCluster:
+        """Start; clients can connect when this returns.
+
+        Raises:
+            UsageError: it is running already.
+            ConfigError: the data directory cannot be used.
+            NetworkError: a port is taken.
+        """
+        if self._cluster is not None:
+            raise UsageError("the cluster is running already")
+        cluster = real_cluster(self._nodes, self._config_of, self._data_dir, self._faults, self._max_versions)
+        loop_thread = LoopThread("kafkaraw-cluster")
+        try:
+            loop_thread.run(cluster.start(), START_TIMEOUT_S)
+        except BaseException:
+            loop_thread.stop()
+            raise
+        self._cluster, self._loop_thread = cluster, loop_thread
+        return self
+
+    def stop(self) -> None:
+        """Stop all nodes; what is in `data_dir` is complete when this returns. Stopping twice does nothing."""
+        self._end(lambda cluster: cluster.stop())
+
+    def kill(self) -> None:
+        """Stop all nodes as if the machine had crashed: connections break and nothing is written out."""
+        self._end(lambda cluster: cluster.kill())
+
+    def _end(self, end: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
+        cluster, self._cluster = self._cluster, None
+        loop_thread, self._loop_thread = self._loop_thread, None
+        if os.getpid() != self._owner_process_id:
+            return  # a forked child has copies of what belongs to its parent: it must not end them
+        if cluster is not None and loop_thread is not None:
+            try:
+                loop_thread.run(end(cluster), STOP_TIMEOUT_S)
+            finally:
+                loop_thread.stop()
+
+    def __enter__(self) -> EmbeddedCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+
+def cluster_configs(
+    nodes: int,
+    properties: Mapping[str, Value] | None,
+    *,
+    host: str | None = None,
+    port: int | None,
+    users: Mapping[str, str] | None = None,
+    racks: Sequence[str] | None = None,
+) -> Callable[[int], BrokerConfig]:
+    """How the properties of each node follow from those of all: ids and ports are counted up.
+
+    Args:
+        nodes: how many nodes there are at first.
+        properties: what all have in common.
+        host: address to listen on; None is 127.0.0.1.
+        port: port of the first node, 0 is any free one for each; None is 9092.
+        users: passwords of those who may log in, by user name.
+        racks: the rack of each node, in the order of their ids; nodes beyond them have none.
+
+    Raises:
+        ConfigError: what is each node's own is given for all; and from the function, a property is unknown or wrong.
+    """
+    given = dict(properties or {})
+    for name in ("node.id", "broker.id", "broker.rack", "log.dirs", "log.dir"):
+        if name in given:
+            raise ConfigError(f"{name} is each node's own: it cannot be the same for all nodes of a cluster")
+    given.setdefault("default.replication.factor", max(1, min(REPLICAS_MAX, nodes)))
+
+    def config_of(node_id: int) -> BrokerConfig:
+        rack = racks[node_id] if racks and node_id < len(racks) else ""
+        of_node = {**given, "node.id": node_id, "broker.rack": rack}
+        if "listeners" in given:
+            config = broker_config(of_node, users=users)
+        else:
+            config = broker_config(of_node, host=host, port=port, users=users)
+        return replace(
+            config,
+            listeners=tuple(_counted_up(endpoint, node_id) for endpoint in config.listeners),
+            advertised_listeners=tuple(_counted_up(endpoint, node_id) for endpoint in config.advertised_listeners),
+        )
+
+    return config_of
+
+
+def _counted_up(endpoint: Endpoint, node_id: int) -> Endpoint:
+    if endpoint.port == 0:
+        return endpoint
+    if endpoint.port + node_id > PORT_MAX:
+        raise ConfigError(f"{endpoint}: there is no port for node {node_id}")
+    return replace(endpoint, port=endpoint.port + node_id)
