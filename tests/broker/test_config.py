@@ -70,7 +70,7 @@ def test_a_kafka_property_without_meaning_here_is_accepted_with_one_warning(capl
     assert "log.retention.hours, num.network.threads, process.roles" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["principal.builder.class", "ssl.engine.factory.class", "sasl.jaas.config"])
+@pytest.mark.parametrize("name", ["principal.builder.class", "ssl.engine.factory.class", "sasl.login.class"])
 def test_a_property_that_would_weaken_security_in_silence_is_refused(name: str):
     with pytest.raises(ConfigError, match="has none of that"):
         BrokerConfig.parse({name: "x"})

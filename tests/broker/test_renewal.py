@@ -36,7 +36,7 @@ def make_login(**properties: object) -> tuple[Login, SimpleNamespace]:
     config = BrokerConfig.parse({**PROPERTIES, **properties}, USERS)
     rng = random.Random(1)
     accounts = Accounts(config.security, FixedClock(), rng, Controller(config, MemoryStorage(), rng).credentials)
-    return Login(accounts, "127.0.0.1:1", lambda: time.now), time
+    return Login(accounts, "SASL_PLAINTEXT", "127.0.0.1:1", lambda: time.now), time
 
 
 def limited(**properties: object) -> tuple[Login, SimpleNamespace]:

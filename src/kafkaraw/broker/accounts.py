@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kafkaraw.broker.ids import RandomBits, random_bytes
+from kafkaraw.broker.mechanisms import Logins
 from kafkaraw.broker.scram_credentials import ScramCredentials
 from kafkaraw.broker.security import BrokerSecurity
 from kafkaraw.core.sasl.mechanism import ServerMechanism
@@ -25,28 +26,35 @@ class Accounts:
     """
 
     def __init__(self, security: BrokerSecurity, clock: Clock, rng: RandomBits, credentials: ScramCredentials) -> None:
-        self.security = security
+        self._security = security
         self.credentials = credentials
         self._clock = clock
         self._rng = rng
 
-    def mechanism(self, name: str, *, again: bool = False) -> ServerMechanism:
-        """The broker's half of one login, by an enabled mechanism.
+    def mechanism(self, listener: str, name: str, *, again: bool = False) -> ServerMechanism:
+        """The broker's half of one login.
 
         Args:
-            name: the mechanism.
+            listener: where the client came in.
+            name: a mechanism that is enabled there.
             again: it renews a login (KIP-368).
         """
+        logins = self.logins(listener)
         if name == "PLAIN":
-            return PlainServer(self.security.users)
+            return PlainServer(logins.passwords)
         if name == "OAUTHBEARER":
-            return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000)
+            return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000, logins.unsecured)
         during = "re-authentication" if again else "authentication"
         return ScramServer(name, partial(self.credentials.find, name), random_bytes(self._rng).hex(), during)
 
-    def lifetime_ms(self, mechanism: ServerMechanism) -> int | None:
+    def logins(self, listener: str) -> Logins:
+        """How clients of a listener may log in."""
+        return self._security.listeners[listener].logins
+
+    def lifetime_ms(self, listener: str, mechanism: ServerMechanism) -> int | None:
         """How long a login that is complete lasts, in milliseconds; None is for ever."""
-        ends = [] if self.security.reauth_ms is None else [self.security.reauth_ms]
+        limits = [self.logins(listener).reauth_ms.get(mechanism.name)]
         if mechanism.expires_ms is not None:
-            ends.append(mechanism.expires_ms - self._clock.time_ms())
+            limits.append(mechanism.expires_ms - self._clock.time_ms())
+        ends = [limit for limit in limits if limit is not None]
         return max(0, min(ends)) if ends else None

@@ -15,8 +15,15 @@ from typing import Final
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
 from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.listeners import PROTOCOLS, Endpoint, advertised_endpoints, parse_endpoints
+from kafkaraw.broker.mechanisms import JAAS
 from kafkaraw.broker.quotas.rates import Windows
-from kafkaraw.broker.security import SECURITY_SETTINGS, BrokerSecurity, parse_security
+from kafkaraw.broker.security import (
+    LISTENER_PREFIX,
+    SECURITY_SETTINGS,
+    BrokerSecurity,
+    listener_setting,
+    parse_security,
+)
 from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, text, unknown
 from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.errors import ConfigError
@@ -146,7 +153,7 @@ class BrokerConfig:
             mutation_windows=_windows(values, "controller.quota"),
             replica_lag_time_max_ms=number(values, "replica.lag.time.max.ms"),
             topic_defaults=_topic_defaults(given),
-            security=parse_security(values, _protocols_used(listeners, protocols(values)), dict(users or {})),
+            security=parse_security(values, given, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),
             properties=given,
         )
@@ -181,7 +188,7 @@ def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
     ignored: list[str] = []
     for given_name, value in properties.items():
         name = ALIASES.get(given_name, given_name)
-        setting = BROKER_SETTINGS.get(name) or _topic_setting(name)
+        setting = _setting(name)
         if setting is not None:
             parsed = setting.parse(value)
             if known.get(name, parsed) != parsed:
@@ -191,6 +198,8 @@ def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
                 ignored.append(name)
         elif name in IGNORED:
             ignored.append(name)
+        elif name == JAAS:
+            raise ConfigError(f"{name}: say for which listener and mechanism: listener.name.X.plain.{name}")
         elif name in REFUSED:
             raise ConfigError(f"{name}: this broker has none of that; remove it, or use Apache Kafka for that")
         else:
@@ -199,6 +208,14 @@ def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
     if ignored:
         _logger.warning("properties that this broker does not act on: %s", ", ".join(sorted(ignored)))
     return known
+
+
+def _setting(name: str) -> Setting | None:
+    return (
+        listener_setting(name)
+        if name.startswith(LISTENER_PREFIX)
+        else BROKER_SETTINGS.get(name) or _topic_setting(name)
+    )
 
 
 def _topic_setting(name: str) -> Setting | None:

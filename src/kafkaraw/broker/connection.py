@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.distinguished_names import subject_of
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.login import Login, LoginState
+from kafkaraw.broker.principals import PrincipalMapping
 from kafkaraw.broker.quotas.answers import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.refusal import CloseConnection
@@ -82,12 +84,24 @@ class BrokerConnection:
     def link_made(self, link: Link) -> None:
         """The connection stands."""
         self._link = link
-        if self._state.config.security.wants_login(self._listener):
-            self._login = Login(self._state.accounts, link.peer, asyncio.get_running_loop().time)
+        security = self._state.config.security
+        if security.wants_login(self._listener):
+            self._login = Login(self._state.accounts, self._listener, link.peer, asyncio.get_running_loop().time)
+        elif security.tls_of(self._listener) is not None and link.peer_certificate is not None:
+            self._identify(link, link.peer_certificate, security.listeners[self._listener].principals)
         idle_ms = self._state.config.connections_max_idle_ms
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
             self._watch_idleness(idle_ms / 1000)
+
+    def _identify(self, link: Link, certificate: bytes, principals: PrincipalMapping) -> None:
+        """Learn from its certificate who the client is."""
+        with self._closing_on_failure(link):
+            subject = subject_of(certificate)
+            user = principals.user(subject)
+            if user is None:
+                raise CloseConnection(f"no rule of ssl.principal.mapping.rules is for the certificate of {subject}")
+            self._principal = f"User:{user}"
 
     def frame_received(self, frame: memoryview) -> None:
         """A request has come."""

@@ -12,7 +12,7 @@ from typing import Final
 _REFUSED: Final = """
 delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
 delegation.token.max.lifetime.ms delegation.token.secret.key principal.builder.class
-sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd
+sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
 sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
 sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class
 sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
@@ -33,7 +33,7 @@ sasl.server.callback.handler.class security.inter.broker.protocol
 security.providers ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites
 ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class
 ssl.keymanager.algorithm
-ssl.keystore.password ssl.principal.mapping.rules ssl.protocol ssl.provider
+ssl.keystore.password ssl.protocol ssl.provider
 ssl.secure.random.implementation ssl.trustmanager.algorithm
 ssl.truststore.password
 """

@@ -58,6 +58,7 @@ class Login:
 
     Args:
         accounts: who may log in, and how.
+        listener: where the client came in.
         peer: the client's address, for the log.
         now: monotonic time, in seconds.
 
@@ -66,10 +67,11 @@ class Login:
         user: who has logged in, once COMPLETE.
     """
 
-    def __init__(self, accounts: Accounts, peer: str, now: Callable[[], float]) -> None:
+    def __init__(self, accounts: Accounts, listener: str, peer: str, now: Callable[[], float]) -> None:
         self.state = LoginState.HANDSHAKE_REQUEST
         self.user: str | None = None
         self._accounts = accounts
+        self._listener = listener
         self._peer = peer
         self._now = now
         self._mechanism: ServerMechanism | None = None
@@ -142,7 +144,7 @@ class Login:
         if self._mechanism.user is None:
             return reply, 0
         self.user = self._mechanism.user
-        lifetime_ms = self._accounts.lifetime_ms(self._mechanism)
+        lifetime_ms = self._accounts.lifetime_ms(self._listener, self._mechanism)
         self._ends = None if lifetime_ms is None else self._now() + lifetime_ms / 1000
         self._move_to(LoginState.COMPLETE)
         return reply, lifetime_ms or 0
@@ -154,7 +156,7 @@ class Login:
             )
 
     def _handshake(self, request: SaslHandshakeRequest, api_version: int) -> SaslHandshakeResponse:
-        enabled = self._accounts.security.mechanisms
+        enabled = self._accounts.logins(self._listener).mechanisms
         again = self._mechanism is not None
         if request.mechanism not in enabled:
             _logger.info("login from %s refused: %r is not among %s", self._peer, request.mechanism, ", ".join(enabled))
@@ -164,7 +166,7 @@ class Login:
             # Kafka answers here as if all was well, and closes the connection on what comes next.
             self._move_to(LoginState.OTHER_MECHANISM)
         else:
-            self._mechanism = self._accounts.mechanism(request.mechanism, again=again)
+            self._mechanism = self._accounts.mechanism(self._listener, request.mechanism, again=again)
             self._bare = api_version == BARE_TOKENS_VERSION
             self._move_to(LoginState.AUTHENTICATE)
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=list(enabled))

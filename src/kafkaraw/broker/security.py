@@ -1,45 +1,59 @@
-"""What protects the listeners: TLS, and who may log in how. Checked before the broker starts.
+"""What protects the listeners: TLS, who may log in how, and who a certificate makes its owner.
 
-Authentication never fails open: a listener that asks for a login or for TLS, and lacks what that takes, is an error.
-Passwords stay in here.
+Checked before the broker starts: a listener that asks for a login or for TLS, and lacks what that takes, is an error.
+A property may be set for one listener (`listener.name.X.NAME`), and some for one mechanism of a listener
+(`listener.name.X.plain.sasl.jaas.config`); those stand before the ones for all. Passwords stay in here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.broker.settings import Setting, Value, flag, number, split_list, text
-from kafkaraw.core.sasl.saslprep import saslprep
-from kafkaraw.core.sasl.scram import HASHES
+from kafkaraw.broker.keystores import STORE_SETTINGS, Keystores
+from kafkaraw.broker.mechanisms import (
+    JAAS,
+    LOGIN_SETTINGS,
+    MECHANISM_SETTINGS,
+    MECHANISMS,
+    Logins,
+    check_users,
+    parse_logins,
+)
+from kafkaraw.broker.principals import DEFAULT, NAME, PrincipalMapping
+from kafkaraw.broker.settings import Setting, Value, by_name, number, text, unknown
 from kafkaraw.errors import ConfigError
-from kafkaraw.net.tls import server_context
 
 if TYPE_CHECKING:
     import ssl
 
-PASSWORD_MECHANISMS: Final = ("PLAIN", *HASHES)
-MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
 ANONYMOUS: Final = "User:ANONYMOUS"
-
+LISTENER_PREFIX: Final = "listener.name."
 SECURITY_SETTINGS: Final = (
-    Setting("sasl.enabled.mechanisms", "", "how clients may log in", choices=MECHANISMS, is_list=True),
-    Setting("connections.max.reauth.ms", 0, "how long a login lasts before it has to be renewed; 0 is for ever"),
-    Setting("sasl.server.max.receive.size", 524_288, "largest request before the login, in bytes", low=1),
-    Setting(
-        "sasl.oauthbearer.unsecured.enable", False, "take OAuth tokens that nobody signed; not Kafka's, for tests only"
-    ),
-    Setting("ssl.client.auth", "none", "ask clients for certificates", choices=("none", "requested", "required")),
-    Setting("ssl.keystore.type", "PEM", "form of the broker's key and certificate", choices=("PEM",)),
-    Setting("ssl.keystore.location", "", "PEM file with the broker's private key and certificate chain"),
-    Setting("ssl.keystore.certificate.chain", "", "the broker's certificate chain, as PEM text"),
-    Setting("ssl.keystore.key", "", "the broker's private key, as PEM text"),
-    Setting("ssl.key.password", "", "password of the private key"),
-    Setting("ssl.truststore.type", "PEM", "form of the trusted certificates", choices=("PEM",)),
-    Setting("ssl.truststore.location", "", "PEM file with the authorities whose clients to trust"),
-    Setting("ssl.truststore.certificates", "", "the same, as PEM text"),
+    *LOGIN_SETTINGS,
+    *STORE_SETTINGS,
+    Setting(NAME, DEFAULT, "how a certificate's subject becomes a user's name"),
 )
+_OF_LISTENERS: Final = by_name(SECURITY_SETTINGS)
+_OF_MECHANISMS: Final = by_name(MECHANISM_SETTINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """The checked settings of one listener.
+
+    Attributes:
+        protocol: such as SASL_SSL.
+        logins: how clients log in; nothing in it when they do not.
+        tls: what it speaks; None is plain TCP.
+        principals: who a certificate makes its owner.
+    """
+
+    protocol: str
+    logins: Logins
+    tls: ssl.SSLContext | None = field(repr=False)
+    principals: PrincipalMapping = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,106 +61,116 @@ class BrokerSecurity:
     """The checked security settings.
 
     Attributes:
-        protocols: the security protocol of each listener that listens, by name.
-        mechanisms: how clients may log in.
-        users: passwords, by user name.
-        tls: what TLS listeners speak.
+        listeners: by name, of those that listen.
+        users: passwords of those who may log in everywhere, by user name.
         frame_size_max: largest request before the login, in bytes.
-        reauth_ms: how long a login lasts, in milliseconds; None is for ever.
     """
 
-    protocols: Mapping[str, str]
-    mechanisms: tuple[str, ...]
+    listeners: Mapping[str, ListenerSecurity]
     users: Mapping[str, str] = field(repr=False)
-    tls: ssl.SSLContext | None = field(repr=False)
     frame_size_max: int
-    reauth_ms: int | None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """How clients may log in, on any listener."""
+        enabled = {name for listener in self.listeners.values() for name in listener.logins.mechanisms}
+        return tuple(name for name in MECHANISMS if name in enabled)
 
     def wants_login(self, listener: str) -> bool:
         """Whether clients of a listener have to log in."""
-        return self.protocols[listener].startswith("SASL")
+        return self.listeners[listener].protocol.startswith("SASL")
 
     def tls_of(self, listener: str) -> ssl.SSLContext | None:
         """What a listener speaks; None is plain TCP."""
-        return self.tls if "SSL" in self.protocols[listener] else None
+        return self.listeners[listener].tls
+
+
+def listener_setting(name: str) -> Setting:
+    """The setting behind a property that is for one listener, or one mechanism of a listener.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    rest = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+    mechanism, _, of_mechanism = rest.partition(".")
+    if mechanism.upper() in MECHANISMS:
+        known, rest = _OF_MECHANISMS, of_mechanism
+    else:
+        known = _OF_LISTENERS
+    if rest == JAAS and known is _OF_LISTENERS:
+        raise ConfigError(f"{name}: put the mechanism before it, as in listener.name.X.plain.{JAAS}")
+    if rest not in known:
+        raise unknown(rest, known, f"property of a listener, in {name}: it is to be")
+    return known[rest]
 
 
 def parse_security(
-    values: Mapping[str, Value], protocols: Mapping[str, str], users: Mapping[str, str]
+    values: Mapping[str, Value], given: Mapping[str, Value], protocols: Mapping[str, str], users: Mapping[str, str]
 ) -> BrokerSecurity:
     """Check what the listeners need.
 
     Args:
-        values: the broker's properties, parsed.
+        values: the broker's properties that hold for all listeners, parsed.
+        given: those that were given, parsed; among them those for one listener.
         protocols: the security protocol of each listener that listens.
         users: passwords, by user name.
 
     Raises:
         ConfigError: something is missing, contradictory or unusable.
     """
-    mechanisms = tuple(split_list(text(values, "sasl.enabled.mechanisms")))
-    if users and not mechanisms:
-        mechanisms = PASSWORD_MECHANISMS
-    _check_login(values, protocols.values(), mechanisms, users)
-    encrypted = any("SSL" in protocol for protocol in protocols.values())
-    tls = _tls(values) if encrypted else None
-    return BrokerSecurity(
-        protocols,
-        mechanisms,
-        users,
-        tls,
-        frame_size_max=number(values, "sasl.server.max.receive.size"),
-        reauth_ms=number(values, "connections.max.reauth.ms") or None,
-    )
-
-
-def _check_login(
-    values: Mapping[str, Value], protocols: Iterable[str], mechanisms: tuple[str, ...], users: Mapping[str, str]
-) -> None:
-    wanted = any(protocol.startswith("SASL") for protocol in protocols)
-    if wanted and not mechanisms:
-        raise ConfigError(
-            "a listener asks for a login, but nobody could: set sasl.enabled.mechanisms, and give users (--user)"
-        )
-    if users and not wanted:
+    if users and not any(protocol.startswith("SASL") for protocol in protocols.values()):
         raise ConfigError(
             "users are given, but no listener asks for a login: set listeners to SASL_PLAINTEXT or SASL_SSL"
         )
-    by_password = [name for name in mechanisms if name in PASSWORD_MECHANISMS]
-    if wanted and by_password and not users:
-        raise ConfigError(f"{', '.join(by_password)} without users would refuse everybody: give users (--user)")
-    if "OAUTHBEARER" in mechanisms and not flag(values, "sasl.oauthbearer.unsecured.enable"):
-        raise ConfigError(
-            "OAUTHBEARER: this broker cannot check signatures of tokens; leave it out, or, in a test, set "
-            "sasl.oauthbearer.unsecured.enable=true to take tokens that nobody signed"
-        )
-    for name, password in users.items():
-        if not name or not password:
-            raise ConfigError(f"user {name!r}: a user needs a name and a password")
-        try:
-            saslprep(password)
-        except ValueError as error:
-            raise ConfigError(f"user {name!r}: the password has {error}") from None
+    check_users(users)
+    own = _own_values(given, protocols)
+    keystores = Keystores()
+    listeners = {
+        name: _listener(name, protocol, values, own[name], users, keystores) for name, protocol in protocols.items()
+    }
+    return BrokerSecurity(listeners, users, number(values, "sasl.server.max.receive.size"))
 
 
-def _tls(values: Mapping[str, Value]) -> ssl.SSLContext:
-    location, chain = text(values, "ssl.keystore.location"), text(values, "ssl.keystore.certificate.chain")
-    if bool(location) == bool(chain):
-        raise ConfigError(
-            "a listener speaks TLS: give its certificate either by ssl.keystore.location or by "
-            "ssl.keystore.certificate.chain and ssl.keystore.key"
-        )
-    key = text(values, "ssl.keystore.key")
-    if bool(chain) != bool(key):
-        raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key go together")
-    trusted = text(values, "ssl.truststore.certificates") or text(values, "ssl.truststore.location")
-    client_auth = text(values, "ssl.client.auth")
-    if client_auth != "none" and not trusted:
-        raise ConfigError(f"ssl.client.auth={client_auth} needs ssl.truststore.location or ssl.truststore.certificates")
-    return server_context(
-        certificate=location or chain,
-        key=key or None,
-        password=text(values, "ssl.key.password") or None,
-        trusted=trusted or None,
-        client_auth=client_auth,
+@dataclass(slots=True)
+class _Own:
+    """What is set for one listener, and for its mechanisms."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    by_mechanism: dict[str, dict[str, Value]] = field(default_factory=dict)
+
+
+def _own_values(given: Mapping[str, Value], listeners: Mapping[str, str]) -> dict[str, _Own]:
+    own = {name: _Own() for name in listeners}
+    by_lower = {name.lower(): found for name, found in own.items()}
+    for name, value in given.items():
+        if not name.startswith(LISTENER_PREFIX):
+            continue
+        listener, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+        if listener not in by_lower:
+            raise ConfigError(f"{name}: no listener has the name {listener}; there are {', '.join(by_lower)}")
+        mechanism, _, of_mechanism = rest.partition(".")
+        if mechanism.upper() in MECHANISMS:
+            by_lower[listener].by_mechanism.setdefault(mechanism.upper(), {})[of_mechanism] = value
+        else:
+            by_lower[listener].values[rest] = value
+    return own
+
+
+def _listener(
+    name: str,
+    protocol: str,
+    values: Mapping[str, Value],
+    own: _Own,
+    users: Mapping[str, str],
+    keystores: Keystores,
+) -> ListenerSecurity:
+    merged = {**values, **own.values}
+    if protocol == "SASL_SSL":  # clients log in: they need a certificate only where that is asked for by name
+        merged["ssl.client.auth"] = own.values.get("ssl.client.auth", "none")
+    login = protocol.startswith("SASL")
+    return ListenerSecurity(
+        protocol,
+        parse_logins(name, merged, own.by_mechanism, users) if login else Logins(),
+        keystores.context(merged) if "SSL" in protocol else None,
+        PrincipalMapping(text(merged, NAME)),
     )

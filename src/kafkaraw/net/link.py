@@ -36,6 +36,11 @@ class Link(Protocol):
         ...
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """The other end's certificate in DER, which TLS has checked; None when it showed none."""
+        ...
+
+    @property
     def write_paused(self) -> bool:
         """Whether so much is unsent that the sender should wait for `LinkHandler.writing_paused(False)`."""
         ...

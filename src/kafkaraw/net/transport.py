@@ -45,6 +45,13 @@ class StreamLink(asyncio.BufferedProtocol):
     # -- Link: called by client or broker --------------------------------------------------------------------------
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """See `Link.peer_certificate`."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        certificate: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)
+        return certificate
+
+    @property
     def write_paused(self) -> bool:
         """See `Link.write_paused`."""
         return self._writer is not None and self._writer.paused

@@ -134,6 +134,11 @@ class _TappedLink:
         return self._link.local
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """See `Link.peer_certificate`."""
+        return self._link.peer_certificate
+
+    @property
     def write_paused(self) -> bool:
         """See `Link.write_paused`."""
         return self._link.write_paused

@@ -195,6 +195,7 @@ class MemoryLink:
     """One end of a connection in memory; see `net.Link`. `inbox` holds what is under way to this end."""
 
     other: MemoryLink
+    peer_certificate: bytes | None = None
 
     def __init__(
         self,

@@ -9,7 +9,8 @@ from kafkaraw.core.sasl.oauthbearer import (
     INVALID_TOKEN,
     OAuthBearerClient,
     UnsecuredOAuthBearerServer,
-    unsecured_subject,
+    UnsecuredRules,
+    read_unsecured_token,
     unsecured_token,
 )
 from kafkaraw.errors import AuthenticationError
@@ -66,7 +67,7 @@ def test_a_refusal_is_acknowledged_and_then_final():
 )
 def test_a_token_that_proves_nothing_is_refused(text: str, words: str):
     with pytest.raises(ValueError, match=words):
-        unsecured_subject(text, NOW_S)
+        read_unsecured_token(text, NOW_S, UnsecuredRules())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from kafkaraw.errors import AuthenticationError
 
@@ -55,19 +56,38 @@ class OAuthBearerClient:
         return b""
 
 
+@dataclass(frozen=True, slots=True)
+class UnsecuredRules:
+    """What an unsecured token must say; the defaults are those of Kafka's validator.
+
+    Attributes:
+        principal_claim: the claim that names the user.
+        scope_claim: the claim with the scopes.
+        required_scope: scopes that the token must have, with spaces between them.
+        clock_skew_ms: how far clocks may be apart, in milliseconds.
+    """
+
+    principal_claim: str = "sub"
+    scope_claim: str = "scope"
+    required_scope: str = ""
+    clock_skew_ms: int = 0
+
+
 class UnsecuredOAuthBearerServer:
     """The broker's half for unsecured tokens, for tests only.
 
     Args:
         now_s: wall clock, in seconds since 1970.
+        rules: what a token must say.
     """
 
     name = NAME
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, rules: UnsecuredRules | None = None) -> None:
         self.user: str | None = None
         self.expires_ms: int | None = None
         self._now_s = now_s
+        self._rules = rules or UnsecuredRules()
         self._refusal = ""
 
     def step(self, response: bytes) -> bytes:
@@ -78,18 +98,29 @@ class UnsecuredOAuthBearerServer:
         if found is None:
             raise AuthenticationError("Authentication failed: the OAUTHBEARER message is not of the expected form")
         try:
-            subject, expires_s = unsecured_subject(found["token"], self._now_s)
+            token = read_unsecured_token(found["token"], self._now_s, self._rules)
         except ValueError as error:
             self._refusal = f"Authentication failed: {error}"
             return INVALID_TOKEN
-        if found["authorization_id"] not in (None, "", subject):
+        if set(self._rules.required_scope.split()) - token.scopes:
+            self._refusal = "Authentication failed: the token lacks a scope that is required"
+            return json.dumps({"status": "insufficient_scope", "scope": self._rules.required_scope}).encode()
+        if found["authorization_id"] not in (None, "", token.user):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is not its own")
-        self.user, self.expires_ms = subject, int(expires_s * 1000)
+        self.user, self.expires_ms = token.user, int(token.expires_s * 1000)
         return b""
 
 
-def unsecured_subject(token: str, now_s: float) -> tuple[str, float]:
-    """Return whom an unsecured JWS names, and until when, in seconds since 1970.
+class UnsecuredToken(NamedTuple):
+    """What an unsecured token says: who, until when in seconds since 1970, and what for."""
+
+    user: str
+    expires_s: float
+    scopes: frozenset[str]
+
+
+def read_unsecured_token(token: str, now_s: float, rules: UnsecuredRules) -> UnsecuredToken:
+    """Read an unsecured JWS.
 
     Raises:
         ValueError: it is not one, is signed, names nobody, or its time is over; the message shows none of it.
@@ -100,14 +131,21 @@ def unsecured_subject(token: str, now_s: float) -> tuple[str, float]:
     header, claims = _json_object(parts[0]), _json_object(parts[1])
     if header.get("alg") != "none":
         raise ValueError("not an unsecured token: its algorithm is not 'none'")
-    subject, expires = claims.get("sub"), claims.get("exp")
-    if not isinstance(subject, str) or not subject:
+    user, expires_s = claims.get(rules.principal_claim), claims.get("exp")
+    if not isinstance(user, str) or not user:
         raise ValueError("the token names no subject")
-    if isinstance(expires, bool) or not isinstance(expires, int | float):
+    if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
         raise ValueError("the token has no time of expiry")
-    if expires <= now_s:
+    if expires_s + rules.clock_skew_ms / 1000 <= now_s:
         raise ValueError("the token has expired")
-    return subject, expires
+    return UnsecuredToken(user, expires_s, _scopes(claims.get(rules.scope_claim)))
+
+
+def _scopes(claim: object) -> frozenset[str]:
+    """The scopes in a claim: a text with spaces, or a list of texts."""
+    if isinstance(claim, list):
+        return frozenset(scope for scope in claim if isinstance(scope, str))
+    return frozenset(claim.split()) if isinstance(claim, str) else frozenset()
 
 
 def unsecured_token(subject: str, now_s: float, lifetime_s: float = 3600) -> str:

@@ -1,0 +1,198 @@
+"""How clients of one listener log in: the mechanisms, who may use them, and the login modules' options.
+
+Authentication never fails open: a mechanism that is enabled and lacks what it takes is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkaraw.broker.settings import Setting, Value, flag, number, split_list, text
+from kafkaraw.core.sasl.jaas import parse_module
+from kafkaraw.core.sasl.oauthbearer import UnsecuredRules
+from kafkaraw.core.sasl.saslprep import saslprep
+from kafkaraw.core.sasl.scram import HASHES
+from kafkaraw.errors import ConfigError
+
+PASSWORD_MECHANISMS: Final = ("PLAIN", *HASHES)
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
+UNSECURED_HANDLER: Final = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+JAAS: Final = "sasl.jaas.config"
+HANDLER: Final = "sasl.server.callback.handler.class"
+REAUTH: Final = "connections.max.reauth.ms"
+LOGIN_SETTINGS: Final = (
+    Setting("sasl.enabled.mechanisms", "", "how clients may log in", choices=MECHANISMS, is_list=True),
+    Setting(REAUTH, 0, "how long a login lasts before it has to be renewed; 0 is for ever"),
+    Setting("sasl.server.max.receive.size", 524_288, "largest request before the login, in bytes", low=1),
+    Setting(
+        "sasl.oauthbearer.unsecured.enable", False, "take OAuth tokens that nobody signed; not Kafka's, for tests only"
+    ),
+)
+MECHANISM_SETTINGS: Final = (
+    Setting(JAAS, "", "the mechanism's login module, with its options"),
+    Setting(HANDLER, "", "the only one known takes OAuth tokens that nobody signed", choices=(UNSECURED_HANDLER,)),
+    Setting(REAUTH, 0, "how long a login by this mechanism lasts"),
+)
+_USER: Final = "user_"
+_OWN_LOGIN: Final = ("username", "password")
+_OWN_TOKEN: Final = "unsecuredLogin"
+_RULES: Final = {
+    "unsecuredValidatorPrincipalClaimName": "principal_claim",
+    "unsecuredValidatorScopeClaimName": "scope_claim",
+    "unsecuredValidatorRequiredScope": "required_scope",
+    "unsecuredValidatorAllowableClockSkewMs": "clock_skew_ms",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """The checked settings of one listener.
+
+    Attributes:
+        mechanisms: how clients may log in.
+        passwords: of those who may by PLAIN, by user name.
+        unsecured: what unsigned OAuth tokens must say; None when they are not taken.
+        reauth_ms: how long a login lasts, in milliseconds, by mechanism; for ever when it is not there.
+    """
+
+    mechanisms: tuple[str, ...] = ()
+    passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unsecured: UnsecuredRules | None = None
+    reauth_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def parse_logins(
+    listener: str,
+    values: Mapping[str, Value],
+    by_mechanism: Mapping[str, Mapping[str, Value]],
+    users: Mapping[str, str],
+) -> Logins:
+    """Check how clients of a listener may log in.
+
+    Args:
+        listener: its name.
+        values: the properties that hold for it.
+        by_mechanism: those that hold for one of its mechanisms.
+        users: passwords of those who may log in everywhere, by user name.
+
+    Raises:
+        ConfigError: something is missing or contradictory.
+    """
+    mechanisms = tuple(split_list(text(values, "sasl.enabled.mechanisms")))
+    if users and not mechanisms:
+        mechanisms = PASSWORD_MECHANISMS
+    if not mechanisms:
+        raise ConfigError(
+            "a listener asks for a login, but nobody could: set sasl.enabled.mechanisms, and give users (--user)"
+        )
+    options = _options(listener, mechanisms, by_mechanism)
+    passwords = {**users, **_plain_users(listener, options.get("PLAIN", {}))}
+    _check_passwords(listener, mechanisms, options, passwords, users)
+    return Logins(
+        mechanisms,
+        passwords,
+        _unsecured(listener, values, by_mechanism, options) if "OAUTHBEARER" in mechanisms else None,
+        _reauth(values, by_mechanism, mechanisms),
+    )
+
+
+def _options(
+    listener: str, mechanisms: tuple[str, ...], by_mechanism: Mapping[str, Mapping[str, Value]]
+) -> dict[str, Mapping[str, str]]:
+    """The options of the login modules that are given, by mechanism."""
+    options = {}
+    for mechanism, values in by_mechanism.items():
+        if mechanism not in mechanisms:
+            raise ConfigError(
+                f"{_name(listener, mechanism, next(iter(values)))}: {mechanism} is not among the "
+                f"sasl.enabled.mechanisms of this listener, {', '.join(mechanisms)}"
+            )
+        if values.get(JAAS):
+            options[mechanism] = parse_module(text(values, JAAS), mechanism, _name(listener, mechanism, JAAS))
+    for mechanism in HASHES:
+        _refuse_others(listener, mechanism, options.get(mechanism, {}), _OWN_LOGIN)
+    return options
+
+
+def _plain_users(listener: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The users in the options of PlainLoginModule; its `username` is for brokers that talk to each other."""
+    users = {name.removeprefix(_USER): value for name, value in options.items() if name.startswith(_USER)}
+    _refuse_others(listener, "PLAIN", options, (*_OWN_LOGIN, *(_USER + name for name in users)))
+    if not all(name and password for name, password in users.items()):
+        raise ConfigError(f"{_name(listener, 'PLAIN', JAAS)}: a user needs a name and a password")
+    return users
+
+
+def _check_passwords(
+    listener: str,
+    mechanisms: tuple[str, ...],
+    options: Mapping[str, Mapping[str, str]],
+    passwords: Mapping[str, str],
+    users: Mapping[str, str],
+) -> None:
+    without = [name for name in HASHES if name in mechanisms and name not in options and not users]
+    if "PLAIN" in mechanisms and not passwords:
+        without.insert(0, "PLAIN")
+    if without:
+        raise ConfigError(
+            f"{', '.join(without)} without users would refuse everybody: give users (--user), or a login module in "
+            f"{_name(listener, without[0], JAAS)}"
+        )
+
+
+def check_users(users: Mapping[str, str]) -> None:
+    """Check that those who may log in can.
+
+    Raises:
+        ConfigError: a name or a password is empty, or has a character that no password may have.
+    """
+    for name, password in users.items():
+        if not name or not password:
+            raise ConfigError(f"user {name!r}: a user needs a name and a password")
+        try:
+            saslprep(password)
+        except ValueError as error:
+            raise ConfigError(f"user {name!r}: the password has {error}") from None
+
+
+def _unsecured(
+    listener: str,
+    values: Mapping[str, Value],
+    by_mechanism: Mapping[str, Mapping[str, Value]],
+    options: Mapping[str, Mapping[str, str]],
+) -> UnsecuredRules:
+    own = by_mechanism.get("OAUTHBEARER", {})
+    if not flag(values, "sasl.oauthbearer.unsecured.enable") and not own.get(HANDLER):
+        raise ConfigError(
+            "OAUTHBEARER: this broker cannot check signatures of tokens; leave it out, or, in a test, set "
+            "sasl.oauthbearer.unsecured.enable=true to take tokens that nobody signed"
+        )
+    given = options.get("OAUTHBEARER", {})
+    logins = (name for name in given if name.startswith(_OWN_TOKEN))
+    _refuse_others(listener, "OAUTHBEARER", given, (*logins, *_RULES))
+    texts = {field_name: given[option] for option, field_name in _RULES.items() if option in given}
+    skew_ms = texts.pop("clock_skew_ms", "0")
+    if not skew_ms.isascii() or not skew_ms.isdigit():
+        raise ConfigError(f"{_name(listener, 'OAUTHBEARER', JAAS)}: the clock skew is a number of milliseconds")
+    return UnsecuredRules(**texts, clock_skew_ms=int(skew_ms))
+
+
+def _reauth(
+    values: Mapping[str, Value], by_mechanism: Mapping[str, Mapping[str, Value]], mechanisms: tuple[str, ...]
+) -> dict[str, int]:
+    found = {name: number({**values, **by_mechanism.get(name, {})}, REAUTH) for name in mechanisms}
+    return {name: lifetime_ms for name, lifetime_ms in found.items() if lifetime_ms > 0}
+
+
+def _refuse_others(listener: str, mechanism: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    others = [name for name in options if name not in known]
+    if others:
+        raise ConfigError(f"{_name(listener, mechanism, JAAS)}: options not known here: {', '.join(sorted(others))}")
+
+
+def _name(listener: str, mechanism: str, setting: str) -> str:
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.{setting}"
