@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.records import RecordMetadata, TopicPartition
-from kafkaraw.testing.audit import History, Invariant, audit
+from kafkaraw.testing.audit import Call, History, Invariant, Outcome, Transaction, audit
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -21,6 +21,8 @@ def sound() -> History:
     history.failed = {b"3": KafkaTimeoutError("late")}
     history.reads["c"] = [(P0, n, b"%d" % n) for n in range(3)]
     history.final = {P0: [(n, b"%d" % n) for n in range(3)], P1: []}
+    history.read_to_end["c"] = [P0, P1]
+    history.calls = [Call("close", 10.0, 5.0, 15.2)]
     return history
 
 
@@ -32,13 +34,44 @@ def two_values_at_one_offset(history: History) -> None:
     history.reads["d"] = [(P0, 1, b"9")]
 
 
-def gone(history: History) -> None:
+def gone_from_the_middle(history: History) -> None:
+    del history.final[P0][1]
+    del history.reads["c"]
+    del history.read_to_end["c"]
+
+
+def gone_from_the_end(history: History) -> None:
     history.final[P0].pop()
     history.reads["c"].pop()
+    del history.read_to_end["c"]
 
 
 def in_another_partition(history: History) -> None:
     history.acknowledged[b"2"] = RecordMetadata("t", 1, 2, 0)
+    del history.read_to_end["c"]
+
+
+def not_read_to_the_end(history: History) -> None:
+    history.reads["c"].pop()
+
+
+def stepped_over_on_resuming(history: History) -> None:
+    history.reads["c2"] = [history.reads["c"].pop()]
+    history.reads["c"].pop()
+    history.resumed["c2"] = "c"
+    del history.read_to_end["c"]
+
+
+def late(history: History) -> None:
+    history.calls.append(Call("poll", 10.0, 1.0, 11.6))
+
+
+def never(history: History) -> None:
+    history.calls.append(Call("poll", 10.0, 1.0))
+
+
+def held(history: History) -> None:
+    history.left_over.append("20 bytes of memory")
 
 
 def there_twice(history: History) -> None:
@@ -47,12 +80,13 @@ def there_twice(history: History) -> None:
 
 def out_of_order(history: History) -> None:
     history.final[P0] = [(0, b"1"), (1, b"0")]
-    history.acknowledged, history.reads = {}, {}
+    history.acknowledged, history.reads, history.read_to_end = {}, {}, {}
     history.failed = dict.fromkeys(history.sent["a"], KafkaTimeoutError("late"))
 
 
 def jumped_over(history: History) -> None:
     del history.reads["c"][1]
+    del history.read_to_end["c"]
 
 
 def went_back(history: History) -> None:
@@ -68,12 +102,18 @@ def test_a_sound_history_has_no_violation():
     [
         (nobody_is_told, Invariant.UNSETTLED),
         (two_values_at_one_offset, Invariant.INCONSISTENT_OFFSETS),
-        (gone, Invariant.LOST_WRITE),
-        (in_another_partition, Invariant.LOST_WRITE),
+        (gone_from_the_middle, Invariant.LOST_WRITE),
+        (gone_from_the_end, Invariant.UNSEEN),
+        (in_another_partition, Invariant.UNSEEN),
+        (not_read_to_the_end, Invariant.UNSEEN),
         (there_twice, Invariant.DUPLICATE),
         (out_of_order, Invariant.SEND_SKIP),
         (jumped_over, Invariant.POLL_SKIP),
+        (stepped_over_on_resuming, Invariant.POLL_SKIP),
         (went_back, Invariant.NONMONOTONIC_POLL),
+        (late, Invariant.OVERDUE),
+        (never, Invariant.OVERDUE),
+        (held, Invariant.LEFT_OVER),
     ],
 )
 def test_a_violation_is_told_by_its_name(spoil: Callable[[History], None], invariant: Invariant):
@@ -89,3 +129,105 @@ def test_duplicates_and_disorder_are_no_violation_without_idempotence():
         history = sound()
         spoil(history)
         assert audit(history, idempotent=False) == []
+
+
+def test_going_on_without_a_gap_or_with_repetition_is_no_violation():
+    history = sound()
+    history.reads["c2"] = history.reads["c"][1:]
+    history.reads["c"].pop()
+    history.resumed["c2"] = "c"
+    history.read_to_end = {"c2": [P0, P1]}
+    assert audit(history) == []
+
+
+def test_an_acknowledgement_that_promises_nothing_may_be_lost_but_not_what_was_read():
+    history = sound()
+    history.weak.add("a")
+    history.final[P0].pop()
+    assert {violation.invariant for violation in audit(history)} == {Invariant.POLL_SKIP}
+    history.reads["c"].pop()
+    assert audit(history) == []
+
+
+def test_what_was_deleted_on_purpose_is_not_missed():
+    history = sound()
+    history.final[P0] = [(2, b"2")]
+    history.deleted_before[P0] = 2
+    history.reads["d"] = [(P0, 0, b"0"), (P0, 2, b"2")]
+    assert audit(history) == []
+
+
+def test_after_unclean_elections_only_loss_is_forgiven():
+    history = sound()
+    history.final[P0] = [(0, b"0"), (1, b"9"), (2, b"0")]
+    assert {violation.invariant for violation in audit(history, unclean=True)} == {Invariant.DUPLICATE}
+
+
+def transactional() -> History:
+    """`x` is committed, `y` aborted, of `z` nobody knows; all that is not of `y` is seen by committed readers."""
+    history = History()
+    history.transactions = {
+        "x": Transaction([b"x0", b"x1"], Outcome.COMMITTED),
+        "y": Transaction([b"y0"], Outcome.ABORTED),
+        "z": Transaction([b"z0", b"z1"], Outcome.UNKNOWN),
+    }
+    values = [b"x0", b"y0", b"x1", b"z0", b"z1"]
+    history.sent["a"] = values
+    history.acknowledged = {value: RecordMetadata("t", 0, offset, 0) for offset, value in enumerate(values)}
+    history.final = {P0: list(enumerate(values))}
+    history.final_committed = {P0: [entry for entry in enumerate(values) if entry[1] != b"y0"]}
+    history.reads["c"] = [(P0, offset, value) for offset, value in history.final_committed[P0]]
+    history.committed_only.add("c")
+    history.read_to_end["c"] = [P0]
+    return history
+
+
+def sees_aborted(history: History) -> None:
+    history.final_committed[P0].insert(1, (1, b"y0"))
+    history.reads["c"].insert(1, (P0, 1, b"y0"))
+
+
+def consumer_alone_sees_aborted(history: History) -> None:
+    history.reads["c"] = [(P0, 1, b"y0")]
+    del history.read_to_end["c"]
+    history.final_committed[P0] = []
+    history.transactions = {"y": history.transactions["y"]}
+
+
+def half_committed(history: History) -> None:
+    history.final_committed[P0].remove((2, b"x1"))
+    del history.reads["c"], history.read_to_end["c"]
+
+
+def half_of_what_nobody_knows(history: History) -> None:
+    history.final_committed[P0].remove((4, b"z1"))
+    del history.reads["c"], history.read_to_end["c"]
+
+
+def nothing_of_a_committed_one(history: History) -> None:
+    history.final_committed[P0] = history.final_committed[P0][2:]
+    del history.reads["c"], history.read_to_end["c"]
+
+
+def test_sound_transactions_have_no_violation():
+    assert audit(transactional()) == []
+    history = transactional()
+    history.final_committed[P0] = history.final_committed[P0][:2]  # of z, nothing
+    history.reads["c"] = history.reads["c"][:2]
+    assert audit(history) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "invariant"),
+    [
+        (sees_aborted, Invariant.ABORTED_READ),
+        (consumer_alone_sees_aborted, Invariant.ABORTED_READ),
+        (half_committed, Invariant.TORN_TRANSACTION),
+        (half_of_what_nobody_knows, Invariant.TORN_TRANSACTION),
+        (nothing_of_a_committed_one, Invariant.TORN_TRANSACTION),
+    ],
+)
+def test_a_transaction_that_shows_wrongly_is_told_by_its_name(spoil: Callable[[History], None], invariant: Invariant):
+    history = transactional()
+    spoil(history)
+    assert invariant in {violation.invariant for violation in audit(history)}

@@ -178,3 +178,44 @@ def test_a_frame_above_the_limit_ends_the_link() -> None:
     error = run_virtual(main, 1)
     assert isinstance(error, ProtocolError)
     assert "the limit is 10" in str(error)
+
+
+@pytest.mark.parametrize("by", ["client", "server"])
+def test_a_half_open_link_loses_what_one_end_says_and_tells_nobody(by: str) -> None:
+    async def play(pair: Pair) -> None:
+        assert pair.network.half_open("127.0.0.1", 9092, by) == 1
+        mute, other = (pair.link, pair.server) if by == "client" else (pair.server.link, pair.client)
+        mute.send([b"into nothing"])
+        mute.close()
+        await asyncio.sleep(60)
+        assert other.frames.empty()
+        assert not other.lost.done()
+
+    simulate(play)
+
+
+def test_a_slow_address_takes_its_time_until_that_is_lifted() -> None:
+    async def play(pair: Pair) -> None:
+        loop = asyncio.get_running_loop()
+        pair.network.slow("127.0.0.1", 9092, (500, 500))
+        pair.link.send([b"late"])
+        await pair.server.frame()
+        assert 0.5 <= loop.time() < 0.51
+        pair.network.slow("127.0.0.1", 9092, None)
+        pair.link.send([b"soon"])
+        await pair.server.frame()
+        assert loop.time() < 0.52
+
+    simulate(play)
+
+
+def test_a_hidden_name_cannot_be_resolved_until_it_is_shown_again() -> None:
+    async def play(pair: Pair) -> None:
+        pair.network.hide("127.0.0.1")
+        with pytest.raises(NetworkError) as caught:
+            await pair.network.dial("127.0.0.1", 9092, Recorder(), timeout=1, frame_size_max=LIMIT)
+        assert caught.value.stage is Stage.RESOLVE
+        pair.network.hide("127.0.0.1", False)
+        await pair.network.dial("127.0.0.1", 9092, Recorder(), timeout=1, frame_size_max=LIMIT)
+
+    simulate(play)

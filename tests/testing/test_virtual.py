@@ -82,3 +82,27 @@ def test_the_clock_follows_its_loop() -> None:
         return clock.time_ms()
 
     assert run_virtual(main, 1) == 1505
+
+
+def test_what_is_not_done_is_named() -> None:
+    async def main(simulation: Simulation) -> list[str]:
+        nobody_resolves = simulation.loop.create_future()
+        simulation.loop.call_later(5, print)
+        sleeper = asyncio.create_task(asyncio.Event().wait(), name="sleeper")
+        await asyncio.sleep(1)
+        found = simulation.loop.left_over()
+        sleeper.cancel()
+        nobody_resolves.cancel()
+        return found
+
+    found = run_virtual(main, 1)
+    assert [what.split()[0] for what in found] == ["task", "future", "future", "timer"]
+    assert found[0] == "task sleeper"
+
+
+def test_after_everything_is_done_nothing_is_left_over() -> None:
+    async def main(simulation: Simulation) -> list[str]:
+        await asyncio.gather(asyncio.sleep(1), asyncio.wait_for(asyncio.sleep(1), 9))
+        return simulation.loop.left_over()
+
+    assert run_virtual(main, 1) == []

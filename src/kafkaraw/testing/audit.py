@@ -1,147 +1,174 @@
 """What must hold of a history of sends and reads: the invariants of Jepsen's Kafka checker, by their names.
 
 Fill a `History` with what clients saw, with a value of its own for each record, and give it to `audit`. The auditor
-knows only what clients saw: it must not look inside the broker.
+knows only what clients saw: it must not look inside the broker. Transactions are judged in `audit_transactions`, the
+answers on the wire in `audit_wire`.
+Source: jepsen.tests.kafka.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from kafkaraw.records import RecordMetadata, TopicPartition
+from kafkaraw.testing.audit_transactions import aborted_reads, torn_transactions
+from kafkaraw.testing.history import Call as Call
+from kafkaraw.testing.history import History as History
+from kafkaraw.testing.history import Outcome as Outcome
+from kafkaraw.testing.history import Transaction as Transaction
+from kafkaraw.testing.invariants import Invariant as Invariant
+from kafkaraw.testing.invariants import Violation as Violation
+
+GRACE_S: Final = 0.5
+"""What a call may take over its deadline: a step of the network."""
+
+Check = Callable[[History], Iterator[Violation]]
 
 
-class Invariant(StrEnum):
-    """What must hold; the value is the name that Jepsen gives to its violation."""
-
-    UNSETTLED = "unsettled"
-    """Whoever sent a record is told what became of it."""
-    INCONSISTENT_OFFSETS = "inconsistent offsets"
-    """One offset of a partition never shows two values, to whoever reads it, whenever."""
-    LOST_WRITE = "lost write"
-    """An acknowledged record is read in the end, in its partition."""
-    DUPLICATE = "duplicate"
-    """No value is at two offsets (with idempotence)."""
-    SEND_SKIP = "send skip"
-    """One producer's values stand in each partition in the order of sending (with idempotence)."""
-    POLL_SKIP = "poll skip"
-    """A consumer's offsets do not jump over records."""
-    NONMONOTONIC_POLL = "nonmonotonic poll"
-    """A consumer's offsets do not go back."""
-
-
-class Violation(NamedTuple):
-    """An invariant that did not hold, and where."""
-
-    invariant: Invariant
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.invariant}: {self.what}"
-
-
-@dataclass
-class History:
-    """What the clients of one run saw.
-
-    Attributes:
-        sent: values by producer, in the order of sending.
-        acknowledged: where each acknowledged value is.
-        failed: values whose tickets raised an error.
-        reads: for each consumer, (partition, offset, value) in the order of reading; one list for each stretch without
-            a seek.
-        final: everything that is in the topic in the end, by partition, as (offset, value).
-    """
-
-    sent: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    acknowledged: dict[bytes, RecordMetadata] = field(default_factory=dict)
-    failed: dict[bytes, BaseException] = field(default_factory=dict)
-    reads: dict[str, list[tuple[TopicPartition, int, bytes]]] = field(default_factory=lambda: defaultdict(list))
-    final: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
-
-
-def audit(history: History, *, idempotent: bool = True) -> list[Violation]:
+def audit(history: History, *, idempotent: bool = True, unclean: bool = False) -> list[Violation]:
     """All violations; empty when all is well.
 
     Args:
         history: what the clients saw.
         idempotent: the producers were, so that duplicates and disorder are violations too.
+        unclean: leaders may have been elected that were not in sync: what was acknowledged and read may be lost, but
+            not doubled, and nobody may be left waiting.
     """
-    found = [
-        *_settled(history),
-        *_inconsistent_offsets(history),
-        *_lost_writes(history),
-        *_poll_skips(history),
-    ]
+    checks = [_unsettled, _overdue, _left_over, aborted_reads]
     if idempotent:
-        found += [*_duplicates(history), *_send_skips(history)]
-    return found
+        checks += [_duplicates, _send_skips]
+    if not unclean:
+        checks += [_inconsistent_offsets, _lost_writes, _poll_skips, _skips_on_resuming, torn_transactions]
+    return [violation for check in checks for violation in check(history)]
 
 
-def _settled(history: History) -> list[Violation]:
-    told = history.acknowledged.keys() | history.failed.keys()
-    sent = [value for values in history.sent.values() for value in values]
-    return [Violation(Invariant.UNSETTLED, f"nobody was told about {value!r}") for value in sent if value not in told]
+# -- calls
 
 
-def _inconsistent_offsets(history: History) -> list[Violation]:
+def _unsettled(history: History) -> Iterator[Violation]:
+    for values in history.sent.values():
+        for value in values:
+            if value not in history.acknowledged and value not in history.failed:
+                yield Violation(Invariant.UNSETTLED, f"nobody was told about {value!r}")
+
+
+def _overdue(history: History) -> Iterator[Violation]:
+    for call in history.calls:
+        if call.ended_s is None or call.ended_s - call.began_s > call.timeout_s + GRACE_S:
+            took = "never ended" if call.ended_s is None else f"took {call.ended_s - call.began_s:.3f} s"
+            what = f"{call.name} at {call.began_s:.3f} s, given {call.timeout_s:g} s, {took}"
+            yield Violation(Invariant.OVERDUE, what)
+
+
+def _left_over(history: History) -> Iterator[Violation]:
+    for what in history.left_over:
+        yield Violation(Invariant.LEFT_OVER, what)
+
+
+# -- writes
+
+
+def _promised(history: History) -> Iterator[tuple[bytes, RecordMetadata]]:
+    """What was acknowledged for good, and where, apart from what has been deleted on purpose since."""
+    weak = {value for producer in history.weak for value in history.sent[producer]}
+    for value, metadata in history.acknowledged.items():
+        tp = TopicPartition(metadata.topic, metadata.partition)
+        if value not in weak and metadata.offset >= history.deleted_before.get(tp, 0):
+            yield value, metadata
+
+
+def _inconsistent_offsets(history: History) -> Iterator[Violation]:
     seen = {(tp, offset): value for tp, records in history.final.items() for offset, value in records}
-    found: list[Violation] = []
-    claims = [(TopicPartition(*m[:2]), m.offset, value) for value, m in history.acknowledged.items() if m.offset >= 0]
+    claims = [(TopicPartition(m.topic, m.partition), m.offset, value) for value, m in _promised(history)]
     for tp, offset, value in [*claims, *(read for reads in history.reads.values() for read in reads)]:
         other = seen.setdefault((tp, offset), value)
         if other != value:
-            what = f"{tp} {offset} shows {value!r} and {other!r}"
-            found.append(Violation(Invariant.INCONSISTENT_OFFSETS, what))
-    return found
+            yield Violation(Invariant.INCONSISTENT_OFFSETS, f"{tp} {offset} shows {value!r} and {other!r}")
 
 
-def _lost_writes(history: History) -> list[Violation]:
-    where = {value: tp for tp, records in history.final.items() for _, value in records}
-    return [
-        Violation(Invariant.LOST_WRITE, f"{value!r} was acknowledged at {metadata}")
-        for value, metadata in history.acknowledged.items()
-        if where.get(value) != TopicPartition(metadata.topic, metadata.partition)
-    ]
+def _lost_writes(history: History) -> Iterator[Violation]:
+    """Lost, when somebody has read past it; unseen, when nobody got so far."""
+    yield from _missing(history, "in the end", history.final, list(history.final))
+    for stretch, partitions in history.read_to_end.items():
+        if stretch in history.committed_only:
+            continue  # what is missing there may be of an aborted transaction
+        read: dict[TopicPartition, list[tuple[int, bytes]]] = defaultdict(list)
+        for part in history.chain(stretch):
+            for tp, offset, value in history.reads[part]:
+                read[tp].append((offset, value))
+        yield from _missing(history, f"by {stretch}", read, partitions)
 
 
-def _duplicates(history: History) -> list[Violation]:
+def _missing(
+    history: History,
+    by_whom: str,
+    read: dict[TopicPartition, list[tuple[int, bytes]]],
+    partitions: list[TopicPartition],
+) -> Iterator[Violation]:
+    values = {tp: {value for _, value in read.get(tp, ())} for tp in partitions}
+    furthest = {tp: max((offset for offset, _ in read.get(tp, ())), default=-1) for tp in partitions}
+    for value, metadata in _promised(history):
+        tp = TopicPartition(metadata.topic, metadata.partition)
+        if tp in values and value not in values[tp]:
+            invariant = Invariant.LOST_WRITE if furthest[tp] >= metadata.offset else Invariant.UNSEEN
+            yield Violation(invariant, f"{value!r}, acknowledged at {metadata}, was not read {by_whom}")
+
+
+def _duplicates(history: History) -> Iterator[Violation]:
     places: dict[bytes, list[tuple[TopicPartition, int]]] = defaultdict(list)
     for tp, records in history.final.items():
         for offset, value in records:
             places[value].append((tp, offset))
-    return [
-        Violation(Invariant.DUPLICATE, f"{value!r} is at {offsets}")
-        for value, offsets in places.items()
-        if len(offsets) > 1
-    ]
+    for value, offsets in places.items():
+        if len(offsets) > 1:
+            yield Violation(Invariant.DUPLICATE, f"{value!r} is at {offsets}")
 
 
-def _send_skips(history: History) -> list[Violation]:
-    found = []
+def _send_skips(history: History) -> Iterator[Violation]:
     for producer, values in history.sent.items():
         order = {value: position for position, value in enumerate(values)}
         for tp, records in history.final.items():
             mine = [order[value] for _, value in records if value in order]
             if mine != sorted(mine):
-                found.append(Violation(Invariant.SEND_SKIP, f"{producer} in {tp}"))
-    return found
+                yield Violation(Invariant.SEND_SKIP, f"{producer} in {tp}")
 
 
-def _poll_skips(history: History) -> list[Violation]:
-    found = []
-    for consumer, reads in history.reads.items():
+# -- reads
+
+
+def _poll_skips(history: History) -> Iterator[Violation]:
+    for stretch, reads in history.reads.items():
+        view = history.view(stretch)
         by_partition: dict[TopicPartition, list[int]] = defaultdict(list)
         for tp, offset, _ in reads:
             by_partition[tp].append(offset)
         for tp, offsets in by_partition.items():
-            there = [offset for offset, _ in history.final.get(tp, [])]
-            expected = [offset for offset in there if offsets[0] <= offset <= offsets[-1]]
-            if offsets != expected:
-                goes_back = offsets != sorted(set(offsets))
-                invariant = Invariant.NONMONOTONIC_POLL if goes_back else Invariant.POLL_SKIP
-                found.append(Violation(invariant, f"{consumer} in {tp}"))
-    return found
+            if offsets != sorted(set(offsets)):
+                yield Violation(Invariant.NONMONOTONIC_POLL, f"{stretch} in {tp}")
+                continue
+            start = history.deleted_before.get(tp, 0)
+            kept = [offset for offset in offsets if offset >= start]
+            there = [offset for offset, _ in view.get(tp, []) if offset >= start and kept]
+            if kept != [offset for offset in there if kept[0] <= offset <= kept[-1]]:
+                yield Violation(Invariant.POLL_SKIP, f"{stretch} in {tp}")
+
+
+def _skips_on_resuming(history: History) -> Iterator[Violation]:
+    """Whoever goes on where it said that it stood must not have missed anything."""
+    for stretch in history.resumed:
+        view = history.view(stretch)
+        reached: dict[TopicPartition, int] = {}
+        for part in history.chain(stretch)[:-1]:
+            for tp, offset, _ in history.reads[part]:
+                reached[tp] = max(offset, reached.get(tp, -1))
+        began: dict[TopicPartition, int] = {}
+        for tp, offset, _ in history.reads[stretch]:
+            began.setdefault(tp, offset)
+        for tp, offset in began.items():
+            low = max(reached.get(tp, -1) + 1, history.deleted_before.get(tp, 0))
+            missed = [at for at, _ in view.get(tp, []) if low <= at < offset]
+            if missed:
+                what = f"{stretch} in {tp} began at {offset}, and nobody had read {missed[0]}"
+                yield Violation(Invariant.POLL_SKIP, what)

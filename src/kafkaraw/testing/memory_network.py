@@ -65,6 +65,8 @@ class MemoryNetwork:
         self._hosts: set[str] = set()
         self._listeners: dict[Address, MemoryListener] = {}
         self._silent: dict[Address, asyncio.Event] = {}  # the event: no longer silent
+        self._slow: dict[Address, tuple[float, float]] = {}
+        self._nameless: set[str] = set()
         self._links: list[MemoryLink] = []
         self._links_made = 0
 
@@ -73,11 +75,11 @@ class MemoryNetwork:
     async def dial(self, host: str, port: int, handler: LinkHandler, *, timeout: float, frame_size_max: int) -> Link:
         """See `Network.dial`."""
         address, where = _address(host, port), host_port(host, port)
-        if address[0] not in self._hosts:
+        if address[0] not in self._hosts or address[0] in self._nameless:
             raise NetworkError(f"cannot resolve {host!r} (of {where}): nobody has that name", stage=Stage.RESOLVE)
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.sleep(self.latency_s())
+                await asyncio.sleep(self.latency_s(address))
                 while heard := self._silent.get(address):
                     await heard.wait()
         except TimeoutError:
@@ -140,6 +142,34 @@ class MemoryNetwork:
             for link in list(self._links):
                 link.deliver_soon()
 
+    def half_open(self, host: str, port: int, by: str) -> int:
+        """Let one end of every link to an address speak into nothing from now on; nobody is told. Returns how many.
+
+        Args:
+            host: of the address.
+            port: of the address.
+            by: the end that is no longer heard: "client" or "server".
+        """
+        muted = [link for link in self._links if link.address == _address(host, port) and link.by == by]
+        for link in muted:
+            link.heard = False
+        return len(muted)
+
+    def slow(self, host: str, port: int, latency_ms: tuple[float, float] | None) -> None:
+        """Have bytes to and from an address take so long, in milliseconds; None ends it."""
+        if latency_ms is None:
+            self._slow.pop(_address(host, port), None)
+        else:
+            self._slow[_address(host, port)] = latency_ms
+
+    def hide(self, host: str, hidden: bool = True) -> None:
+        """Make a name that nobody can resolve of a host's name, until it is lifted."""
+        name = _address(host, 0)[0]
+        if hidden:
+            self._nameless.add(name)
+        else:
+            self._nameless.discard(name)
+
     # -- for links and assertions ----------------------------------------------------------------------------------
 
     @property
@@ -155,9 +185,9 @@ class MemoryNetwork:
             total.update(sent.data)
         return total.hexdigest()
 
-    def latency_s(self) -> float:
-        """Return how long the next bytes are under way, in seconds."""
-        return self._rng.uniform(*self._latency_ms) / 1000
+    def latency_s(self, address: Address) -> float:
+        """Return how long the next bytes to or from an address are under way, in seconds."""
+        return self._rng.uniform(*self._slow.get(address, self._latency_ms)) / 1000
 
     def cut_in_pieces(self, data: bytes) -> list[bytes]:
         """Return the bytes as they will arrive: sometimes not all at once."""
@@ -192,7 +222,11 @@ class MemoryListener:
 
 
 class MemoryLink:
-    """One end of a connection in memory; see `net.Link`. `inbox` holds what is under way to this end."""
+    """One end of a connection in memory; see `net.Link`. `inbox` holds what is under way to this end.
+
+    Attributes:
+        heard: whether the other end gets what this one sends.
+    """
 
     other: MemoryLink
     peer_certificate: bytes | None = None
@@ -210,6 +244,7 @@ class MemoryLink:
         self.number, self.by, self.handler, self.address = number, by, handler, address
         self.local, self.peer = names
         self.write_paused = False
+        self.heard = True
         self._network = network
         self._reader = FrameReader(frame_size_max)
         self._inbox: deque[tuple[float, bytes | None]] = deque()  # (arrival, bytes or the end)
@@ -229,14 +264,14 @@ class MemoryLink:
         if self._closed:
             return
         self._network.history.append(Sent(self._network.loop.time(), self.number, self.by, data))
-        for piece in self._network.cut_in_pieces(data):
+        for piece in self._network.cut_in_pieces(data) if self.heard else ():
             self.other.put(piece)
         self.report_writing()
 
     def close(self) -> None:
         """See `Link.close`."""
         if not self._closed:
-            self.other.put(None)
+            self._say_goodbye()
             self.lose(None)
 
     def abort(self) -> None:
@@ -263,7 +298,7 @@ class MemoryLink:
         """Put bytes, or the end, on their way to this end; they never overtake each other."""
         if self._closed:
             return
-        arrival = self._network.loop.time() + self._network.latency_s()
+        arrival = self._network.loop.time() + self._network.latency_s(self.address)
         if self._inbox:
             arrival = max(arrival, self._inbox[-1][0])
         self._inbox.append((arrival, data))
@@ -309,8 +344,12 @@ class MemoryLink:
                     return
                 self.handler.frame_received(frame)
         except KafkaError as error:
-            self.other.put(None)
+            self._say_goodbye()
             self.lose(error)
+
+    def _say_goodbye(self) -> None:
+        if self.heard:
+            self.other.put(None)
 
     def _lose_by_peer(self) -> None:
         if self._reader.is_between_frames:

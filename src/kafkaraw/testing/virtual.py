@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -28,10 +29,13 @@ class SimulationStalled(AssertionError):
 class VirtualLoop(asyncio.BaseEventLoop):
     """A loop whose time moves only when nothing is left to do at the present one."""
 
+    _scheduled: list[asyncio.TimerHandle]
+
     def __init__(self) -> None:
         super().__init__()
         self._now_s = 0.0
         self._thread = threading.get_ident()
+        self._futures: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
         self._selector = _Jump(self)
 
     def time(self) -> float:
@@ -44,6 +48,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
             raise SimulationStalled(f"at {self._now_s:.3f} s every task waits, and no timer is set: {waiting}")
         self._now_s += seconds
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make a future, and keep an eye on it."""
+        future = super().create_future()
+        self._futures.add(future)
+        return future
+
+    def left_over(self) -> list[str]:
+        """Return what is not done: tasks but the one that runs, futures that somebody still holds, timers."""
+        tasks = asyncio.all_tasks(self) - {asyncio.current_task(self)}
+        timers = [handle for handle in self._scheduled if not handle.cancelled()]
+        return [
+            *sorted(f"task {task.get_name()}" for task in tasks),
+            *sorted(f"future {future!r}" for future in self._futures if not future.done()),
+            *sorted(f"timer for {timer.when():.3f} s: {timer!r}" for timer in timers),
+        ]
 
     def run_in_executor(self, executor: object, func: object, *args: object) -> NoReturn:
         """Refuse: a thread's time does not follow from the seed."""

@@ -1,0 +1,62 @@
+"""What must hold of transactions: aborted records are not seen, and committed ones all or not at all. See `audit`.
+
+Tolerated as Kafka's normal behaviour: writes of different transactions interleave (G0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkaraw.records import TopicPartition
+from kafkaraw.testing.history import History, Outcome
+from kafkaraw.testing.invariants import Invariant, Violation
+
+_Read = tuple[TopicPartition, int, bytes]
+
+
+def aborted_reads(history: History) -> Iterator[Violation]:
+    """Records of aborted transactions that somebody has read who wanted committed ones only."""
+    aborted = {
+        value: name
+        for name, transaction in history.transactions.items()
+        if transaction.outcome is Outcome.ABORTED
+        for value in transaction.values
+    }
+    for who, reads in _committed_readers(history):
+        for tp, offset, value in reads:
+            if value in aborted:
+                what = f"{who} saw {value!r} at {tp} {offset}, of {aborted[value]}"
+                yield Violation(Invariant.ABORTED_READ, what)
+
+
+def torn_transactions(history: History) -> Iterator[Violation]:
+    """Transactions of which a part was read to the end of everything, and committed ones that were not read."""
+    for who, reads in _committed_readers(history, complete=True):
+        seen = {value for _, _, value in reads}
+        for name, transaction in history.transactions.items():
+            expected = [value for value in transaction.values if not _is_deleted(history, value)]
+            count = sum(value in seen for value in expected)
+            whole = count == len(expected)
+            if not whole and (count or transaction.outcome is Outcome.COMMITTED):
+                what = f"{who} saw {count} of the {len(expected)} records of {name}, which is {transaction.outcome}"
+                yield Violation(Invariant.TORN_TRANSACTION, what)
+
+
+def _is_deleted(history: History, value: bytes) -> bool:
+    metadata = history.acknowledged.get(value)
+    if metadata is None:
+        return False
+    return metadata.offset < history.deleted_before.get(TopicPartition(metadata.topic, metadata.partition), 0)
+
+
+def _committed_readers(history: History, *, complete: bool = False) -> Iterator[tuple[str, list[_Read]]]:
+    """Who reads committed records only, and what; those only who have read everything from the first to the last."""
+    if history.final_committed is not None:
+        everything = history.final_committed.items()
+        yield "the end", [(tp, offset, value) for tp, records in everything for offset, value in records]
+    if not complete:
+        yield from ((stretch, history.reads[stretch]) for stretch in sorted(history.committed_only))
+        return
+    for stretch, partitions in history.read_to_end.items():
+        if stretch in history.committed_only and set(partitions) >= set(history.final):
+            yield stretch, [read for part in history.chain(stretch) for read in history.reads[part]]

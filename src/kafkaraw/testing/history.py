@@ -1,0 +1,107 @@
+"""What the clients of one run saw, written down for `audit`.
+
+    {sent, acknowledged, failed}     by producers, record by record
+    {reads, resumed, read_to_end}    by consumers, stretch by stretch
+    transactions                     what was in each, and how it ended
+    {calls, left_over}               of all of them: what was waited for, and what was never let go of
+    {final, final_committed}         what is there in the end
+
+Every record has a value of its own, by which it is known. Nothing here judges; nothing here comes from inside a broker.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kafkaraw.records import RecordMetadata, TopicPartition
+
+
+class Outcome(StrEnum):
+    """How a transaction ended, as its producer knows it."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    """Committing or aborting failed: either may have happened."""
+
+
+@dataclass
+class Transaction:
+    """One transaction.
+
+    Attributes:
+        values: what was sent in it.
+        outcome: how it ended.
+    """
+
+    values: list[bytes] = field(default_factory=list)
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+@dataclass
+class Call:
+    """A call that had to end in time, in seconds on one clock.
+
+    Attributes:
+        name: what was called.
+        began_s: when.
+        timeout_s: what it was given.
+        ended_s: when it returned or raised; None when it never did.
+    """
+
+    name: str
+    began_s: float
+    timeout_s: float
+    ended_s: float | None = None
+
+
+@dataclass
+class History:
+    """What the clients of one run saw.
+
+    Attributes:
+        sent: values by producer, in the order of sending.
+        acknowledged: where each acknowledged value is.
+        failed: values whose tickets raised an error.
+        weak: producers whose acknowledgement does not promise that the record stays (acks 0 or 1).
+        reads: for each stretch of reading, (partition, offset, value) in the order of reading; a consumer begins a new
+            stretch when it seeks, or starts anew.
+        resumed: the stretch that a stretch goes on from: it began where that one had said it stood.
+        read_to_end: the partitions that a stretch, with those before it, has read from the first record to the last.
+        committed_only: stretches that read committed records only.
+        transactions: by name.
+        calls: what was waited for.
+        left_over: what was still held, waiting or unresolved when all clients were closed.
+        deleted_before: by partition, the offset below which records were deleted on purpose.
+        final: everything that is in the topic in the end, by partition, as (offset, value).
+        final_committed: the same as a consumer of committed records sees it; None where there were no transactions.
+    """
+
+    sent: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    acknowledged: dict[bytes, RecordMetadata] = field(default_factory=dict)
+    failed: dict[bytes, BaseException] = field(default_factory=dict)
+    weak: set[str] = field(default_factory=set)
+    reads: dict[str, list[tuple[TopicPartition, int, bytes]]] = field(default_factory=lambda: defaultdict(list))
+    resumed: dict[str, str] = field(default_factory=dict)
+    read_to_end: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    committed_only: set[str] = field(default_factory=set)
+    transactions: dict[str, Transaction] = field(default_factory=lambda: defaultdict(Transaction))
+    calls: list[Call] = field(default_factory=list)
+    left_over: list[str] = field(default_factory=list)
+    deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
+    final: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
+    final_committed: dict[TopicPartition, list[tuple[int, bytes]]] | None = None
+
+    def chain(self, stretch: str) -> list[str]:
+        """A stretch with those that it goes on from, the first one first."""
+        chain = [stretch]
+        while (before := self.resumed.get(chain[0])) is not None:
+            chain.insert(0, before)
+        return chain
+
+    def view(self, stretch: str) -> dict[TopicPartition, list[tuple[int, bytes]]]:
+        """What there was to be read for a stretch."""
+        committed = self.final_committed is not None and stretch in self.committed_only
+        return self.final_committed if committed and self.final_committed is not None else self.final

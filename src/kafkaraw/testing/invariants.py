@@ -1,0 +1,47 @@
+"""The names of what must hold: Jepsen's, of its Kafka checker, and those of calls and answers. See `audit`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Invariant(StrEnum):
+    """What must hold; the value names its violation."""
+
+    UNSETTLED = "unsettled"
+    """Whoever sent a record is told what became of it."""
+    INCONSISTENT_OFFSETS = "inconsistent offsets"
+    """One offset of a partition never shows two values, to whoever reads it, whenever."""
+    LOST_WRITE = "lost write"
+    """Whoever has read past an acknowledged record has read it."""
+    UNSEEN = "unseen"
+    """An acknowledged record is read in the end, by all who read to the end."""
+    DUPLICATE = "duplicate"
+    """No value is at two offsets (with idempotence)."""
+    SEND_SKIP = "send skip"
+    """One producer's values stand in each partition in the order of sending (with idempotence)."""
+    POLL_SKIP = "poll skip"
+    """A consumer's offsets do not jump over records, also when it goes on where it said that it stood."""
+    NONMONOTONIC_POLL = "nonmonotonic poll"
+    """A consumer's offsets do not go back."""
+    ABORTED_READ = "aborted read"
+    """Whoever reads committed records only never sees one of an aborted transaction (G1a)."""
+    TORN_TRANSACTION = "torn transaction"
+    """Of a transaction, everything is read or nothing; of a committed one, everything."""
+    OVERDUE = "overdue"
+    """A call ends by its deadline."""
+    ANSWERED_TWICE = "answered twice"
+    """A request gets one answer, after those of the requests before it on its connection."""
+    LEFT_OVER = "left over"
+    """When all clients are closed, no promise, task, timer or byte of memory is left."""
+
+
+class Violation(NamedTuple):
+    """An invariant that did not hold, and where."""
+
+    invariant: Invariant
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.what}"
