@@ -44,6 +44,17 @@ def test_the_first_line_names_the_address_and_a_signal_stops_it_cleanly(stop_sig
         assert "Traceback" not in errors
 
 
+def test_several_nodes_run_in_the_one_process_and_stop_with_it():
+    with running_broker("--nodes", "3") as (process, addresses):
+        assert len(addresses.split(",")) == 3
+        with Admin(bootstrap_servers=addresses.split(",")[2]) as admin:
+            assert admin.list_topics(timeout=TIMEOUT) == []
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 0
+        assert "Traceback" not in errors
+
+
 def test_it_listens_on_this_machine_only_unless_told_otherwise():
     with running_broker() as (_, address):
         assert address.rpartition(":")[0] == "127.0.0.1"

@@ -8,7 +8,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs/how-to/test-with-kafkaraw.md"
-FIXTURES = ("kafka_broker", "kafka_broker_session", "kafka_broker_factory", "faults")
+FIXTURES = (
+    "kafka_broker",
+    "kafka_broker_session",
+    "kafka_broker_factory",
+    "kafka_cluster",
+    "kafka_cluster_session",
+    "kafka_cluster_factory",
+    "faults",
+)
 PLUGIN = "kafkaraw.testing.pytest_plugin"
 
 
@@ -34,7 +42,7 @@ def test_the_example_of_the_manual_runs(tmp_path: Path):
     (tmp_path / "test_example.py").write_text(code_of(EXAMPLE))
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "4 passed" in result.stdout
+    assert "6 passed" in result.stdout
 
 
 def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):

@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping
 from types import TracebackType
 
+from kafkaraw.broker.arguments import broker_config
 from kafkaraw.broker.child import BrokerProcess
 from kafkaraw.broker.faults import Faults
-from kafkaraw.broker.foreground import broker_config
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value

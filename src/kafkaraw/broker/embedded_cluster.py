@@ -8,25 +8,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from kafkaraw.broker.arguments import cluster_configs
 from kafkaraw.broker.cluster import WAIT_TIMEOUT_S, Cluster
-from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
-from kafkaraw.broker.foreground import broker_config
-from kafkaraw.broker.listeners import PORT_MAX, Endpoint
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.settings import Value
 from kafkaraw.broker.system import real_cluster
-from kafkaraw.errors import ConfigError, UsageError
+from kafkaraw.errors import UsageError
 from kafkaraw.net import LoopThread
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
-REPLICAS_MAX: Final = 3
 
 T = TypeVar("T")
 
@@ -271,55 +267,3 @@ class EmbeddedCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.stop)
-
-
-def cluster_configs(
-    nodes: int,
-    properties: Mapping[str, Value] | None,
-    *,
-    host: str | None = None,
-    port: int | None,
-    users: Mapping[str, str] | None = None,
-    racks: Sequence[str] | None = None,
-) -> Callable[[int], BrokerConfig]:
-    """How the properties of each node follow from those of all: ids and ports are counted up.
-
-    Args:
-        nodes: how many nodes there are at first.
-        properties: what all have in common.
-        host: address to listen on; None is 127.0.0.1.
-        port: port of the first node, 0 is any free one for each; None is 9092.
-        users: passwords of those who may log in, by user name.
-        racks: the rack of each node, in the order of their ids; nodes beyond them have none.
-
-    Raises:
-        ConfigError: what is each node's own is given for all; and from the function, a property is unknown or wrong.
-    """
-    given = dict(properties or {})
-    for name in ("node.id", "broker.id", "broker.rack", "log.dirs", "log.dir"):
-        if name in given:
-            raise ConfigError(f"{name} is each node's own: it cannot be the same for all nodes of a cluster")
-    given.setdefault("default.replication.factor", max(1, min(REPLICAS_MAX, nodes)))
-
-    def config_of(node_id: int) -> BrokerConfig:
-        rack = racks[node_id] if racks and node_id < len(racks) else ""
-        of_node = {**given, "node.id": node_id, "broker.rack": rack}
-        if "listeners" in given:
-            config = broker_config(of_node, users=users)
-        else:
-            config = broker_config(of_node, host=host, port=port, users=users)
-        return replace(
-            config,
-            listeners=tuple(_counted_up(endpoint, node_id) for endpoint in config.listeners),
-            advertised_listeners=tuple(_counted_up(endpoint, node_id) for endpoint in config.advertised_listeners),
-        )
-
-    return config_of
-
-
-def _counted_up(endpoint: Endpoint, node_id: int) -> Endpoint:
-    if endpoint.port == 0:
-        return endpoint
-    if endpoint.port + node_id > PORT_MAX:
-        raise ConfigError(f"{endpoint}: there is no port for node {node_id}")
-    return replace(endpoint, port=endpoint.port + node_id)

@@ -10,46 +10,16 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.arguments import broker_config, cluster_configs
+from kafkaraw.broker.cluster import Cluster
+from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
-from kafkaraw.broker.system import real_node
-from kafkaraw.errors import ConfigError
+from kafkaraw.broker.system import real_cluster, real_node
 
-DEFAULT_PORT = 9092
-LOOPBACK = "127.0.0.1"
 ADDRESS_LINE = "bootstrap.servers="
 ERROR_LINE = "error="
-
-
-def broker_config(
-    properties: Mapping[str, Value] | None,
-    *,
-    data_dir: str | os.PathLike[str] | None = None,
-    host: str | None = None,
-    port: int | None = None,
-    default_port: int = DEFAULT_PORT,
-    users: Mapping[str, str] | None = None,
-) -> BrokerConfig:
-    """Properties together with what has an argument of its own.
-
-    Raises:
-        ConfigError: a property is unknown or wrong, or contradicts an argument.
-    """
-    given = dict(properties or {})
-    if data_dir is not None:
-        if any(name in given for name in ("log.dirs", "log.dir")):
-            raise ConfigError("log.dirs: give either the property or the data directory, not both")
-        given["log.dirs"] = os.fspath(data_dir)
-    if "listeners" not in given:
-        address = host or LOOPBACK
-        shown = f"[{address}]" if ":" in address else address
-        given["listeners"] = (
-            f"{'SASL_PLAINTEXT' if users else 'PLAINTEXT'}://{shown}:{default_port if port is None else port}"
-        )
-    elif host is not None or port is not None:
-        raise ConfigError("listeners: give either the property or host and port, not both")
-    return BrokerConfig.parse(given, users)
 
 
 def run_broker(
@@ -60,35 +30,42 @@ def run_broker(
     *,
     end_with_stdin: bool = False,
     users: Mapping[str, str] | None = None,
+    nodes: int = 1,
 ) -> None:
-    """Run a broker until SIGINT or SIGTERM.
+    """Run a broker, or several in this one process, until SIGINT or SIGTERM.
 
     Args:
         properties: Kafka's broker properties.
         data_dir: where to keep topics; None keeps them in memory.
         host: address to listen on; None is 127.0.0.1.
-        port: port to listen on, 0 for a free one; None is 9092.
+        port: port to listen on, 0 for a free one; None is 9092. Further nodes have the ports after it.
         end_with_stdin: stop also when standard input ends, as it does when the parent process dies.
         users: passwords of those who may log in, by user name; the listener asks for a login then.
+        nodes: how many brokers; more than one are a cluster.
 
     Raises:
         ConfigError: a property is unknown or wrong, or the data directory cannot be used.
         NetworkError: the address is taken, or not this machine's.
         OSError: the data directory cannot be read or written.
     """
-    config = broker_config(properties, data_dir=data_dir, host=host, port=port, users=users)
-    asyncio.run(_run(config, end_with_stdin=end_with_stdin))
+    broker: BrokerNode | Cluster
+    if nodes == 1:
+        broker = real_node(broker_config(properties, data_dir=data_dir, host=host, port=port, users=users))
+    else:
+        config_of = cluster_configs(nodes, properties, host=host, port=port, users=users)
+        broker = real_cluster(nodes, config_of, None if data_dir is None else Path(data_dir))
+    asyncio.run(_run(broker, end_with_stdin=end_with_stdin))
 
 
-async def _run(config: BrokerConfig, *, end_with_stdin: bool) -> None:
+async def _run(broker: BrokerNode | Cluster, *, end_with_stdin: bool) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if end_with_stdin:
         loop.add_reader(sys.stdin.fileno(), _end_at_eof, stop)
-    async with real_node(config) as node:
-        sys.stdout.write(f"{ADDRESS_LINE}{node.bootstrap_servers}\n")
+    async with broker:
+        sys.stdout.write(f"{ADDRESS_LINE}{broker.bootstrap_servers}\n")
         sys.stdout.flush()
         await stop.wait()
 

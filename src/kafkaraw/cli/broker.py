@@ -17,17 +17,24 @@ import click
 )
 @click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A setting, by Kafka's own name.")
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="Who may log in; clients must, then.")
+@click.option("--nodes", type=click.IntRange(1, 99), default=1, show_default=True, help="Brokers, in one process.")
 def broker(
-    host: str | None, port: int | None, data_dir: Path | None, properties: tuple[str, ...], users: tuple[str, ...]
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    properties: tuple[str, ...],
+    users: tuple[str, ...],
+    nodes: int,
 ) -> None:
-    """Run a broker for development and tests.
+    """Run a broker for development and tests, or a cluster of several.
 
-    The first line it prints is bootstrap.servers=HOST:PORT. Stop it with Ctrl-C or SIGTERM.
+    The first line it prints is bootstrap.servers=HOST:PORT, with commas when there are more. The nodes of a cluster
+    have the ports from PORT on. Stop it with Ctrl-C or SIGTERM.
     """
     from kafkaraw.broker import run_broker
 
     try:
-        run_broker(parse_properties(properties), data_dir, host, port, users=parse_users(users))
+        run_broker(parse_properties(properties), data_dir, host, port, users=parse_users(users), nodes=nodes)
     except OSError as error:
         raise click.ClickException(f"--data-dir {data_dir}: {error}") from error
 

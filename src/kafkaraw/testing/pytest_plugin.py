@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from kafkaraw.broker import EmbeddedBroker, Faults
+    from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster, Faults
 
 
 @pytest.fixture
@@ -45,7 +45,37 @@ def kafka_broker_session() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def faults(kafka_broker: EmbeddedBroker) -> Iterator[Faults]:
-    """What is to go wrong on `kafka_broker`; what is still held is let go at the end of the test."""
-    yield kafka_broker.faults
-    kafka_broker.faults.clear()
+def kafka_cluster_factory() -> Iterator[Callable[..., EmbeddedCluster]]:
+    """A function that starts a cluster with the arguments of `EmbeddedCluster`; all end with the test.
+
+    def test_five_nodes(kafka_cluster_factory):
+        cluster = kafka_cluster_factory(nodes=5)
+    """
+    from kafkaraw.broker import EmbeddedCluster
+
+    with ExitStack() as stack:
+        yield lambda *args, **settings: stack.enter_context(EmbeddedCluster(*args, **settings))
+
+
+@pytest.fixture
+def kafka_cluster(kafka_cluster_factory: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
+    """Three fresh brokers of this test's own: in memory, in this process, on free ports."""
+    return kafka_cluster_factory()
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster_session() -> Iterator[EmbeddedCluster]:
+    """One cluster for all tests of this process; each needs topics of its own. Leave its nodes running."""
+    from kafkaraw.broker import EmbeddedCluster
+
+    with EmbeddedCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
+    """What is to go wrong on `kafka_cluster`, if the test has that, else on `kafka_broker`; ends with the test."""
+    name = "kafka_cluster" if "kafka_cluster" in request.fixturenames else "kafka_broker"
+    plan: Faults = request.getfixturevalue(name).faults
+    yield plan
+    plan.clear()
