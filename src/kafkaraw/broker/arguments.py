@@ -70,7 +70,8 @@ def cluster_configs(
         racks: the rack of each node, in the order of their ids; nodes beyond them have none.
 
     Raises:
-        ConfigError: there are no nodes, or what is each node's own is given for all; and from the function, a property is unknown or wrong.
+        ConfigError: there are no nodes, or what is each node's own is given for all; from the function: a property is
+            unknown or wrong.
     """
     if nodes < 1:
         raise ConfigError(f"a cluster has at least one node, not {nodes}")
