@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
 
 from kafkaraw.broker import EmbeddedCluster
+from kafkaraw.broker.arguments import cluster_configs
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.blocking import Admin, Consumer, Producer
 from kafkaraw.errors import ConfigError, UsageError
@@ -105,13 +105,12 @@ def test_a_data_directory_serves_one_cluster_at_a_time_and_only_its_own_nodes(tm
 
 
 def test_ports_are_counted_up_from_the_first():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    if port > 65_000:
-        pytest.skip("no room for further ports")
-    with EmbeddedCluster(nodes=2, port=port) as cluster:
-        assert cluster.bootstrap_servers == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
+    config_of = cluster_configs(3, None, port=9092)
+    assert [str(config_of(node).listeners[0]) for node in range(4)] == [
+        f"PLAINTEXT://127.0.0.1:{port}" for port in (9092, 9093, 9094, 9095)
+    ]
+    with pytest.raises(ConfigError, match="there is no port for node 2"):
+        cluster_configs(3, {"listeners": "PLAINTEXT://127.0.0.1:65534"}, port=None)(2)
 
 
 def test_racks_are_given_to_nodes_in_order_and_replicas_are_spread_over_them():
