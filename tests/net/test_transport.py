@@ -63,7 +63,7 @@ def test_the_buffer_for_asyncio_is_a_memoryview() -> None:
     async def main() -> None:
         link = StreamLink(asyncio.get_running_loop(), Recorder(), frame_size_max=100)
         assert isinstance(link.get_buffer(-1), memoryview)
-        link.get_buffer(-1)[:] = (10).to_bytes(4, "big")
+        link.get_buffer(-1)[:4] = (10).to_bytes(4, "big")
         link.buffer_updated(4)
         assert isinstance(link.get_buffer(-1), memoryview)
 
@@ -197,6 +197,31 @@ def test_reading_stops_and_goes_on_when_told(network: AsyncioNetwork) -> None:
                 await asyncio.wait_for(pair.client.pause_changed.wait(), 10)
             pauses = pair.client.pauses
             assert pauses == [True, False] * (len(pauses) // 2)
+
+    asyncio.run(main())
+
+
+def test_a_pause_holds_for_frames_that_had_been_read_already() -> None:
+    """Short frames are read several at once; a handler that pauses at the first gets the others when it goes on."""
+
+    class Pausing(Recorder):
+        def frame_received(self, frame: memoryview) -> None:
+            super().frame_received(frame)
+            self.link.pause_reading()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        handler = Pausing()
+        link = StreamLink(loop, handler, frame_size_max=100)
+        handler.link = link
+        data = framed(b"one", b"two", b"three")
+        link.get_buffer(-1)[: len(data)] = data
+        link.buffer_updated(len(data))
+        assert handler.frames.qsize() == 1
+        for expected in (b"one", b"two", b"three"):
+            assert await handler.frame() == expected
+            assert handler.frames.empty()
+            link.resume_reading()
 
     asyncio.run(main())
 

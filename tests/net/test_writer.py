@@ -11,7 +11,7 @@ import pytest
 from kafkaraw.errors import NetworkError
 from kafkaraw.net import AsyncioNetwork
 from kafkaraw.net.writer import JOIN_BELOW_BYTES, SegmentWriter
-from kafkaraw.protocol import FileSlice
+from kafkaraw.protocol import FileSlice, segments_size
 from tests.net.handlers import LIMIT, Answerers, Pair, Recorder, pattern
 
 CONTENT = pattern(3_000_000)
@@ -48,7 +48,7 @@ def written(*segments: object) -> list[object]:
         on_failed=print,
         on_file_sent=lambda: None,  # type: ignore[arg-type]
     )
-    writer.write(segments)  # type: ignore[arg-type]
+    writer.write(segments, segments_size(segments))  # type: ignore[arg-type]
     loop.close()
     return transport.written
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import FrameReader
-from kafkaraw.protocol.reader import FIRST_BUFFER_SIZE
+from kafkaraw.protocol.reader import ENTRANCE_SIZE, FIRST_BUFFER_SIZE
 
 
 def framed(body: bytes) -> bytes:
@@ -63,3 +63,28 @@ def test_the_place_for_bytes_is_a_memoryview() -> None:
     reader.feed(b"\0\0\0\5ab")
     assert isinstance(reader.get_buffer(-1), memoryview)
     assert reader.progress == "2 of 5 bytes of a frame"
+
+
+def test_frames_that_were_read_together_are_given_one_by_one_each_by_the_limit_of_its_moment() -> None:
+    reader = FrameReader(limit=4)
+    stream = framed(b"one") + framed(b"too long") + framed(b"")[:3]
+    reader.get_buffer()[: len(stream)] = stream
+    reader.buffer_updated(len(stream))
+    assert bytes(reader.next_frame() or b"") == b"one"
+    with pytest.raises(ProtocolError, match="the limit is 4"):
+        reader.next_frame()
+    reader.limit = 8
+    assert bytes(reader.next_frame() or b"") == b"too long"
+    assert reader.next_frame() is None
+    assert reader.progress == "3 of 4 bytes of a size prefix"
+    reader.get_buffer()[0] = 0
+    reader.buffer_updated(1)
+    assert reader.next_frame() == b""
+    assert reader.is_between_frames
+
+
+def test_the_beginning_of_a_long_frame_that_came_with_short_ones_is_not_lost() -> None:
+    body = bytes(range(256)) * (ENTRANCE_SIZE // 16)
+    reader = FrameReader(limit=1 << 20)
+    frames = [bytes(frame) for frame in reader.feed(framed(b"short") + framed(body) + framed(b"after"))]
+    assert frames == [b"short", body, b"after"]

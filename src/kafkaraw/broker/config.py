@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
@@ -48,7 +48,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("delete.topic.enable", True, "let clients delete topics"),
         Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
         Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
-        Setting("max.connections", INT_MAX, "connections at one time", low=0, high=INT_MAX),
+        Setting("max.connections", INT_MAX, "connections at one time", low=1, high=INT_MAX),
         Setting("connections.max.idle.ms", 600_000, "close a connection idle for so long; negative is never"),
         Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
         Setting("producer.id.expiration.ms", 86_400_000, "forget an idle producer's sequences after so long", low=1),
@@ -158,23 +158,6 @@ class BrokerConfig:
             properties=given,
         )
 
-    def reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
-        """This configuration, with those values of a running broker that it acts on without being started anew.
-
-        Args:
-            changes: by Kafka's names, checked; what is not acted on is passed over.
-        """
-        known = {name: BROKER_SETTINGS.get(name) or _topic_setting(name) for name in changes}
-        parsed = {name: setting.parse(changes[name], name=name) for name, setting in known.items() if setting}
-        values = {"max.connections": self.max_connections, "producer.id.expiration.ms": self.producer_id_expiration_ms}
-        values.update({name: value for name, value in parsed.items() if name in values and isinstance(value, int)})
-        return replace(
-            self,
-            max_connections=values["max.connections"],
-            producer_id_expiration_ms=values["producer.id.expiration.ms"],
-            topic_defaults=_topic_defaults({**self.properties, **parsed}),
-        )
-
 
 def _windows(values: Mapping[str, Value], prefix: str) -> Windows:
     return Windows(number(values, f"{prefix}.window.num"), number(values, f"{prefix}.window.size.seconds") * 1000)
@@ -207,7 +190,7 @@ def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
         name = ALIASES.get(given_name, given_name)
         setting = _setting(name)
         if setting is not None:
-            parsed = setting.parse(value, name=name)
+            parsed = setting.parse(value)
             if known.get(name, parsed) != parsed:
                 raise ConfigError(f"{given_name} is given twice, as {known[name]} and as {parsed}")
             known[name] = parsed

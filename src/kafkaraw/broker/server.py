@@ -200,7 +200,7 @@ class _LimitedConnection(BrokerConnection):
     def link_made(self, link: Link) -> None:
         """The connection stands."""
         super().link_made(link)
-        if self._node.connections_count > self._node.state.config.max_connections:
+        if self._node.connections_count > self._node.config.max_connections:
             _logger.warning("closing the connection from %s: max.connections is reached", link.peer)
             link.abort()
             return

@@ -126,6 +126,10 @@ class _Pending:
     def name(self) -> str:
         return f"{self.api.name} v{self.version}"
 
+    def is_awaited(self, machine: object) -> bool:
+        """Whether somebody other than the machine itself waits for an answer."""
+        return self.key is not None and self.key is not machine and not self.oneway
+
 
 class ConnectionMachine:
     """The client's half of one connection.
@@ -182,7 +186,12 @@ class ConnectionMachine:
 
     def deadline_ms(self) -> float | None:
         """Return when `tick` wants to be called, None when nothing is awaited."""
-        return min(self._deadlines(), default=None)
+        soonest = min(self._deadlines_of_state(), default=_NEVER)
+        for requests in (self._in_flight, self._waiting):
+            for pending in requests:
+                if pending.deadline_ms < soonest and pending.is_awaited(self):
+                    soonest = pending.deadline_ms
+        return None if soonest == _NEVER else soonest
 
     def tick(self, now_ms: float) -> None:
         """Take note that time has passed."""
@@ -464,7 +473,7 @@ class ConnectionMachine:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    def _deadlines(self) -> Iterator[float]:
+    def _deadlines_of_state(self) -> Iterator[float]:
         if self._is_preparing:
             yield self._until_ms
         if self._in_flight and self.state not in _PREPARING:
@@ -473,10 +482,6 @@ class ConnectionMachine:
             yield self._muted_until_ms
         if self.state is ConnectionState.THROTTLED:
             yield self._muted_until_ms
-        for requests in (self._in_flight, self._waiting):
-            for pending in requests:
-                if pending.key is not None and pending.key is not self and not pending.oneway:
-                    yield pending.deadline_ms
 
     @property
     def _is_preparing(self) -> bool:

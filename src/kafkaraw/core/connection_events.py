@@ -1,6 +1,7 @@
 """What a connection machine is told and what it asks for: its events, its actions, its limits.
 
-Plain data; what they lead to is decided in `core/connection.py`.
+Plain data; what they lead to is decided in `core/connection.py`. Those of which every request makes one are not frozen,
+which would double the time that making them takes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LinkMade:
     wants_login: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FrameReceived:
     """A whole frame has come."""
 
@@ -43,7 +44,7 @@ class LinkLost:
     error: KafkaError | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Submit:
     """Somebody has a request.
 
@@ -94,7 +95,7 @@ Event: TypeAlias = LinkMade | FrameReceived | LinkLost | Submit | Abandon | Logi
 # -- actions -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Send:
     """Send this frame."""
 
@@ -108,7 +109,7 @@ class BecomeReady:
     api_versions: ApiVersionTable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Succeed:
     """The request was answered."""
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from concurrent.futures import CancelledError
+from typing import Any, Generic, TypeVar
 
 from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.fork import release_in_child
@@ -68,21 +69,21 @@ class LoopThread:
             UsageError: called on the loop's own thread, where waiting would hang it for ever.
             ClosedError: the thread was stopped.
         """
-        future = self._submit(coroutine)
+        call = self._submit(coroutine)
         try:
-            return future.result(timeout)
-        except TimeoutError:
-            if future.done():
-                return future.result()  # the coroutine's own TimeoutError, or a result that came just in time
-            future.cancel()
-            raise KafkaTimeoutError(f"no result within {timeout:g} s") from None
-        except CancelledError:
+            is_over = call.wait(timeout)
+        except BaseException:
+            call.cancel()
+            raise
+        if not is_over:
+            call.cancel()
+            raise KafkaTimeoutError(f"no result within {timeout:g} s")
+        try:
+            return call.result()
+        except asyncio.CancelledError:
             if self._stopped:
                 raise self._closed_error() from None
-            raise
-        except BaseException:
-            future.cancel()
-            raise
+            raise CancelledError from None
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Have the loop call `callback`; may be called on any thread, and returns at once."""
@@ -100,7 +101,7 @@ class LoopThread:
         if running is not None:
             running.stop(timeout)
 
-    def _submit(self, coroutine: Coroutine[object, None, T]) -> Future[T]:
+    def _submit(self, coroutine: Coroutine[object, None, T]) -> _Call[T]:
         try:
             # The lock keeps `stop` away: what is submitted before it still runs, and is cancelled, so it ends.
             with self._lock:
@@ -126,26 +127,87 @@ class LoopThread:
             self._running = None
 
 
+class _Call(Generic[T]):
+    """A coroutine on its way to the loop, and its outcome on the way back: one wake-up in each direction.
+
+    `asyncio.run_coroutine_threadsafe` does the same with two futures, a condition and three callbacks, which takes as
+    long as the rest of a request.
+
+    Args:
+        loop: where it runs.
+        coroutine: what runs.
+        calls: those under way; this one is in it until it is over.
+    """
+
+    __slots__ = ("_calls", "_coroutine", "_loop", "_over", "_task")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[object, None, T], calls: set[_Call[Any]]
+    ) -> None:
+        self._loop = loop
+        self._coroutine = coroutine
+        self._calls = calls
+        self._task: asyncio.Task[T] | None = None
+        self._over = threading.Lock()  # held until it is over: waiting for it is one system call, and Ctrl-C ends it
+        self._over.acquire()
+        calls.add(self)
+
+    def begin(self) -> None:
+        """Start it; on the loop's thread."""
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._ended)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until it is over, for so many seconds; returns whether it is."""
+        return self._over.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+    def result(self) -> T:
+        """Return, or raise, what came of it."""
+        if self._task is None or not self._task.done():
+            raise asyncio.CancelledError
+        return self._task.result()
+
+    def cancel(self) -> None:
+        """Have it cancelled soon; does not wait for that."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: then it is over
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def give_up(self) -> None:
+        """Let go of whoever waits, though it is not over; the loop no longer runs."""
+        if self._task is None:
+            self._coroutine.close()
+        self._ended(self._task)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[T] | None) -> None:
+        self._calls.discard(self)
+        if task is not None and task.done() and not task.cancelled():
+            task.exception()  # seen, even if nobody waits any more
+        self._over.release()
+
+
 class _RunningLoop:
     """One started thread and its loop."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._waiting: set[Future[Any]] = set()
+        self._calls: set[_Call[Any]] = set()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
         release_in_child(self)
 
-    def submit(self, coroutine: Coroutine[object, None, T]) -> Future[T]:
+    def submit(self, coroutine: Coroutine[object, None, T]) -> _Call[T]:
         if self._thread is threading.current_thread():
             raise UsageError(
                 "a blocking call was made on the loop thread itself, where it would wait for ever; "
                 "use the Async... classes inside callbacks and coroutines"
             )
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
-        return future
+        call = _Call(self.loop, coroutine, self._calls)
+        self.loop.call_soon_threadsafe(call.begin)
+        return call
 
     def stop(self, timeout: float) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -165,8 +227,8 @@ class _RunningLoop:
         finally:
             self._drain()
             self.loop.close()
-            for future in list(self._waiting):  # of tasks that would not leave: nobody may wait for them for ever
-                future.cancel()
+            for call in list(self._calls):  # of tasks that would not leave: nobody may wait for them for ever
+                call.give_up()
 
     def _drain(self) -> None:
         """Let every task and connection end in order, so that nothing is left for the garbage collector to report."""

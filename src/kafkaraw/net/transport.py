@@ -59,12 +59,13 @@ class StreamLink(asyncio.BufferedProtocol):
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
         if self._writer is not None:
-            self._writer.write((segments_size(segments).to_bytes(4, "big"), *segments))
+            size = segments_size(segments)
+            self._writer.write([size.to_bytes(4, "big"), *segments], size)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""
         if self._writer is not None:
-            self._writer.write((data,))
+            self._writer.write((data,), len(data))
 
     def close(self) -> None:
         """See `Link.close`."""
@@ -90,7 +91,7 @@ class StreamLink(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         """See `Link.resume_reading`."""
         self._reading = True
-        self._apply_reading()
+        self.loop.call_soon(self._go_on_reading)
 
     # -- BufferedProtocol: called by asyncio -----------------------------------------------------------------------
 
@@ -120,15 +121,9 @@ class StreamLink(asyncio.BufferedProtocol):
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take bytes that have come; hand a frame over when it is whole."""
-        if self._closed_here or self._error is not None:
-            return
-        try:
-            frame = self._reader.buffer_updated(nbytes)
-            if frame is not None:
-                self._handler.frame_received(frame)
-        except KafkaError as error:
-            self._fail(error)
+        """Take bytes that have come; hand over the frames that are whole."""
+        self._reader.buffer_updated(nbytes)
+        self._deliver()
 
     def eof_received(self) -> None:
         """Let asyncio close: Kafka has no half-open connections."""
@@ -166,6 +161,22 @@ class StreamLink(asyncio.BufferedProtocol):
         if not self._reader.is_between_frames:
             return NetworkError(f"{self.peer} closed the connection after {self._reader.progress}", stage=Stage.REQUEST)
         return None
+
+    def _deliver(self) -> None:
+        """Hand frames over until one of them has the link closed or paused."""
+        try:
+            while self._reading and not self._closed_here and self._error is None:
+                frame = self._reader.next_frame()
+                if frame is None:
+                    return
+                self._handler.frame_received(frame)
+        except KafkaError as error:
+            self._fail(error)
+
+    def _go_on_reading(self) -> None:
+        # What was read before the pause comes first; only then may there be more.
+        self._deliver()
+        self._apply_reading()
 
     def _fail(self, error: KafkaError) -> None:
         self._error = self._error or error

@@ -70,6 +70,11 @@ def _join_neighbours(segments: Segments) -> Iterator[_Piece]:
         yield b"".join(small)
 
 
+def _join_small(segments: Segments) -> tuple[bytes]:
+    """Join a whole short frame at once: nearly every request, and most answers."""
+    return (b"".join([_read_whole(it) if isinstance(it, FileSlice) else it for it in segments]),)
+
+
 class SegmentWriter:
     """The writing half of a link.
 
@@ -104,12 +109,17 @@ class SegmentWriter:
         self.paused = False
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
 
-    def write(self, segments: Segments) -> None:
-        """Write the segments of one frame, size prefix included, after everything written before."""
+    def write(self, segments: Segments, size: int) -> None:
+        """Write the segments of one frame, size prefix included, after everything written before.
+
+        Args:
+            segments: the frame.
+            size: its bytes, about.
+        """
         if self._closing:
             return
         try:
-            for piece in _join_neighbours(segments):
+            for piece in _join_small(segments) if size < JOIN_BELOW_BYTES else _join_neighbours(segments):
                 if self._pump is None and not isinstance(piece, _FilePart):
                     self._transport.write(piece)
                 else:

@@ -219,7 +219,13 @@ def encode_response_segments(header: ResponseHeader, message: object, api_versio
 
 def segments_size(segments: Sequence[Segment]) -> int:
     """The number of bytes that the segments stand for."""
-    return sum(segment.size if isinstance(segment, FileSlice) else memoryview(segment).nbytes for segment in segments)
+    size = 0
+    for segment in segments:
+        if type(segment) is bytes:  # nearly all are: a request has one for each of its fields
+            size += len(segment)
+        else:
+            size += segment.size if isinstance(segment, FileSlice) else memoryview(segment).nbytes
+    return size
 
 
 def join_segments(segments: Sequence[Segment]) -> bytes:

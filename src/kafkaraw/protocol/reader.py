@@ -1,8 +1,9 @@
 """Cut a stream of bytes into frames, into buffers that the network may write to directly.
 
 Shaped for `asyncio.BufferedProtocol`: `get_buffer` gives the place for the next bytes, `buffer_updated` says how many
-came and gives a frame when one is whole. Each frame has a buffer of its own, because records stay views into it.
-This module must not do I/O. Start at `FrameReader`.
+came, `next_frame` gives the frames that are whole now. Between frames that place is a small one which takes prefixes
+and short frames, several with one read; the rest of a long frame goes straight into the frame's own buffer. Each frame
+has a buffer of its own, because records stay views into it. This module must not do I/O. Start at `FrameReader`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import struct
 from kafkaraw.errors import ProtocolError
 
 SIZE_PREFIX = struct.Struct(">i")
-# A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this.
-FIRST_BUFFER_SIZE = 1 << 20
+# A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this. It holds what a
+# consumer asks for by default (1 MiB of a partition) and the fields around it, so that the usual answer never grows.
+FIRST_BUFFER_SIZE = (1 << 20) + (1 << 16)
+# What can be read at once between frames. Each connection keeps this much: no larger than requests mostly are.
+ENTRANCE_SIZE = 1 << 13
 # First bytes of other protocols, read as a size: what people really see when they dial a wrong port.
 STRANGERS: dict[bytes, str] = {
     b"HTTP": "the other side speaks HTTP, not Kafka",
@@ -34,7 +38,8 @@ class FrameReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._prefix = bytearray(SIZE_PREFIX.size)
+        self._entrance = memoryview(bytearray(ENTRANCE_SIZE))
+        self._start = self._end = 0  # what is in the entrance and not yet cut into frames
         self._frame: bytearray | None = None
         self._size = 0
         self._filled = 0
@@ -42,49 +47,65 @@ class FrameReader:
     @property
     def is_between_frames(self) -> bool:
         """Whether no byte of an unfinished frame has been read: the only clean place for a stream to end."""
-        return self._frame is None and self._filled == 0
+        return self._frame is None and self._start == self._end
 
     @property
     def progress(self) -> str:
         """How far the unfinished frame has come, for error messages."""
         if self._frame is None:
-            return f"{self._filled} of {SIZE_PREFIX.size} bytes of a size prefix"
+            return f"{self._end - self._start} of {SIZE_PREFIX.size} bytes of a size prefix"
         return f"{self._filled} of {self._size} bytes of a frame"
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """The place for the next bytes; a memoryview, as a bytearray breaks asyncio's TLS (cpython 156275)."""
+        """The place for the next bytes; a memoryview, as a bytearray breaks asyncio's TLS (cpython 156275).
+
+        To be asked for when `next_frame` has given None.
+        """
+        if self._frame is not None:
+            if self._filled == len(self._frame):
+                self._grow()
+            return memoryview(self._frame)[self._filled :]
+        if self._start:
+            left = self._end - self._start
+            self._entrance[:left] = self._entrance[self._start : self._end]
+            self._start, self._end = 0, left
+        return self._entrance[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        """Take note of `count` new bytes in the buffer that `get_buffer` gave."""
         if self._frame is None:
-            return memoryview(self._prefix)[self._filled :]
-        if self._filled == len(self._frame):
-            self._grow()
-        return memoryview(self._frame)[self._filled :]
+            self._end += count
+        else:
+            self._filled += count
 
-    def buffer_updated(self, count: int) -> memoryview | None:
-        """Take note of `count` new bytes in the buffer that `get_buffer` gave.
-
-        Returns:
-            A whole frame without its size prefix, or None when more bytes are needed.
+    def next_frame(self) -> memoryview | None:
+        """Return the next whole frame, without its size prefix; None when more bytes are needed.
 
         Raises:
             ProtocolError: the size is negative, above the limit, or the start of another protocol.
         """
-        self._filled += count
-        if self._frame is None:
-            if self._filled < SIZE_PREFIX.size:
+        if self._frame is not None:
+            if self._filled < self._size:
                 return None
-            self._start()
-            if self._size > 0:
-                return None
-        elif self._filled < self._size:
+            frame, self._frame = self._frame, None
+            return memoryview(frame)
+        start, end = self._start + SIZE_PREFIX.size, self._end
+        if end < start:
             return None
-        frame, self._frame, self._filled = self._frame, None, 0
-        return memoryview(frame or b"")
+        size = self._claimed_size()
+        if start + size <= end:
+            self._start = start + size
+            return memoryview(bytearray(self._entrance[start : start + size]))
+        self._frame, self._size, self._filled = bytearray(min(size, FIRST_BUFFER_SIZE)), size, end - start
+        self._frame[: self._filled] = self._entrance[start:end]
+        self._start = self._end = 0
+        return None
 
     def feed(self, data: bytes | memoryview) -> list[memoryview]:
         """Take bytes from elsewhere than the buffer; gives every frame that is whole now.
 
         Raises:
-            ProtocolError: as `buffer_updated`.
+            ProtocolError: as `next_frame`.
         """
         frames = []
         view = memoryview(data)
@@ -93,18 +114,17 @@ class FrameReader:
             count = min(len(buffer), len(view))
             buffer[:count] = view[:count]
             view = view[count:]
-            frame = self.buffer_updated(count)
-            if frame is not None:
+            self.buffer_updated(count)
+            while (frame := self.next_frame()) is not None:
                 frames.append(frame)
         return frames
 
-    def _start(self) -> None:
-        (size,) = SIZE_PREFIX.unpack(self._prefix)
+    def _claimed_size(self) -> int:
+        size: int = SIZE_PREFIX.unpack_from(self._entrance, self._start)[0]
         if not 0 <= size <= self.limit:
-            raise ProtocolError(_explain_size(bytes(self._prefix), size, self.limit), offset=0)
-        self._size = size
-        self._filled = 0
-        self._frame = bytearray(min(size, FIRST_BUFFER_SIZE))
+            prefix = bytes(self._entrance[self._start : self._start + SIZE_PREFIX.size])
+            raise ProtocolError(_explain_size(prefix, size, self.limit), offset=0)
+        return size
 
     def _grow(self) -> None:
         # A view on the old buffer may still be held by the event loop, which forbids resizing in place.
