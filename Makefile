@@ -70,6 +70,10 @@ bench: setup ## Produce and consume, ours and confluent-kafka's side by side
 bench-protocol: setup ## Encode and decode messages, ours and kafka-python's side by side
 	@$(BIN)/python -m bench.protocol $(ARGS)
 
+.PHONY: bench-network
+bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
+	@$(BIN)/python -m bench.network $(ARGS)
+
 .PHONY: docs
 docs: setup ## Draw the pictures and write the reference pages anew
 	@$(BIN)/python docs/draw_architecture.py
