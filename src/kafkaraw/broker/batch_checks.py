@@ -17,6 +17,7 @@ from kafkaraw.records import HEADER_SIZE, Batch, BatchHeader, codec_by_id, parse
 
 MAGIC: Final = 2
 MAGIC_AT: Final = 16
+MAGIC_2_PRODUCE_VERSION_MIN: Final = 3
 ZSTD_ID: Final = 4
 ZSTD_PRODUCE_VERSION_MIN: Final = 7
 _FRAME: Final = struct.Struct(">qi")  # base offset, and the length of what follows
@@ -35,7 +36,8 @@ def check_records(records: memoryview | None, config: TopicConfig, *, version: i
         The header of the batch; the batch is all of `records`.
 
     Raises:
-        Refusal: INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE or INVALID_TIMESTAMP.
+        Refusal: INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP, or
+            UNSUPPORTED_FOR_MESSAGE_FORMAT for the records of producers before Kafka 0.11.
     """
     records = _only_batch(records, version)
     if len(records) > config.max_message_bytes:
@@ -64,6 +66,9 @@ def _only_batch(records: memoryview | None, version: int) -> memoryview:
     if records is None or not len(records):
         raise _invalid(f"a Produce request of version {version} has one batch per partition, this one has none")
     if len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC:
+        if version < MAGIC_2_PRODUCE_VERSION_MIN:
+            message = f"this broker keeps records of magic 2 only, not {records[MAGIC_AT]}"
+            raise Refusal(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message)
         raise _invalid(f"a Produce request of version {version} has batches of magic 2, not {records[MAGIC_AT]}")
     if len(records) < HEADER_SIZE:
         raise _corrupt(f"{len(records)} bytes are less than the header of a batch")

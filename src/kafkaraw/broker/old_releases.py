@@ -1,7 +1,8 @@
-"""What older Kafka releases speak: the largest version of each API that their brokers offer.
+"""What older Kafka releases speak: the versions of each API that their brokers offer.
 
-`max_versions="2.4"` makes a node of ours offer no more than that. The facts are tested against a captured answer of a
-2.4 broker and against another client's table. Smallest versions are not here: ours does not speak what 4.0 removed.
+`max_versions="2.4"` makes a node of ours offer those, the ones that Kafka 4.0 removed (KIP-896) among them. Records are
+of magic 2 whatever the version: Produce 0 to 2 and Fetch 0 to 3, which carry older ones, are offered and refused. The
+facts are tested against a captured answer of a 2.4 broker and against another client's table.
 """
 
 from __future__ import annotations
@@ -76,5 +77,5 @@ class Offer:
         if self._largest is None:
             return api.supported
         largest = self._largest[api.key] if api.key < len(self._largest) else NOT_OFFERED
-        versions = VersionRange(api.supported.min, min(api.supported.max, largest))
+        versions = VersionRange(api.versions.min, min(api.supported.max, largest))
         return versions if versions.min <= versions.max else NO_VERSIONS

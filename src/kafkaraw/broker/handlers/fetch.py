@@ -37,6 +37,7 @@ from kafkaraw.records import TopicPartition
 
 TOPIC_ID_VERSION_MIN: Final = 13
 ZSTD_VERSION_MIN: Final = 10
+MAGIC_2_VERSION_MIN: Final = 4
 READ_COMMITTED: Final = 1
 LEADER_VERSION_MIN: Final = 16
 LEADER_IS_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -150,6 +151,8 @@ class _Fetch:
         if name is None:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
         partition = led_partition(self.state, TopicPartition(name, asked.partition), asked.current_leader_epoch)
+        if self.context.api_version < MAGIC_2_VERSION_MIN:  # as a broker answers that does not convert down
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"records of magic 2 need Fetch version {MAGIC_2_VERSION_MIN}")
         if partition.config.compression_type == "zstd" and self.context.api_version < ZSTD_VERSION_MIN:
             raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
         if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:

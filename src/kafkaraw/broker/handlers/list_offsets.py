@@ -36,6 +36,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 VERSION_MIN: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11
 }  # fmt: skip
+ONE_OFFSET_VERSION_MIN: Final = 1
 LEADER_EPOCH_SINCE: Final = 4
 NOT_AVAILABLE_SINCE: Final = 5
 READ_COMMITTED: Final = 1
@@ -72,6 +73,12 @@ def _answer(
         partition = led_partition(state, key, part.current_leader_epoch)
         if part.timestamp < 0 and context.api_version < VERSION_MIN.get(part.timestamp, context.api_version + 1):
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} has no meaning here")
+        if context.api_version < ONE_OFFSET_VERSION_MIN:
+            return ListOffsetsPartitionResponse(
+                partition_index=part.partition_index,
+                error_code=ErrorCode.NONE,
+                old_style_offsets=offsets_before(partition, part.timestamp)[: part.max_num_offsets],
+            )
         found = look_up(partition, part.timestamp, committed_only=request.isolation_level == READ_COMMITTED)
     except Refusal as refusal:
         code = refusal.code
@@ -92,6 +99,22 @@ def _epoch_at(partition: Partition, offset: int) -> int:
     if offset == NOT_FOUND.offset:
         return NO_EPOCH
     return partition.leader_epoch if offset >= partition.high_watermark else partition.log.epochs.epoch_at(offset)
+
+
+def offsets_before(partition: Partition, timestamp: int) -> list[int]:
+    """What version 0 asked for: where segments begin that were written before a time, and the end, the latest first.
+
+    The whole log counts as one segment here.
+    """
+    start, end = partition.log.log_start_offset, partition.high_watermark
+    if timestamp == EARLIEST or start == end:
+        return [start]
+    if timestamp == LATEST:
+        return [end, start]
+    next_one = look_up(partition, timestamp, committed_only=False)
+    if next_one == NOT_FOUND:
+        return [end, start]
+    return [start] if next_one.offset > start else []
 
 
 def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> TimestampAndOffset:
