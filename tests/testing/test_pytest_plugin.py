@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,16 +34,17 @@ def _is_installed() -> bool:
     return any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
 
 
-def code_of(page: Path) -> str:
-    """The Python of a page's first block."""
-    return page.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+def code_of(page: Path) -> list[str]:
+    """The Python of a page, by block."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_example_of_the_manual_runs(tmp_path: Path):
-    (tmp_path / "test_example.py").write_text(code_of(EXAMPLE))
+def test_the_examples_of_the_manual_run(tmp_path: Path):
+    for number, block in enumerate(code_of(EXAMPLE)):
+        (tmp_path / f"test_example_{number}.py").write_text(block)
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "6 passed" in result.stdout
+    assert "7 passed" in result.stdout
 
 
 def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):

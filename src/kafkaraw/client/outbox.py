@@ -148,7 +148,7 @@ class Outbox:
             if answer.error_code:
                 raise error_for(
                     answer.error_code,
-                    "no producer id (enable_idempotence=False does without one)",
+                    "no producer id (WRITE on any topic gives one, and enable_idempotence=False does without)",
                     operation="IDEMPOTENT_WRITE",
                 )
         except KafkaError as error:
