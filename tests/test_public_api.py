@@ -77,10 +77,13 @@ def test_every_exception_is_public():
 
 
 def public_methods(face: type) -> dict[str, object]:
+    found = {
+        name: getattr(face, name) if isinstance(value, classmethod) else value for name, value in vars(face).items()
+    }
     return {
         name: value
-        for name, value in vars(face).items()
-        if inspect.isfunction(value) and (not name.startswith("_") or name in TWINS or name == "__init__")
+        for name, value in found.items()
+        if inspect.isroutine(value) and (not name.startswith("_") or name in TWINS or name == "__init__")
     }
 
 

@@ -143,7 +143,7 @@ def test_servers_of_two_clusters_do_not_go_together():
 
 def test_wrong_options_are_wrong_usage():
     result = doctor("127.0.0.1:1", "-X", "client.idd=x")
-    assert result.exit_code == 2 and "client_id" in result.output
+    assert result.exit_code == 2 and "client.id" in result.output
     assert doctor("127.0.0.1").exit_code == 2
 
 

@@ -169,3 +169,33 @@ def test_a_batch_read_ignores_the_limit_per_trigger_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         check_batch_read(parse(subscribe="t", maxOffsetsPerTrigger="5"))
     assert "maxOffsetsPerTrigger is ignored by a batch read" in caplog.text
+
+
+def test_client_settings_go_by_the_names_of_java():
+    options = parse_options(
+        {
+            "subscribe": "t",
+            "kafka.bootstrap.servers": "a:1",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="ada" password="s3cret";',
+            "kafka.ssl.endpoint.identification.algorithm": "",
+            "kafka.metrics.num.samples": "3",
+        }
+    )
+    assert options.client == {
+        "bootstrap_servers": "a:1",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": "ada",
+        "sasl_password": "s3cret",
+        "ssl_check_hostname": "false",
+    }
+
+
+def test_half_a_login_and_java_classes_are_refused():
+    servers = {"subscribe": "t", "kafka.bootstrap.servers": "a:1"}
+    with pytest.raises(ConfigError, match="sasl_mechanism='PLAIN' needs sasl_username"):
+        parse_options(servers | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"})
+    with pytest.raises(ConfigError, match=r"options kafka.\* is not accepted: partitioner.class"):
+        parse_options(servers | {"kafka.partitioner.class": "com.example.Mine"})

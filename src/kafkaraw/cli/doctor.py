@@ -35,11 +35,21 @@ Exit codes:
 
 @click.command(epilog=EXIT_CODE_HELP)
 @click.option("-b", "--bootstrap-server", "servers", required=True, metavar="HOST:PORT[,...]", help="Where to begin.")
-@click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A client setting, as for Admin.")
+@click.option("--config", "config_file", type=click.Path(dir_okay=False), help="A Java client's .properties file.")
+@click.option(
+    "-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A client setting, by our name or Java's."
+)
 @click.option("--timeout", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True, help="Seconds per step.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_context
-def doctor(ctx: click.Context, servers: str, properties: tuple[str, ...], timeout: float, as_json: bool) -> None:
+def doctor(
+    ctx: click.Context,
+    servers: str,
+    config_file: str | None,
+    properties: tuple[str, ...],
+    timeout: float,
+    as_json: bool,
+) -> None:
     """Find out why a cluster cannot be reached or used from here.
 
     Walks the way of a client: resolve, connect, (TLS, SASL,) API versions, metadata, and then every broker at the
@@ -47,10 +57,12 @@ def doctor(ctx: click.Context, servers: str, properties: tuple[str, ...], timeou
     """
     from kafkaraw.client.config import AdminConfig, parse
     from kafkaraw.client.diagnosis import diagnose
+    from kafkaraw.client.java_names import read_properties, translated
 
-    given = {name.replace(".", "_").replace("-", "_"): value for name, value in parse_properties(properties).items()}
     try:
-        config = parse(AdminConfig, {**given, "bootstrap_servers": servers}, from_text=True)
+        given = read_properties(config_file) if config_file else {}
+        given |= {name.replace("-", "_"): value for name, value in parse_properties(properties).items()}
+        config = parse(AdminConfig, translated(given | {"bootstrap.servers": servers}, AdminConfig), from_text=True)
         diagnosis = asyncio.run(diagnose(config, timeout=timeout))
     except ConfigError as error:
         raise click.UsageError(str(error), ctx) from error

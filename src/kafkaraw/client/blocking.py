@@ -18,17 +18,18 @@ import logging
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kafkaraw.client.arrow import check_columns, to_arrow
 from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
-from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, cursor_of, is_closed, next_batch_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import tell_about_forks
+from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp
 from kafkaraw.client.producer import AsyncProducer
@@ -73,6 +74,10 @@ class Producer:
         self._delivery = Delivery(self._config, runtime)
         tell_about_forks(self, Producer._after_fork_in_child)
         _open_producers.add(self)
+
+    @classmethod
+    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        return cls(runtime=runtime, **settings_from_properties(ProducerConfig, properties) | settings)
 
     def __enter__(self) -> Producer:
         return self
@@ -205,6 +210,10 @@ class Consumer:
         self._async = AsyncConsumer(runtime=runtime, **settings)
         self._cursor = cursor_of(self._async)
         self._bridge = Bridge("consumer", self._async)
+
+    @classmethod
+    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        return cls(runtime=runtime, **settings_from_properties(ConsumerConfig, properties) | settings)
 
     def __enter__(self) -> Consumer:
         return self

@@ -8,7 +8,7 @@ Methods are documented where they are implemented; their texts are taken over he
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kafkaraw.client.admin import (
     AclBinding,
@@ -23,7 +23,9 @@ from kafkaraw.client.admin import (
     TopicListing,
 )
 from kafkaraw.client.bridge import Bridge
+from kafkaraw.client.config import AdminConfig
 from kafkaraw.client.documentation import documented_by
+from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 
@@ -46,6 +48,10 @@ class Admin:
     def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
         self._async = AsyncAdmin(runtime=runtime, **settings)
         self._bridge = Bridge("admin client", self._async)
+
+    @classmethod
+    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        return cls(runtime=runtime, **settings_from_properties(AdminConfig, properties) | settings)
 
     def __enter__(self) -> Admin:
         return self

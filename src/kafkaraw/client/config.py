@@ -308,13 +308,18 @@ K = TypeVar("K", bound=ClientConfig)
 _KINDS: dict[str, type[ClientConfig]] = {"producer": ProducerConfig, "consumer": ConsumerConfig, "admin": AdminConfig}
 
 # Names that people will try, and what exists instead.
-_NOT_YET = {
+NOT_YET = {
     "group_id": "consumer groups are not part of this version; use assign() with TopicPartition, and seek()",
     "group_instance_id": "consumer groups are not part of this version; use assign()",
     "enable_auto_commit": "consumer groups are not part of this version; keep position() yourself and seek() to it",
     "auto_commit_interval_ms": "consumer groups are not part of this version; keep position() yourself",
     "session_timeout_ms": "consumer groups are not part of this version; use assign()",
 }
+
+
+def every_setting() -> frozenset[str]:
+    """The names of all settings of all clients."""
+    return frozenset(name for kind in _KINDS.values() for name in settings_of(kind))
 
 
 def _elsewhere(kind: type[ClientConfig]) -> dict[str, str]:
@@ -326,7 +331,7 @@ def _elsewhere(kind: type[ClientConfig]) -> dict[str, str]:
         for name in settings_of(config)
         if name not in own
     }
-    return others | _NOT_YET
+    return others | NOT_YET
 
 
 def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False) -> K:

@@ -11,13 +11,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 from kafkaraw.client.arrow import check_columns, to_arrow
+from kafkaraw.client.assignment import partition_of
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.cursor import RecordCursor
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up, look_up_once
@@ -85,6 +87,15 @@ class AsyncConsumer:
         self._failure: BaseException | None = None
         self._news = asyncio.Event()
 
+    @classmethod
+    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        """Make one with a Java client's configuration, a `.properties` file or names and values; `settings` go first.
+
+        Raises:
+            ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
+        """
+        return cls(runtime=runtime, **settings_from_properties(ConsumerConfig, properties) | settings)
+
     async def __aenter__(self) -> AsyncConsumer:
         return self
 
@@ -107,7 +118,7 @@ class AsyncConsumer:
         Raises:
             UsageError: an entry is not a topic and a partition.
         """
-        checked = [_checked(partition) for partition in partitions]
+        checked = [partition_of(partition) for partition in partitions]
         self._usable()
         for gone in set(self._fetcher.assignment) - set(checked):
             self._cursor.drop(gone)
@@ -144,7 +155,7 @@ class AsyncConsumer:
         if offset < 0:
             raise UsageError(f"seek to offset {offset}: must be 0 or more; see seek_to_beginning and seek_to_end")
         self._jump([partition])
-        self._fetcher.seek(_checked(partition), offset)
+        self._fetcher.seek(partition_of(partition), offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Go on at the first record that the brokers still have.
@@ -180,7 +191,7 @@ class AsyncConsumer:
             KafkaTimeoutError: the offset is not known in time.
         """
         deadline = self._engine.deadline(timeout)
-        topic_partition = _checked(partition)
+        topic_partition = partition_of(partition)
         while True:
             self._usable()
             within = self._cursor.position_in(topic_partition)
@@ -303,7 +314,7 @@ class AsyncConsumer:
         Raises:
             KafkaError: some cannot be found out.
         """
-        return await self._offsets(dict.fromkeys(map(_checked, partitions), EARLIEST_TIMESTAMP), timeout)
+        return await self._offsets(dict.fromkeys(map(partition_of, partitions), EARLIEST_TIMESTAMP), timeout)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -317,7 +328,7 @@ class AsyncConsumer:
         Raises:
             KafkaError: some cannot be found out.
         """
-        return await self._offsets(dict.fromkeys(map(_checked, partitions), LATEST_TIMESTAMP), timeout)
+        return await self._offsets(dict.fromkeys(map(partition_of, partitions), LATEST_TIMESTAMP), timeout)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
@@ -340,7 +351,7 @@ class AsyncConsumer:
                 raise UsageError(f"{partition}: timestamp {timestamp_ms} must be 0 or more")
         self._usable()
         deadline = self._engine.deadline(timeout)
-        wanted = {_checked(partition): timestamp for partition, timestamp in timestamps.items()}
+        wanted = {partition_of(partition): timestamp for partition, timestamp in timestamps.items()}
         found = await look_up(self._engine, wanted, deadline=deadline, committed_only=self._committed_only)
         return {partition: offset if offset.offset >= 0 else None for partition, offset in found.items()}
 
@@ -537,7 +548,7 @@ class AsyncConsumer:
         return {topic_partition: offset.offset for topic_partition, offset in found.items()}
 
     def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
-        chosen = self.assignment() if partitions is None else [_checked(partition) for partition in partitions]
+        chosen = self.assignment() if partitions is None else [partition_of(partition) for partition in partitions]
         self._jump(chosen)
         for topic_partition in chosen:
             self._fetcher.seek_to(topic_partition, timestamp)
@@ -546,7 +557,7 @@ class AsyncConsumer:
         """Check that all may jump, before any does."""
         self._usable()
         for partition in partitions:
-            self._fetcher.position(_checked(partition))
+            self._fetcher.position(partition_of(partition))
         for partition in partitions:
             self._cursor.drop(partition)
         self._news.set()
@@ -568,19 +579,6 @@ class AsyncConsumer:
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
-
-
-def _checked(partition: object) -> TopicPartition:
-    """Take a `TopicPartition`, or a tuple that looks like one.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    if isinstance(partition, tuple) and len(partition) == 2:
-        topic, number = partition
-        if isinstance(topic, str) and topic and isinstance(number, int) and number >= 0:
-            return TopicPartition(topic, number)
-    raise UsageError(f"{partition!r} is not a TopicPartition(topic, partition)")
 
 
 # -- for the blocking face, which reads records on its caller's thread while no call is under way

@@ -16,7 +16,8 @@ def documented_by(*sources: type) -> Callable[[C], C]:
     """
 
     def document(face: C) -> C:
-        for name, method in vars(face).items():
+        for name, value in vars(face).items():
+            method = value.__func__ if isinstance(value, classmethod) else value
             if callable(method) and not name.startswith("_") and method.__doc__ is None:
                 method.__doc__ = _text_of(name, face, sources)
         return face

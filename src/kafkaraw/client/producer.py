@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
+from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import DeliveryError
@@ -45,6 +46,15 @@ class AsyncProducer:
 
     def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
         self._delivery = Delivery(parse(ProducerConfig, settings), runtime)
+
+    @classmethod
+    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        """Make one with a Java client's configuration, a `.properties` file or names and values; `settings` go first.
+
+        Raises:
+            ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
+        """
+        return cls(runtime=runtime, **settings_from_properties(ProducerConfig, properties) | settings)
 
     async def __aenter__(self) -> AsyncProducer:
         return self

@@ -1,17 +1,15 @@
 """Builds the TLS contexts of clients and brokers: TLS 1.2 or newer, certificates and host names checked.
 
-Keys and certificates are PEM, in files or as text. Nothing here opens a connection.
+Keys and certificates are PEM, in files or as text, or in PKCS12 stores (`net.stores`). Nothing here opens a connection.
 """
 
 from __future__ import annotations
 
 import ssl
 import tempfile
-from pathlib import Path
 
 from kafkaraw.errors import ConfigError
-
-PEM_MARK = "-----BEGIN "
+from kafkaraw.net.stores import pem_of
 
 
 def client_context(
@@ -73,7 +71,9 @@ def server_context(
 
 def _trust(context: ssl.SSLContext, trusted: str) -> None:
     try:
-        context.load_verify_locations(cadata=_pem(trusted))
+        context.load_verify_locations(cadata=pem_of(trusted))
+    except ConfigError:
+        raise
     except (OSError, ValueError) as error:
         raise ConfigError(f"the trusted certificates cannot be used: {_reason(error)}") from None
 
@@ -81,21 +81,19 @@ def _trust(context: ssl.SSLContext, trusted: str) -> None:
 def _identify(context: ssl.SSLContext, certificate: str, key: str | None, password: str | None) -> None:
     """Load certificate and key. Python takes them from a file only: a private one, gone when this returns."""
     try:
-        text = _pem(certificate) + ("" if key is None else "\n" + _pem(key))
+        text = pem_of(certificate, password) + ("" if key is None else "\n" + pem_of(key, password))
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
             both.write(text)
             both.flush()
             # Without a password given, OpenSSL would ask for one on the terminal.
             context.load_cert_chain(both.name, password=password or "")
+    except ConfigError:
+        raise
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the certificate and its private key cannot be used: {_reason(error)}; give PEM, the key that belongs to "
             "the certificate, and its password if it has one"
         ) from None
-
-
-def _pem(given: str) -> str:
-    return given if PEM_MARK in given else Path(given).read_text(encoding="ascii", errors="replace")
 
 
 def _reason(error: OSError | ValueError) -> str:

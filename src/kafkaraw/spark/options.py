@@ -1,8 +1,8 @@
 """The options of format "kafkaraw": names of Spark's own Kafka connector, checked when the DataFrame is made.
 
 Every option is declared once in `_OPTIONS`; `parse_options` checks names and values; `check_batch_read` and
-`check_stream_read` check what only one kind of read allows. `kafka.*` options are client settings: `kafka.linger.ms`
-is the client's `linger_ms`, checked by the client's own table.
+`check_stream_read` check what only one kind of read allows. `kafka.*` options are client settings by the names of the
+Java clients (`kafka.linger.ms` is the client's `linger_ms`), translated and checked by the client's own tables.
 
 Must not import pyspark and must not talk to a broker.
 """
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
-from kafkaraw.client.settings import settings_of
+from kafkaraw.client.java_names import known_names, translated
+from kafkaraw.client.settings import build, settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.offsets import EARLIEST, LATEST, Position, parse_json, parse_position, partition_number
@@ -161,12 +162,8 @@ _REFUSED_LOWER = {name.lower(): (name, why) for name, why in _REFUSED.items()}
 
 _CLIENT_PREFIX = "kafka."
 _KINDS: tuple[type[ClientConfig], ...] = (ConsumerConfig, ProducerConfig, AdminConfig)
-_CLIENT_NAMES = {
-    _CLIENT_PREFIX + name.replace("_", "."): name
-    for kind in _KINDS
-    for name in settings_of(kind)
-    if name not in ("auto_offset_reset", "max_poll_records", "allow_auto_create_topics")
-}
+_OURS = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
+_CLIENT_NAMES = {_CLIENT_PREFIX + name for name in known_names() - _OURS} - _REFUSED_LOWER.keys()
 _LOWER = {name.lower(): name for name in _OPTIONS}
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
@@ -179,16 +176,20 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
             contradicts another, or has a value that makes no sense.
     """
     values: dict[str, object] = {}
-    client: Settings = {}
+    java: Settings = {}
     for given, text in options.items():
         lower = given.lower()
         if lower in _LOWER:
             target, read = _OPTIONS[_LOWER[lower]]
             values[target] = read(_LOWER[lower], text)
         elif lower in _CLIENT_NAMES:
-            client[_CLIENT_NAMES[lower]] = text
+            java[lower.removeprefix(_CLIENT_PREFIX)] = text
         elif lower not in _SPARKS_OWN:
             raise ConfigError(_unknown(given))
+    try:
+        client = translated(java, *_KINDS)
+    except ConfigError as error:
+        raise ConfigError(f"one of the options {_CLIENT_PREFIX}* is not accepted: {error}") from None
     if "bootstrap_servers" not in client:
         raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
     _check_client(client)
@@ -229,7 +230,7 @@ def _check_client(client: Settings) -> None:
         option = _CLIENT_PREFIX + name.replace("_", ".")
         kind = next(kind for kind in _KINDS if name in settings_of(kind))
         try:
-            parse(kind, servers | {name: text}, from_text=True)
+            build(kind, servers | {name: text}, from_text=True)
         except ConfigError as error:
             raise ConfigError(f"the option {option} is wrong: {error}") from None
     for kind in _KINDS:

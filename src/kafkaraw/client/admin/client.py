@@ -8,7 +8,7 @@ Methods are documented where they are implemented, in the areas; their texts are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kafkaraw.client.admin.acls import AclAdmin, AclBinding, AclBindingFilter
 from kafkaraw.client.admin.calls import Calls
@@ -18,6 +18,7 @@ from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.engine import Engine
+from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 
@@ -44,6 +45,15 @@ class AsyncAdmin:
         self._users = UserAdmin(calls)
         self._quotas = QuotaAdmin(calls)
         self._acls = AclAdmin(calls)
+
+    @classmethod
+    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        """Make one with a Java client's configuration, a `.properties` file or names and values; `settings` go first.
+
+        Raises:
+            ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
+        """
+        return cls(runtime=runtime, **settings_from_properties(AdminConfig, properties) | settings)
 
     async def __aenter__(self) -> AsyncAdmin:
         return self

@@ -1,0 +1,74 @@
+"""What a client makes of `sasl.jaas.config`: settings for the login modules that are known.
+
+`core.sasl.jaas` parses the text; no module is loaded (CVE-2023-25194 was code loaded by such a line), and one that is
+not known is an error. Start at `settings_of_jaas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkaraw.core.sasl.jaas import parse_jaas
+from kafkaraw.errors import ConfigError
+
+_WHAT: Final = "sasl.jaas.config"
+Options = Mapping[str, str]
+
+
+def settings_of_jaas(text: str) -> dict[str, str]:
+    """Our settings for a line of login configuration.
+
+    Raises:
+        ConfigError: it cannot be read, or names a module or an option that has no counterpart; shows no option's value.
+    """
+    entry = parse_jaas(text, _WHAT)
+    name = entry.module.rpartition(".")[2]
+    if name not in _MODULES:
+        known = ", ".join(sorted(_MODULES))
+        raise ConfigError(f"{_WHAT}: the login module {entry.module!r} is not known; known are {known}")
+    return _MODULES[name](entry.options)
+
+
+def _password(options: Options) -> dict[str, str]:
+    if options.get("tokenauth", "").lower() == "true":
+        raise ConfigError("sasl.jaas.config: delegation tokens (tokenauth) are not part of this version")
+    return _renamed(options, {"username": "sasl_username", "password": "sasl_password"})
+
+
+def _oauth(options: Options) -> dict[str, str]:
+    if any(name.startswith("unsecuredLogin") for name in options):
+        raise ConfigError(
+            "sasl.jaas.config: tokens that nobody signed are for tests; give sasl_oauth_token_provider a function that "
+            "makes one"
+        )
+    if any(name.startswith("extension_") for name in options):
+        raise ConfigError("sasl.jaas.config: SASL extensions are not part of this version")
+    names = ("clientId", "client_id"), ("clientSecret", "client_secret"), ("scope", "scope")
+    return _renamed(options, {java: f"sasl_oauthbearer_{ours}" for java, ours in names})
+
+
+def _kerberos(options: Options) -> dict[str, str]:
+    return {"sasl_mechanism": "GSSAPI"} | _renamed(options, {"serviceName": "sasl_kerberos_service_name"})
+
+
+def _iam(options: Options) -> dict[str, str]:
+    if options:
+        raise ConfigError(
+            f"{_WHAT}: {', '.join(sorted(options))}: choose AWS credentials by AWS's own means, such as "
+            "AWS_PROFILE in the environment"
+        )
+    return {"sasl_mechanism": "AWS_MSK_IAM"}
+
+
+def _renamed(options: Options, names: Mapping[str, str]) -> dict[str, str]:
+    return {ours: options[java] for java, ours in names.items() if java in options}
+
+
+_MODULES: Final[dict[str, Callable[[Options], dict[str, str]]]] = {
+    "PlainLoginModule": _password,
+    "ScramLoginModule": _password,
+    "OAuthBearerLoginModule": _oauth,
+    "Krb5LoginModule": _kerberos,
+    "IAMLoginModule": _iam,
+}

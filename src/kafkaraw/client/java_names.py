@@ -1,0 +1,272 @@
+"""Every name of the Java clients' configuration (Kafka 4.3), and what becomes of it here: one table.
+
+A name is mapped to a setting of ours, ignored with one warning, or refused with what to use instead. The names of our
+own settings are taken with dots, too. What no table has is an error that suggests the nearest name. Values stay text,
+and are checked where the settings are declared. Start at `settings_from_properties` and `translated`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kafkaraw.client.config import NOT_YET, ClientConfig, every_setting, parse
+from kafkaraw.client.jaas import settings_of_jaas
+from kafkaraw.client.settings import settings_of
+from kafkaraw.core.java_properties import parse_java_properties
+from kafkaraw.errors import ConfigError
+from kafkaraw.net.stores import PEM_MARK, pem_of
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=ClientConfig)
+Properties = str | os.PathLike[str] | Mapping[str, object]
+
+_RENAMED: Final = {
+    "sasl.oauthbearer.client.credentials.client.id": "sasl_oauthbearer_client_id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauthbearer_client_secret",
+}
+
+# They change nothing that a program could rely on, or this client always does what they ask for.
+_IGNORED_TEXT: Final = """
+client.dns.lookup client.rack enable.metrics.push exclude.internal.topics
+internal.throw.on.fetch.stable.offset.unsupported metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms
+metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms receive.buffer.bytes
+sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
+sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds
+sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name send.buffer.bytes
+ssl.keymanager.algorithm ssl.secure.random.implementation ssl.trustmanager.algorithm
+"""
+_IGNORED: Final = frozenset(_IGNORED_TEXT.split())
+
+_NO_CODE: Final = "settings name no code here"
+_ASSERTION: Final = "signed assertions are not part of this version; use a client secret, or sasl_oauth_token_provider"
+_GROUPS: Final = "consumer groups are not part of this version; use assign() with TopicPartition, and seek()"
+_SHARE: Final = "share groups are not part of this version"
+_CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
+_REFUSED: Final = {
+    "bootstrap.controllers": "this client asks brokers; give bootstrap.servers",
+    "config.providers": "values are taken as they stand; resolve them before, as from os.environ",
+    "group.protocol": _GROUPS,
+    "group.remote.assignor": _GROUPS,
+    "heartbeat.interval.ms": _GROUPS,
+    "interceptor.classes": f"{_NO_CODE}; wrap send() and poll() in functions of your own",
+    "max.poll.interval.ms": _GROUPS,
+    "partition.assignment.strategy": _GROUPS,
+    "partitioner.class": f"{_NO_CODE}; give send() a partition",
+    "sasl.login.class": f"{_NO_CODE}; see sasl_mechanism",
+    "sasl.oauthbearer.assertion.algorithm": _ASSERTION,
+    "sasl.oauthbearer.assertion.claim.aud": _ASSERTION,
+    "sasl.oauthbearer.assertion.claim.exp.seconds": _ASSERTION,
+    "sasl.oauthbearer.assertion.claim.iss": _ASSERTION,
+    "sasl.oauthbearer.assertion.claim.jti.include": _ASSERTION,
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": _ASSERTION,
+    "sasl.oauthbearer.assertion.claim.sub": _ASSERTION,
+    "sasl.oauthbearer.assertion.file": _ASSERTION,
+    "sasl.oauthbearer.assertion.private.key.file": _ASSERTION,
+    "sasl.oauthbearer.assertion.private.key.passphrase": _ASSERTION,
+    "sasl.oauthbearer.assertion.template.file": _ASSERTION,
+    "security.providers": f"{_NO_CODE}; {_CONTEXT}",
+    "share.acknowledgement.mode": _SHARE,
+    "share.acquire.mode": _SHARE,
+    "ssl.cipher.suites": _CONTEXT,
+    "ssl.engine.factory.class": f"{_NO_CODE}; {_CONTEXT}",
+    "ssl.provider": f"{_NO_CODE}; {_CONTEXT}",
+} | {name.replace("_", "."): why for name, why in NOT_YET.items()}
+
+_SERDES: Final = "org.apache.kafka.common.serialization.(ByteArray|Bytes|ByteBuffer|String)"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+_HANDLERS: Final = (
+    rf"({_OAUTH}(secured\.|internals\.secured\.)?OAuthBearerLoginCallbackHandler)|"
+    r"software\.amazon\.msk\.auth\.iam\.IAMClientCallbackHandler"
+)
+
+# Names with a few values that change nothing here, as a pattern, and what to use instead of all others.
+_ONLY: Final = {
+    "key.serializer": (f"{_SERDES}Serializer", "keys and values are bytes; make them so before send()"),
+    "value.serializer": (f"{_SERDES}Serializer", "keys and values are bytes; make them so before send()"),
+    "key.deserializer": (f"{_SERDES}Deserializer", "keys and values are bytes; read them after poll()"),
+    "value.deserializer": (f"{_SERDES}Deserializer", "keys and values are bytes; read them after poll()"),
+    "partitioner.ignore.keys": ("false", "give send() no key, or a partition"),
+    "transaction.two.phase.commit.enable": ("false", "transactions are committed in one step here"),
+    "sasl.client.callback.handler.class": (_HANDLERS, f"{_NO_CODE}; give sasl_username and sasl_password"),
+    "sasl.login.callback.handler.class": (_HANDLERS, f"{_NO_CODE}; give sasl_oauth_token_provider a function"),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        f"{_OAUTH}(Default|ClientCredentials)JwtRetriever",
+        f"{_NO_CODE}; give sasl_oauth_token_provider a function",
+    ),
+    "sasl.oauthbearer.jwt.validator.class": (f"{_OAUTH}(Default|Client)JwtValidator", _NO_CODE),
+    "ssl.protocol": ("TLS|TLSv1.[23]", _CONTEXT),
+    "ssl.enabled.protocols": (r"(TLSv1\.[23],?\s*)+", _CONTEXT),
+}
+
+_MSK_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+
+
+def settings_from_properties(kind: type[ClientConfig], properties: Properties) -> dict[str, object]:
+    """Settings for a client's constructor.
+
+    Args:
+        kind: the client's configuration class.
+        properties: the path of a `.properties` file, or names and values.
+
+    Raises:
+        ConfigError: the file cannot be read; a name is refused or unknown; a value does not fit.
+    """
+    settings = translated(read_properties(properties), kind)
+    config = parse(kind, settings, from_text=True)
+    return {name: getattr(config, name) for name in settings}
+
+
+def translated(properties: Mapping[str, str], *kinds: type[ClientConfig]) -> dict[str, str]:
+    """Our settings for Java's names, as text; what no client of these kinds has is ignored.
+
+    Raises:
+        ConfigError: a name is refused or unknown; all of them are named.
+    """
+    own = {name for kind in kinds for name in settings_of(kind)}
+    settings: dict[str, str] = {}
+    ignored: list[str] = []
+    problems: list[str] = []
+    for name, value in properties.items():
+        ours = _RENAMED.get(name, name.replace(".", "_"))
+        if ours in own:
+            settings[ours] = value.strip()
+        elif name in _ONLY:
+            pattern, instead = _ONLY[name]
+            if not re.fullmatch(pattern, value.strip()):
+                problems.append(f"{name} is not accepted with this value: {instead}")
+        elif name in _REFUSED:
+            if value.strip():
+                problems.append(f"{name} is not accepted: {_REFUSED[name]}")
+        elif name in _IGNORED or ours in every_setting():
+            ignored.append(name)
+        elif name not in _TOGETHER:
+            problems.append(_unknown(name))
+    if problems:
+        raise ConfigError("; ".join(problems))
+    for read in dict.fromkeys(_TOGETHER[name] for name in properties if name in _TOGETHER):
+        for setting, value in read(properties).items():
+            if setting in own:
+                settings.setdefault(setting, value)
+    if ignored:
+        log.warning("without effect on this client: %s", ", ".join(sorted(ignored)))
+    return _completed(settings)
+
+
+def known_names() -> frozenset[str]:
+    """Every name that is mapped, ignored or refused."""
+    ours = (name.replace("_", ".") for name in every_setting())
+    return frozenset({*ours, *_RENAMED, *_IGNORED, *_REFUSED, *_ONLY, *_TOGETHER})
+
+
+def read_properties(properties: Properties) -> dict[str, str]:
+    """Names and values of a `.properties` file, or of a mapping, as text.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if isinstance(properties, Mapping):
+        return {name: _text(value) for name, value in properties.items()}
+    try:
+        return parse_java_properties(Path(properties).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the properties file {os.fspath(properties)} cannot be read: {error}") from error
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), known_names(), n=1, cutoff=0.6)
+    return f"unknown property {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _completed(settings: dict[str, str]) -> dict[str, str]:
+    """Java's defaults where ours differ, and what a setting of Java's says without being asked."""
+    if settings.get("security_protocol", "").startswith("SASL"):
+        settings.setdefault("sasl_mechanism", "GSSAPI")
+    if settings.get("sasl_mechanism") == "AWS_MSK_IAM" and (
+        region := _MSK_HOST.search(settings.get("bootstrap_servers", ""))
+    ):
+        settings.setdefault("sasl_aws_msk_region", region[1])
+    if settings.get("batch_size") == "0":  # Java's way of saying: no batches
+        settings["batch_size"] = "1"
+    return settings
+
+
+# -- properties that are read together with others ----------------------------------------------------------------
+
+
+def _jaas(properties: Mapping[str, str]) -> dict[str, str]:
+    return settings_of_jaas(properties["sasl.jaas.config"])
+
+
+def _compression_level(properties: Mapping[str, str]) -> dict[str, str]:
+    level = properties.get(f"compression.{properties.get('compression.type', 'none').strip()}.level")
+    return {} if level is None else {"compression_level": level.strip()}
+
+
+def _check_hostname(properties: Mapping[str, str]) -> dict[str, str]:
+    algorithm = properties["ssl.endpoint.identification.algorithm"].strip().lower()
+    if algorithm not in ("https", ""):
+        raise ConfigError(f"ssl.endpoint.identification.algorithm={algorithm!r}: must be https, or empty for no check")
+    return {"ssl_check_hostname": "true" if algorithm else "false"}
+
+
+def _trusted(properties: Mapping[str, str]) -> dict[str, str]:
+    if text := properties.get("ssl.truststore.certificates"):
+        return {"ssl_cadata": text}
+    return {"ssl_cadata": text} if (text := _store(properties, "ssl.truststore")) else {}
+
+
+def _identity(properties: Mapping[str, str]) -> dict[str, str]:
+    password = properties.get("ssl.key.password")
+    found = {} if password is None else {"ssl_password": password}
+    if chain := properties.get("ssl.keystore.certificate.chain"):
+        return found | {"ssl_certfile": chain, "ssl_keyfile": properties.get("ssl.keystore.key", "")}
+    text = _store(properties, "ssl.keystore")
+    return found | {"ssl_certfile": text} if text else {}
+
+
+def _store(properties: Mapping[str, str], prefix: str) -> str:
+    """The content of a store, as PEM text; what it is tells its first byte, because Java's default type is JKS."""
+    location = properties.get(f"{prefix}.location", "").strip()
+    if not location:
+        return ""
+    try:
+        text = pem_of(location, properties.get(f"{prefix}.password"))
+    except OSError as error:
+        raise ConfigError(f"{prefix}.location: {location}: {error.strerror}") from None
+    if PEM_MARK not in text:
+        raise ConfigError(f"{prefix}.location: {location} is neither PEM nor a PKCS12 store")
+    return text
+
+
+def _all(names: Iterable[str], read: Callable[[Mapping[str, str]], dict[str, str]]) -> dict[str, _Reader]:
+    return dict.fromkeys(names, read)
+
+
+_Reader = Callable[[Mapping[str, str]], dict[str, str]]
+_STORE: Final = ("location", "password", "type")
+_TOGETHER: Final[dict[str, _Reader]] = {
+    "sasl.jaas.config": _jaas,
+    "ssl.endpoint.identification.algorithm": _check_hostname,
+    **_all((f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")), _compression_level),
+    **_all((f"ssl.truststore.{part}" for part in (*_STORE, "certificates")), _trusted),
+    **_all((f"ssl.keystore.{part}" for part in (*_STORE, "certificate.chain", "key")), _identity),
+    "ssl.key.password": _identity,
+}

@@ -1,0 +1,287 @@
+"""The names of Java's clients: mapped, ignored with one warning, or refused; and stores in the forms Java has."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+
+from kafkaraw import Admin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, Producer, TopicPartition
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig
+from kafkaraw.client.java_names import settings_from_properties, translated
+from kafkaraw.errors import ConfigError
+
+SERVERS = {"bootstrap.servers": "a:1,b:2"}
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SERIALIZERS = "org.apache.kafka.common.serialization"
+
+
+def test_mapped_names_become_typed_settings():
+    given = SERVERS | {
+        "acks": "1",
+        "linger.ms": " 20 ",
+        "enable.idempotence": "false",
+        "compression.type": "zstd",
+        "compression.zstd.level": "7",
+        "compression.gzip.level": "1",
+        "batch.size": "0",
+        "key.serializer": f"{SERIALIZERS}.ByteArraySerializer",
+    }
+    assert settings_from_properties(ProducerConfig, given) == {
+        "bootstrap_servers": (("a", 1), ("b", 2)),
+        "acks": 1,
+        "linger_ms": 20,
+        "enable_idempotence": False,
+        "compression_type": "zstd",
+        "compression_level": 7,
+        "batch_size": 1,
+    }
+
+
+def test_a_mapping_may_hold_numbers_and_lists():
+    given = {"bootstrap.servers": ["a:1"], "fetch.min.bytes": 5, "check.crcs": False}
+    assert settings_from_properties(ConsumerConfig, given) == {
+        "bootstrap_servers": (("a", 1),),
+        "fetch_min_bytes": 5,
+        "check_crcs": False,
+    }
+
+
+def test_names_without_effect_are_told_in_one_warning(caplog: pytest.LogCaptureFixture):
+    given = SERVERS | {"metric.reporters": "x", "acks": "all", "client.dns.lookup": "use_all_dns_ips"}
+    with caplog.at_level(logging.WARNING):
+        assert translated(given, AdminConfig) == {"bootstrap_servers": "a:1,b:2"}
+    (record,) = caplog.records
+    assert record.getMessage() == "without effect on this client: acks, client.dns.lookup, metric.reporters"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("interceptor.classes", "com.example.Spy", "functions of your own"),
+        ("partitioner.class", "com.example.Mine", "give send.. a partition"),
+        ("key.serializer", "io.confluent.kafka.serializers.KafkaAvroSerializer", "keys and values are bytes"),
+        ("group.id", "g", "consumer groups are not part of this version"),
+        ("ssl.engine.factory.class", "com.example.E", "ssl_context"),
+        ("ssl.enabled.protocols", "TLSv1.1", "ssl_context"),
+        ("sasl.login.callback.handler.class", "com.example.H", "token_provider"),
+        ("config.providers", "file", "taken as they stand"),
+        ("sasl.oauthbearer.assertion.file", "x", "client secret"),
+        ("transaction.two.phase.commit.enable", "true", "one step"),
+        ("ssl.endpoint.identification.algorithm", "ldaps", "https"),
+        ("liner.ms", "5", "did you mean 'linger.ms'"),
+        ("nonsense", "5", "unknown property 'nonsense'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_with_what_to_use_instead(name: str, value: str, words: str):
+    with pytest.raises(ConfigError, match=words):
+        settings_from_properties(ProducerConfig, SERVERS | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("interceptor.classes", ""),
+        ("partitioner.ignore.keys", "false"),
+        ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"),
+        ("ssl.protocol", "TLSv1.3"),
+        ("value.serializer", f"{SERIALIZERS}.StringSerializer"),
+    ],
+)
+def test_values_that_ask_for_nothing_else_are_taken(name: str, value: str):
+    assert translated(SERVERS | {name: value}, ProducerConfig) == {"bootstrap_servers": "a:1,b:2"}
+
+
+def test_all_faults_are_told_at_once_and_no_secret():
+    given = SERVERS | {"group.id": "g", "sasl.passwrd": "s3cret", "config.providers": "env"}
+    with pytest.raises(ConfigError, match=r"group.id.*sasl.passwrd.*config.providers") as refused:
+        settings_from_properties(ConsumerConfig, given)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_file_of_a_java_client_logs_in(tmp_path: Path):
+    file = tmp_path / "client.properties"
+    login = f'{PLAIN} required \\\n  username="ada" \\\n  password="{PASSWORD}";'
+    with EmbeddedBroker(users={"ada": PASSWORD}) as broker:
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
+        with pytest.raises(ConfigError, match="bootstrap_servers is missing"):
+            Admin.from_properties(file)
+        file.write_text(f"{file.read_text()}bootstrap.servers={broker.bootstrap_servers}\n")
+        with Admin.from_properties(file) as admin:
+            assert admin.list_topics() == []
+
+
+def test_logins_as_java_writes_them():
+    given = {
+        "bootstrap.servers": "b-1.x.kafka.eu-west-1.amazonaws.com:9098",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    }
+    assert translated(given, AdminConfig)["sasl_aws_msk_region"] == "eu-west-1"
+    kerberos = SERVERS | {"security.protocol": "SASL_SSL", "sasl.kerberos.service.name": "k"}
+    assert translated(kerberos, AdminConfig)["sasl_mechanism"] == "GSSAPI"
+    oauth = SERVERS | {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+        "sasl.oauthbearer.client.credentials.client.id": "new",
+        "sasl.jaas.config": "OAuthBearerLoginModule required clientId='old' clientSecret='s';",
+        "sasl.login.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+        ),
+    }
+    settings = settings_from_properties(AdminConfig, oauth)
+    assert settings["sasl_oauthbearer_client_id"] == "new"
+    assert settings["sasl_oauthbearer_client_secret"] == "s"
+
+
+# -- a file, all clients, and stores -----------------------------------------------------------------------------
+
+
+PASSWORD = "changeit-4711"
+
+
+def pem(*blobs: trustme.Blob) -> str:
+    return "".join(blob.bytes().decode() for blob in blobs)
+
+
+def as_one_value(text: str) -> str:
+    """PEM as people write it into a properties file."""
+    return text.replace("\n", "\\n\\\n")
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def stores(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same identity and authority in every form."""
+    folder = tmp_path_factory.mktemp("stores")
+    mine = authority.issue_cert("client@example.org")
+    key = load_pem_private_key(mine.private_key_pem.bytes(), None)
+    certificate, *others = x509.load_pem_x509_certificates(pem(*mine.cert_chain_pems).encode())
+    trusted = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
+    lock = BestAvailableEncryption(PASSWORD.encode())
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock).decode()
+    (folder / "me.pem").write_text(encrypted + pem(*mine.cert_chain_pems))
+    (folder / "me.p12").write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificate, others, lock))
+    (folder / "trust.pem").write_text(pem(authority.cert_pem))
+    (folder / "trust.p12").write_bytes(
+        pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(trusted, b"ca")], lock)
+    )
+    (folder / "me.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    (folder / "inline.properties").write_text(
+        f"ssl.keystore.certificate.chain={as_one_value(pem(*mine.cert_chain_pems))}\n"
+        f"ssl.keystore.key={as_one_value(encrypted)}\nssl.key.password={PASSWORD}\n"
+        f"ssl.truststore.certificates={as_one_value(pem(authority.cert_pem))}\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def broker(authority: trustme.CA):
+    certificate = authority.issue_cert("127.0.0.1")
+    properties = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.certificate.chain": pem(*certificate.cert_chain_pems),
+        "ssl.keystore.key": pem(certificate.private_key_pem),
+        "ssl.truststore.certificates": pem(authority.cert_pem),
+        "ssl.client.auth": "required",
+    }
+    with EmbeddedBroker(properties=properties) as broker:
+        yield broker
+
+
+FORMS = {
+    "PEM": {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": "me.pem",
+        "ssl.key.password": PASSWORD,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "trust.pem",
+    },
+    "PKCS12": {
+        "ssl.keystore.location": "me.p12",
+        "ssl.keystore.password": PASSWORD,
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": "trust.p12",
+        "ssl.truststore.password": PASSWORD,
+    },
+    "inline": {},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_java_clients_file_serves_every_client(broker: EmbeddedBroker, stores: Path, tmp_path: Path, form: str):
+    lines = [f"{name}={stores / value if name.endswith('location') else value}" for name, value in FORMS[form].items()]
+    text = (stores / "inline.properties").read_text() if form == "inline" else "\n".join(lines)
+    file = tmp_path / "client.properties"
+    file.write_text(f"# mine\nbootstrap.servers={broker.bootstrap_servers}\nsecurity.protocol=SSL\n{text}\n")
+    with Admin.from_properties(file) as admin:
+        admin.create_topics([NewTopic(form, 1)])
+    with Producer.from_properties(str(file), linger_ms=0) as producer:
+        producer.send(form, b"hello").result(10)
+    with Consumer.from_properties(file, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(form, 0)])
+        assert next(iter(consumer)).value == b"hello"
+
+
+def test_both_faces_are_made_of_their_own_class():
+    assert type(AsyncProducer.from_properties(SERVERS)) is AsyncProducer
+    assert type(AsyncConsumer.from_properties(SERVERS)) is AsyncConsumer
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"ssl.keystore.location": "me.jks"}, "keytool -importkeystore -srckeystore .*me.jks -destkeystore me.p12"),
+        ({"ssl.truststore.location": "me.jks"}, "keytool"),
+        ({"ssl.keystore.location": "none.p12"}, "No such file"),
+        ({"ssl.keystore.location": "me.p12", "ssl.keystore.password": "wrong"}, "that this password opens"),
+        ({"ssl.keystore.location": "me.p12"}, "that this password opens"),
+        ({"ssl.keystore.location": "inline.properties"}, "cannot be used"),
+    ],
+)
+def test_a_store_that_cannot_be_read_says_what_to_do(stores: Path, properties: dict[str, str], words: str):
+    located = {n: str(stores / v) if n.endswith("location") else v for n, v in properties.items()}
+    with pytest.raises(ConfigError, match=words) as refused:
+        Admin.from_properties(SERVERS | {"security.protocol": "SSL"} | located)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_a_pkcs12_store_needs_its_extra(stores: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.serialization", None)
+    with pytest.raises(ConfigError, match=r"pip install 'kafkaraw\[pkcs12\]'.*openssl pkcs12 -in"):
+        Admin(bootstrap_servers="a:1", security_protocol="SSL", ssl_certfile=str(stores / "me.p12"))
+
+
+def test_our_own_settings_take_pkcs12_and_encrypted_pem(broker: EmbeddedBroker, stores: Path):
+    for name in ("me.p12", "me.pem"):
+        with Admin(
+            bootstrap_servers=broker.bootstrap_servers,
+            security_protocol="SSL",
+            ssl_cafile=str(stores / "trust.pem"),
+            ssl_certfile=str(stores / name),
+            ssl_password=PASSWORD,
+        ) as admin:
+            admin.list_topics()
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"nowhere.properties cannot be read"):
+        Producer.from_properties("nowhere.properties")
