@@ -73,6 +73,11 @@ from kafkaraw.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from kafkaraw.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.support import ask, batch, make_state
 
@@ -197,6 +202,13 @@ def list_offsets(*names: str) -> ListOffsetsRequest:
     )
 
 
+def end_of_epoch() -> OffsetForLeaderEpochRequest:
+    asked = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    return OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic="flights", partitions=[asked])]
+    )
+
+
 def metadata(*names: str, auto_create: bool = False) -> MetadataRequest:
     return MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names or ("flights",)],
@@ -300,6 +312,10 @@ CASES: dict[str, list[Case]] = {
         Case(fetch, TOPIC_DENIED, [on_topic(Op.READ)], version=12),
     ],
     "ListOffsets": [Case(lambda state: list_offsets(), TOPIC_DENIED, [on_topic(Op.DESCRIBE)])],
+    "OffsetForLeaderEpoch": [
+        Case(lambda state: end_of_epoch(), TOPIC_DENIED, [on_topic(Op.DESCRIBE)]),
+        Case(lambda state: end_of_epoch(), TOPIC_DENIED, [on_cluster(Op.CLUSTER_ACTION)]),
+    ],
     "Metadata": [
         Case(lambda state: metadata(), TOPIC_DENIED, [on_topic(Op.DESCRIBE)]),
         Case(

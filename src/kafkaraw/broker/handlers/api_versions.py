@@ -31,6 +31,7 @@ OFFERED: Final = (
     "CreateTopics",
     "DeleteTopics",
     "InitProducerId",
+    "OffsetForLeaderEpoch",
     "DescribeAcls",
     "CreateAcls",
     "DeleteAcls",

@@ -1,7 +1,7 @@
 """Guards of the APIs that write, read and find records.
 
 Source: kafka.server.KafkaApis.{handleProduceRequest, handleFetchRequest, handleListOffsetRequest,
-handleInitProducerIdRequest, handleDeleteRecordsRequest}.
+handleInitProducerIdRequest, handleDeleteRecordsRequest, handleOffsetForLeaderEpochRequest}.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ from kafkaraw.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
+)
+from kafkaraw.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
 )
 from kafkaraw.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -222,3 +229,23 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> object:
 
 def _no_producer_id(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)
+
+
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> object:
+    """CLUSTER_ACTION, as brokers have it, for everything; else DESCRIBE on each topic (KIP-320)."""
+    if call.allows_on_cluster(AclOperation.CLUSTER_ACTION, log_denial=False):
+        return call.go_on(request)
+    allowed, refused = call.divide(request.topics, AclOperation.DESCRIBE, lambda topic: topic.topic)
+
+    def merge(response: OffsetForLeaderEpochResponse) -> OffsetForLeaderEpochResponse:
+        response.topics.extend(_no_end(topic) for topic in refused)
+        return response
+
+    return after(call.go_on(replace(request, topics=allowed)), merge)
+
+
+def _no_end(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+    return OffsetForLeaderTopicResult(
+        topic=topic.topic,
+        partitions=[EpochEndOffset(partition=asked.partition, error_code=_TOPIC_DENIED) for asked in topic.partitions],
+    )

@@ -108,6 +108,10 @@ RULES: Final[dict[str, Rule]] = {
             Right(_Op.WRITE, _On.TOPIC, "or, on any topic, without one"),
         ),
     ),
+    "OffsetForLeaderEpoch": Rule(
+        records.offset_for_leader_epoch,
+        (Right(_Op.CLUSTER_ACTION, _On.CLUSTER), Right(_Op.DESCRIBE, _On.TOPIC, "or")),
+    ),
     "DescribeAcls": Rule(
         admin.on_cluster(_Op.DESCRIBE, admin.refuse_describe_acls), (Right(_Op.DESCRIBE, _On.CLUSTER),)
     ),
