@@ -9,6 +9,7 @@ import resource
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -66,19 +67,43 @@ def assert_serves(broker: EmbeddedBroker) -> None:
         assert receive(sock)[:4] == struct.pack(">i", 42)
 
 
+def resident_bytes(process_id: int) -> int:
+    pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
 def test_a_thousand_connections_are_each_answered(broker: EmbeddedBroker):
+    with many_sockets(broker) as socks:
+        for number, sock in enumerate(socks):
+            sock.sendall(framed(ApiVersionsRequest(), 0, number))
+        for number, sock in enumerate(socks):
+            assert receive(sock)[:4] == struct.pack(">i", number)
+        assert_serves(broker)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory of another process is read from /proc")
+def test_a_connection_costs_little_memory():
+    with EmbeddedBroker(process=True) as broker:
+        assert_serves(broker)
+        before = resident_bytes(broker.process_id)
+        with many_sockets(broker) as socks:
+            for sock in socks:
+                sock.sendall(framed(ApiVersionsRequest(), 0, 1))
+            for sock in socks:
+                assert receive(sock)
+            each = (resident_bytes(broker.process_id) - before) / CONNECTIONS
+            assert each < 64 * 1024
+
+
+@contextlib.contextmanager
+def many_sockets(broker: EmbeddedBroker) -> Iterator[list[socket.socket]]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 3 * CONNECTIONS:
         pytest.skip(f"only {hard} files may be open, {3 * CONNECTIONS} are needed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3 * CONNECTIONS), hard))
     try:
         with contextlib.ExitStack() as stack:
-            socks = [stack.enter_context(dial(broker)) for _ in range(CONNECTIONS)]
-            for number, sock in enumerate(socks):
-                sock.sendall(framed(ApiVersionsRequest(), 0, number))
-            for number, sock in enumerate(socks):
-                assert receive(sock)[:4] == struct.pack(">i", number)
-        assert_serves(broker)
+            yield [stack.enter_context(dial(broker)) for _ in range(CONNECTIONS)]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
+from kafkaraw.broker.connection_limits import LIMIT_SETTINGS, ConnectionLimits, parse_limits
 from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.listeners import PROTOCOLS, Endpoint, advertised_endpoints, parse_endpoints
 from kafkaraw.broker.mechanisms import JAAS
@@ -48,7 +49,6 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("delete.topic.enable", True, "let clients delete topics"),
         Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
         Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
-        Setting("max.connections", INT_MAX, "connections at one time", low=1, high=INT_MAX),
         Setting("connections.max.idle.ms", 600_000, "close a connection idle for so long; negative is never"),
         Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
         Setting("producer.id.expiration.ms", 86_400_000, "forget an idle producer's sequences after so long", low=1),
@@ -61,6 +61,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("quota.window.size.seconds", 1, "how long each is", low=1, high=INT_MAX // 1000),
         Setting("controller.quota.window.num", 11, "the same for changes of topics", low=1, high=INT_MAX),
         Setting("controller.quota.window.size.seconds", 1, "how long each is", low=1, high=INT_MAX // 1000),
+        *LIMIT_SETTINGS,
         *SECURITY_SETTINGS,
         *ACL_SETTINGS,
     )
@@ -81,6 +82,7 @@ class BrokerConfig:
 
     Attributes:
         log_dir: the data directory; None keeps everything in memory.
+        connection_limits: how many connections it takes, and how long a login may take.
         security: TLS and logins of the listeners.
         access: who may do what; None when everybody may do everything.
         quota_windows: over which time clients' rates are measured.
@@ -100,7 +102,7 @@ class BrokerConfig:
     delete_topic_enable: bool
     socket_request_max_bytes: int
     fetch_max_bytes: int
-    max_connections: int
+    connection_limits: ConnectionLimits
     connections_max_idle_ms: int
     offset_metadata_max_bytes: int
     producer_id_expiration_ms: int
@@ -145,7 +147,7 @@ class BrokerConfig:
             delete_topic_enable=flag(values, "delete.topic.enable"),
             socket_request_max_bytes=number(values, "socket.request.max.bytes"),
             fetch_max_bytes=number(values, "fetch.max.bytes"),
-            max_connections=number(values, "max.connections"),
+            connection_limits=parse_limits(values),
             connections_max_idle_ms=number(values, "connections.max.idle.ms"),
             offset_metadata_max_bytes=number(values, "offset.metadata.max.bytes"),
             producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.distinguished_names import subject_of
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
@@ -79,6 +80,7 @@ class BrokerConnection:
         self._reading_paused = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
+        self._login_timer: asyncio.TimerHandle | None = None
         self._last_used = 0.0
 
     def link_made(self, link: Link) -> None:
@@ -86,13 +88,25 @@ class BrokerConnection:
         self._link = link
         security = self._state.config.security
         if security.wants_login(self._listener):
-            self._login = Login(self._state.accounts, self._listener, link.peer, asyncio.get_running_loop().time)
+            self._begin_login(link)
         elif security.tls_of(self._listener) is not None and link.peer_certificate is not None:
             self._identify(link, link.peer_certificate, security.listeners[self._listener].principals)
         idle_ms = self._state.config.connections_max_idle_ms
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
             self._watch_idleness(idle_ms / 1000)
+
+    def _begin_login(self, link: Link) -> None:
+        loop = asyncio.get_running_loop()
+        self._login = Login(self._state.accounts, self._listener, link.peer, loop.time)
+        timeout_ms = self._state.config.connection_limits.login_timeout_ms
+        self._login_timer = loop.call_later(timeout_ms / 1000, self._end_slow_login, link, timeout_ms)
+
+    def _end_slow_login(self, link: Link, timeout_ms: int) -> None:
+        _logger.warning(
+            "closing the connection from %s: not logged in after %d ms (%s)", link.peer, timeout_ms, LOGIN_TIMEOUT
+        )
+        self.abort()
 
     def _identify(self, link: Link, certificate: bytes, principals: PrincipalMapping) -> None:
         """Learn from its certificate who the client is."""
@@ -120,7 +134,7 @@ class BrokerConnection:
         """The connection is gone."""
         link, self._link = self._link, None
         self.close()
-        for timer in (self._idle_timer, self._quiet_timer):
+        for timer in (self._idle_timer, self._quiet_timer, self._login_timer):
             if timer is not None:
                 timer.cancel()
         if error is not None and link is not None:
@@ -295,6 +309,8 @@ class BrokerConnection:
         if login.state is LoginState.FAILED:
             self.close()
         elif login.state is LoginState.COMPLETE:
+            if self._login_timer is not None:
+                self._login_timer.cancel()
             self._principal = f"User:{login.user}"
             link.limit_frames(self._state.config.socket_request_max_bytes)
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from kafkaraw.broker.catalog import Broker
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.connection import BrokerConnection
+from kafkaraw.broker.connection_limits import ConnectionCount
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.ids import RandomBits
@@ -64,7 +65,8 @@ class BrokerNode:
         self.state = BrokerState(config, storage, clock, rng, max_versions=max_versions, controller=controller)
         self._network = network
         self._listeners: list[Listener] = []
-        self._connections: dict[BrokerConnection, None] = {}
+        self._connections: dict[BrokerConnection, str] = {}  # with the address of the peer
+        self._count = ConnectionCount(config.connection_limits)
         self._endpoints: dict[str, Endpoint] = {}
         self._all_gone: asyncio.Event | None = None
 
@@ -127,13 +129,18 @@ class BrokerNode:
         return f"broker {self.config.node_id}"
 
     def _connection(self, listener: str) -> BrokerConnection:
-        connection = _LimitedConnection(self, listener)
-        self._connections[connection] = None
-        return connection
+        return _LimitedConnection(self, listener)
+
+    def admit(self, connection: BrokerConnection, address: str) -> str:
+        """A connection stands, TLS included; returns why it is one too many, and nothing when it may stay."""
+        self._connections[connection] = address
+        return self._count.add(address)
 
     def forget(self, connection: BrokerConnection) -> None:
         """A connection is gone."""
-        self._connections.pop(connection, None)
+        address = self._connections.pop(connection, None)
+        if address is not None:
+            self._count.remove(address)
         if self._all_gone is not None and not self._connections:
             self._all_gone.set()
 
@@ -200,11 +207,13 @@ class _LimitedConnection(BrokerConnection):
     def link_made(self, link: Link) -> None:
         """The connection stands."""
         super().link_made(link)
-        if self._node.connections_count > self._node.config.max_connections:
-            _logger.warning("closing the connection from %s: max.connections is reached", link.peer)
+        address = link.peer.rpartition(":")[0].strip("[]")
+        reason = self._node.admit(self, address)
+        if reason:
+            _logger.warning("closing the connection from %s: %s", link.peer, reason)
             link.abort()
             return
-        delay_ms = self._node.state.throttling.connection_delay_ms(link.peer.rpartition(":")[0].strip("[]"))
+        delay_ms = self._node.state.throttling.connection_delay_ms(address)
         if delay_ms:
             # Closed late, so that a client that tries again at once waits meanwhile (KIP-612).
             _logger.info("turning away the connection from %s: it is above its quota of new ones", link.peer)

@@ -16,6 +16,8 @@ from kafkaraw.net.os_errors import cannot_listen
 from kafkaraw.net.transport import StreamLink
 
 _BACKLOG = 512
+TLS_HANDSHAKE_TIMEOUT_S = 10.0
+"""Until a TLS handshake is done nobody else knows of the connection, so that it is ended here."""
 
 
 class Listener(Protocol):
@@ -81,7 +83,14 @@ async def listen(
         return StreamLink(loop, make_handler(), frame_size_max=frame_size_max)
 
     try:
-        server = await loop.create_server(accept, host or None, port, ssl=tls, backlog=_BACKLOG)
+        server = await loop.create_server(
+            accept,
+            host or None,
+            port,
+            ssl=tls,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if tls is None else TLS_HANDSHAKE_TIMEOUT_S,
+        )
     except OSError as error:
         raise cannot_listen(error, host, port) from error
     return StreamListener(server, host)
