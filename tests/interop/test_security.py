@@ -15,11 +15,16 @@ from cryptography.hazmat.primitives import serialization
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import AuthenticationError, NetworkError
+from kafkaraw.protocol.messages.metadata import MetadataRequest
+from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.broker.test_login import Peer
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 
 USER, PASSWORD = "ada", "opensesame-4711"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 MODULES = "org.apache.kafka.common.security"
+PLAIN_REAUTH_MS = 60_000
 
 
 def pem(*blobs: trustme.Blob) -> str:
@@ -68,7 +73,7 @@ def kafka_properties(ports: dict[str, int], authority: trustme.CA, folder: Path)
     store, trusted = folder / "broker.pem", folder / "trusted.pem"
     store.write_text(as_pkcs8(certificate.private_key_pem) + pem(*certificate.cert_chain_pems))
     trusted.write_text(pem(authority.cert_pem))
-    plain = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    plain = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}" user_bob="sesame";'
     oauth = f'{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
     scram = f"{MODULES}.scram.ScramLoginModule required;"
     unsecured = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -82,6 +87,7 @@ def kafka_properties(ports: dict[str, int], authority: trustme.CA, folder: Path)
         ),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "listener.name.login.plain.sasl.jaas.config": plain,
+        "listener.name.login.plain.connections.max.reauth.ms": str(PLAIN_REAUTH_MS),
         "listener.name.login.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.login.scram-sha-512.sasl.jaas.config": scram,
         "listener.name.login.oauthbearer.sasl.jaas.config": oauth,
@@ -194,3 +200,55 @@ def test_kafka_python_logs_in_to_our_broker_inside_tls(
     )
     assert producer.send("from-kafka-python", b"hello").get(20).offset >= 0
     producer.close()
+
+
+# -- the same bytes at both ----------------------------------------------------------------------------------------
+
+ADA, BOB, WRONG = (f"\0{user}\0{word}".encode() for user, word in ((USER, PASSWORD), ("bob", "sesame"), (USER, "x")))
+SHAKE, SCRAM, GSSAPI = (SaslHandshakeRequest(mechanism=name) for name in ("PLAIN", "SCRAM-SHA-256", "GSSAPI"))
+RENEWALS = {
+    "as the same user": [SHAKE, ADA, SHAKE, ADA, MetadataRequest(topics=[])],
+    "as another user": [SHAKE, ADA, SHAKE, BOB, MetadataRequest(topics=[])],
+    "with a wrong password": [SHAKE, ADA, SHAKE, WRONG, MetadataRequest(topics=[])],
+    "by another mechanism": [SHAKE, ADA, SCRAM, b"n,,n=ada,r=nonce"],
+    "by a mechanism that is not enabled": [SHAKE, ADA, GSSAPI, b""],
+    "twice within a second": [SHAKE, ADA, SHAKE, ADA, SHAKE],
+    "without a handshake": [SHAKE, ADA, ADA],
+}
+
+
+def conversation(servers: str, steps: list[object]) -> list[object]:
+    """What a broker answers to each step; None once it has closed the connection."""
+    answers: list[object] = []
+    with Peer(servers) as peer:
+        for step in steps:
+            message = SaslAuthenticateRequest(auth_bytes=step) if isinstance(step, bytes) else step
+            try:
+                answer = peer.ask(message, 1)
+            except (ConnectionError, TimeoutError):
+                answer = None
+            answers.append(_told(answer))
+    return answers
+
+
+def _told(answer: object) -> object:
+    match answer:
+        case SaslAuthenticateResponse():
+            return answer.error_code, answer.error_message, answer.session_lifetime_ms
+        case SaslHandshakeResponse():
+            return answer.error_code, sorted(answer.mechanisms)
+    return None if answer is None else type(answer).__name__
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", RENEWALS)
+def test_a_renewed_login_is_answered_as_by_apache_kafka(
+    secure_kafka: dict[str, str], authority: trustme.CA, tmp_path: Path, case: str
+) -> None:
+    """Our broker is given the same properties, those of the controller apart."""
+    (port,) = free_ports(1)
+    named = kafka_properties({"LOGIN": port}, authority, tmp_path)
+    named = {name: value for name, value in named.items() if not name.startswith("listener.name.mutual")}
+    with EmbeddedBroker(properties=named, users={USER: PASSWORD}) as broker:
+        ours = conversation(broker.bootstrap_servers, RENEWALS[case])
+    assert ours == conversation(secure_kafka["LOGIN"], RENEWALS[case])

@@ -113,7 +113,7 @@ class Login:
                 code = ErrorCode.SASL_AUTHENTICATION_FAILED
                 return SaslAuthenticateResponse(error_code=code, error_message=str(error), auth_bytes=b"")
             return SaslAuthenticateResponse(
-                error_code=0, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms
+                error_code=0, error_message="", auth_bytes=reply, session_lifetime_ms=lifetime_ms
             )
         return None
 
