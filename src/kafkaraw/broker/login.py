@@ -161,6 +161,8 @@ class Login:
         if request.mechanism not in enabled:
             _logger.info("login from %s refused: %r is not among %s", self._peer, request.mechanism, ", ".join(enabled))
             self._move_to(LoginState.FAILED)
+            if again:  # as Kafka does it: the handshake is taken up where nobody answers failures
+                raise CloseConnection(f"{request.mechanism!r} is not enabled: the login of {self.user} is not renewed")
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(enabled))
         if self._mechanism is not None and request.mechanism != self._mechanism.name:
             # Kafka answers here as if all was well, and closes the connection on what comes next.
