@@ -171,7 +171,11 @@ LOGIN = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
         (tls(ssl_keystore_key="-----BEGIN X-----"), {}, "cannot be used"),
         (tls(ssl_client_auth="required"), {}, "ssl.client.auth=required needs ssl.truststore"),
         (tls(ssl_keystore_type="JKS"), {}, "only Java reads JKS; convert it: keytool"),
-        (tls(ssl_truststore_type="PKCS12"), {}, "takes a library.*openssl pkcs12"),
+        (
+            tls(ssl_truststore_location="/nowhere.pem"),
+            {},
+            "ssl.truststore.location: /nowhere.pem cannot be read: No such",
+        ),
     ],
 )
 def test_cve_2026_33557_what_is_half_configured_does_not_start(properties, users, words: str):

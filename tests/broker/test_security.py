@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import trustme
 
@@ -239,3 +241,30 @@ def test_with_a_login_certificates_are_asked_for_only_by_name(authority: trustme
     open_one = BrokerConfig.parse(base, {"ada": "a"}).security.tls_of("SASL_SSL")
     closed = BrokerConfig.parse(base | {"listener.name.sasl_ssl.ssl.client.auth": "required"}, {"ada": "a"})
     assert (open_one.verify_mode, closed.security.tls_of("SASL_SSL").verify_mode) == (0, 2)
+
+
+def test_keys_and_certificates_may_be_pkcs12(authority: trustme.CA, tmp_path: Path):
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
+
+    mine = authority.issue_cert("127.0.0.1")
+    key = load_pem_private_key(mine.private_key_pem.bytes(), None)
+    certificate = x509.load_pem_x509_certificate(mine.cert_chain_pems[0].bytes())
+    trusted = pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(authority.cert_pem.bytes()), b"ca")
+    lock = BestAvailableEncryption(b"changeit")
+    (tmp_path / "key.p12").write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificate, None, lock))
+    (tmp_path / "trusted.p12").write_bytes(pkcs12.serialize_java_truststore([trusted], lock))
+    properties = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(tmp_path / "key.p12"),
+        "ssl.keystore.password": "changeit",
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": str(tmp_path / "trusted.p12"),
+        "ssl.truststore.password": "changeit",
+        "ssl.client.auth": "required",
+    }
+    with EmbeddedBroker(properties=properties) as broker, admin_with(broker, authority, "ada") as admin:
+        assert admin.list_topics() == []
+    with pytest.raises(ConfigError, match="neither PEM nor a PKCS12 store that this password opens"):
+        BrokerConfig.parse(properties | {"ssl.keystore.password": "wrong"})

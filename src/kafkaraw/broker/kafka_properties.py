@@ -33,9 +33,8 @@ sasl.server.callback.handler.class security.inter.broker.protocol
 security.providers ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites
 ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class
 ssl.keymanager.algorithm
-ssl.keystore.password ssl.protocol ssl.provider
+ssl.protocol ssl.provider
 ssl.secure.random.implementation ssl.trustmanager.algorithm
-ssl.truststore.password
 """
 
 _IGNORED: Final = """

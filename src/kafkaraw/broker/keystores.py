@@ -1,7 +1,7 @@
 """The broker's key, certificate and trusted authorities: what a listener's `ssl.*` properties say about them.
 
-PEM only, in files or as text. Java's own form (JKS) is read by nobody but Java, and PKCS12 takes a library that this
-package does without; both are refused with the commands that convert them.
+PEM in files or as text, PKCS12 in files; what a file is, its content says (`net.stores`). Java's own form (JKS) is
+refused with the command that converts it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.settings import Setting, Value, text
 from kafkaraw.errors import ConfigError
+from kafkaraw.net.stores import pem_of
 from kafkaraw.net.tls import server_context
 
 if TYPE_CHECKING:
@@ -20,21 +21,21 @@ FORMS: Final = ("PEM", "PKCS12", "JKS")
 STORE_SETTINGS: Final = (
     Setting("ssl.client.auth", "none", "ask clients for certificates", choices=("none", "requested", "required")),
     Setting("ssl.keystore.type", "PEM", "form of the broker's key and certificate", choices=FORMS),
-    Setting("ssl.keystore.location", "", "PEM file with the broker's private key and certificate chain"),
+    Setting("ssl.keystore.location", "", "file with the broker's private key and certificate chain"),
+    Setting("ssl.keystore.password", "", "password of a PKCS12 file"),
     Setting("ssl.keystore.certificate.chain", "", "the broker's certificate chain, as PEM text"),
     Setting("ssl.keystore.key", "", "the broker's private key, as PEM text"),
     Setting("ssl.key.password", "", "password of the private key"),
     Setting("ssl.truststore.type", "PEM", "form of the trusted certificates", choices=FORMS),
-    Setting("ssl.truststore.location", "", "PEM file with the authorities whose clients to trust"),
+    Setting("ssl.truststore.location", "", "file with the authorities whose clients to trust"),
+    Setting("ssl.truststore.password", "", "password of a PKCS12 file"),
     Setting("ssl.truststore.certificates", "", "the same, as PEM text"),
 )
 _NAMES: Final = tuple(setting.name for setting in STORE_SETTINGS)
-_TO_PKCS12: Final = "keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 -deststoretype PKCS12"
-_TO_PEM: Final = "openssl pkcs12 -in STORE.p12 -nodes -out STORE.pem"
-_CONVERT: Final = {
-    "JKS": f"only Java reads JKS; convert it: {_TO_PKCS12}, then {_TO_PEM}",
-    "PKCS12": f"PKCS12 takes a library that this package does without; convert it: {_TO_PEM}",
-}
+_JKS: Final = (
+    "only Java reads JKS; convert it: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 "
+    "-deststoretype PKCS12"
+)
 
 
 class Keystores:
@@ -57,8 +58,8 @@ class Keystores:
 
 def _context(values: Mapping[str, Value]) -> ssl.SSLContext:
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
-        if text(values, name) in _CONVERT:
-            raise ConfigError(f"{name}={text(values, name)}: {_CONVERT[text(values, name)]}, and set {name}=PEM")
+        if text(values, name) == "JKS":
+            raise ConfigError(f"{name}=JKS: {_JKS}, and set {name}=PKCS12")
     location, chain = text(values, "ssl.keystore.location"), text(values, "ssl.keystore.certificate.chain")
     if bool(location) == bool(chain):
         raise ConfigError(
@@ -68,14 +69,25 @@ def _context(values: Mapping[str, Value]) -> ssl.SSLContext:
     key = text(values, "ssl.keystore.key")
     if bool(chain) != bool(key):
         raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key go together")
-    trusted = text(values, "ssl.truststore.certificates") or text(values, "ssl.truststore.location")
+    trusted = text(values, "ssl.truststore.certificates") or _content(values, "ssl.truststore")
     client_auth = text(values, "ssl.client.auth")
     if client_auth != "none" and not trusted:
         raise ConfigError(f"ssl.client.auth={client_auth} needs ssl.truststore.location or ssl.truststore.certificates")
     return server_context(
-        certificate=location or chain,
+        certificate=_content(values, "ssl.keystore") or chain,
         key=key or None,
         password=text(values, "ssl.key.password") or None,
         trusted=trusted or None,
         client_auth=client_auth,
     )
+
+
+def _content(values: Mapping[str, Value], store: str) -> str:
+    """What is in a file, as PEM text; nothing when none is named."""
+    location = text(values, f"{store}.location")
+    if not location:
+        return ""
+    try:
+        return pem_of(location, text(values, f"{store}.password") or None)
+    except OSError as error:
+        raise ConfigError(f"{store}.location: {location} cannot be read: {error.strerror}") from None
