@@ -161,7 +161,7 @@ LOGIN = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
     [
         (LOGIN, {}, "nobody could"),
         (LOGIN | {"sasl.enabled.mechanisms": "PLAIN"}, {}, "PLAIN without users"),
-        (LOGIN | {"sasl.enabled.mechanisms": "GSSAPI"}, USERS, "must be one of PLAIN"),
+        (LOGIN | {"sasl.enabled.mechanisms": "GSSAPI"}, USERS, "must be one of: PLAIN"),
         (LOGIN | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, {}, "cannot check signatures"),
         (LOGIN, {"ada": ""}, "needs a name and a password"),
         (LOGIN, {"ada": "a\x07"}, "the password has a control"),

@@ -99,7 +99,7 @@ JAAS = INSIDE + "plain.sasl.jaas.config"
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "SCRAM-SHA-512 without users would refuse everybody"),
         (
             {INSIDE + "oauthbearer.sasl.server.callback.handler.class": "com.example.Mine"},
-            "must be one of org.apache.kafka.*OAuthBearerUnsecuredValidator",
+            "must be one of: org.apache.kafka.*OAuthBearerUnsecuredValidator",
         ),
         (
             {

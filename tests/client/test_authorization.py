@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trustme
 
 from kafkaraw import (
     AclBinding,
@@ -19,6 +21,7 @@ from kafkaraw import (
     ClusterAuthorizationFailed,
     Consumer,
     GroupAuthorizationFailed,
+    NewTopic,
     PatternType,
     Producer,
     ResourcePattern,
@@ -27,7 +30,7 @@ from kafkaraw import (
     TopicPartition,
     UsageError,
 )
-from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.security import principal_of
@@ -38,6 +41,13 @@ FLIGHTS = ResourcePattern(ResourceType.TOPIC, "flights")
 READ = AclBinding(FLIGHTS, "User:ada", AclOperation.READ)
 WRITE = AclBinding(FLIGHTS, "User:ada", AclOperation.WRITE)
 EVERYTHING = AclBindingFilter()
+
+
+SECURED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:root"}
+
+
+def pem(*blobs: trustme.Blob) -> str:
+    return "".join(blob.bytes().decode() for blob in blobs)
 
 
 def login(user: str) -> dict[str, object]:
@@ -51,8 +61,7 @@ def login(user: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    properties = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:root"}
-    with EmbeddedBroker(properties=properties, users={"root": PASSWORD, "ada": PASSWORD}) as broker:
+    with EmbeddedBroker(properties=SECURED, users={"root": PASSWORD, "ada": PASSWORD}) as broker:
         with Admin(bootstrap_servers=broker.bootstrap_servers, **login("root")) as admin:
             admin.create_topics(["flights", "planes"])
         yield broker
@@ -223,6 +232,61 @@ def test_a_broker_without_an_authorizer_says_so() -> None:
         with pytest.raises(BrokerError, match="SECURITY_DISABLED"):
             admin.describe_acls()
         with pytest.raises(BrokerError, match="No Authorizer is configured"):
+            admin.create_acls([READ])
+
+
+# -- several nodes, and certificates -------------------------------------------------------------------------------
+
+
+def test_entries_count_on_every_node_of_a_cluster_and_after_a_restart(tmp_path: Path) -> None:
+    users = {"root": PASSWORD, "ada": PASSWORD}
+
+    def write_everywhere(cluster: EmbeddedCluster) -> int:
+        servers = cluster.bootstrap_servers
+        with Producer(bootstrap_servers=servers, **login("ada")) as producer:
+            tickets = [producer.send("flights", b"x", partition=number) for number in range(3)]
+            assert [ticket.result(10).partition for ticket in tickets] == [0, 1, 2]
+        return len({cluster.leader_of("flights", number) for number in range(3)})
+
+    with EmbeddedCluster(3, data_dir=tmp_path, properties=SECURED, users=users) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap_servers, **login("root")) as admin:
+            admin.create_topics([NewTopic("flights", 3)])
+            admin.create_acls([WRITE])
+        assert write_everywhere(cluster) == 3
+    with EmbeddedCluster(3, data_dir=tmp_path, properties=SECURED, users=users) as cluster:
+        write_everywhere(cluster)
+        with Admin(bootstrap_servers=cluster.bootstrap_servers, **login("root")) as admin:
+            admin.delete_acls([EVERYTHING])
+        refusal = pytest.raises(TopicAuthorizationFailed)
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, **login("ada")) as producer, refusal:
+            producer.send("flights", b"x").result(10)
+
+
+def test_a_certificate_is_a_principal_that_entries_can_name() -> None:
+    authority = trustme.CA()
+    server, mine = authority.issue_cert("127.0.0.1"), authority.issue_cert("ada@example.org", common_name="ada")
+    properties = SECURED | {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.certificate.chain": pem(*server.cert_chain_pems),
+        "ssl.keystore.key": pem(server.private_key_pem),
+        "ssl.truststore.certificates": pem(authority.cert_pem),
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/",
+        "super.users": "User:ada",
+    }
+    settings = {
+        "security_protocol": "SSL",
+        "ssl_cadata": pem(authority.cert_pem),
+        "ssl_certfile": pem(*mine.cert_chain_pems),
+        "ssl_keyfile": pem(mine.private_key_pem),
+    }
+    with EmbeddedBroker(properties=properties) as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers, **settings) as admin:
+            admin.create_acls([READ])
+        other = authority.issue_cert("bob@example.org", common_name="bob")
+        settings |= {"ssl_certfile": pem(*other.cert_chain_pems), "ssl_keyfile": pem(other.private_key_pem)}
+        refusal = pytest.raises(ClusterAuthorizationFailed, match="asked as the subject of the client's certificate")
+        with Admin(bootstrap_servers=broker.bootstrap_servers, **settings) as admin, refusal:
             admin.create_acls([READ])
 
 

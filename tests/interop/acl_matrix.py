@@ -7,12 +7,20 @@ the same topics, groups and resources, and the same fields of authorized operati
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkaraw.protocol import ZERO_UUID, Uuid
-from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
+from kafkaraw.protocol.acl_codes import (
+    CLUSTER_NAME,
+    OPERATIONS_OF,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
 from kafkaraw.protocol.messages import alter_configs, incremental_alter_configs
 from kafkaraw.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -277,15 +285,7 @@ def _delete_topics(ids: Ids) -> DeleteTopicsRequest:
 
 
 def delete_acls(ids: Ids) -> DeleteAclsRequest:
-    nobody = DeleteAclsFilter(
-        resource_type_filter=_On.ANY,
-        resource_name_filter="no such name",
-        pattern_type_filter=_As.ANY,
-        principal_filter="User:nobody",
-        host_filter=None,
-        operation=_Op.ANY,
-        permission_type=_Is.ANY,
-    )
+    nobody = dataclasses.replace(every_entry(DeleteAclsFilter), principal_filter="User:nobody")
     return DeleteAclsRequest(filters=[nobody, nobody])
 
 
@@ -433,6 +433,61 @@ QUESTIONS = [
     ),
     Question("DeleteTopics", _delete_topics, range(6, 99)),
 ]
+
+
+# -- random entries ------------------------------------------------------------------------------------------------
+
+# Names that share beginnings, so that prefixes cover some and not others.
+_RANDOM_NAMES = ("f", "fl", "flights", "fla", "p", "public", "x", "*")
+_ASKED_TOPICS = ("f", "fl", "fla", "flights", "flying", "p", "public", "planes", "x", "xy")
+
+
+def random_entries(rng: random.Random, user: str) -> CreateAclsRequest:
+    """A few entries about topics, groups and the cluster that concern one user."""
+    entries: dict[tuple[object, ...], AclCreation] = {}
+    for _ in range(rng.randrange(1, 9)):
+        on = rng.choice((_On.TOPIC, _On.TOPIC, _On.TOPIC, _On.GROUP, _On.CLUSTER))
+        entry = AclCreation(
+            resource_type=on,
+            resource_name=CLUSTER_NAME if on is _On.CLUSTER else rng.choice(_RANDOM_NAMES),
+            resource_pattern_type=rng.choice((_As.LITERAL, _As.PREFIXED)),
+            principal=f"User:{user}",
+            host=rng.choice(("*", "*", "127.0.0.1", "10.9.9.9")),
+            operation=rng.choice((_Op.ALL, *OPERATIONS_OF[on])),
+            permission_type=rng.choice((_Is.ALLOW, _Is.ALLOW, _Is.DENY)),
+        )
+        entries[dataclasses.astuple(entry)] = entry
+    return CreateAclsRequest(creations=list(entries.values()))
+
+
+def what_one_may_do(ask: Callable[[object, int], object]) -> list[dict[str, int]]:
+    """Everything that a user is told of its rights."""
+    topics = [MetadataRequestTopic(name=name) for name in _ASKED_TOPICS]
+    about_topics = MetadataRequest(
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+    )
+    groups = FindCoordinatorRequest(coordinator_keys=list(_ASKED_TOPICS))
+    producer = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    return [shape(ask(*asked), {}) for asked in ((about_topics, 10), (groups, 4), (producer, 5))]
+
+
+Filter = TypeVar("Filter", DescribeAclsRequest, DeleteAclsFilter)
+
+
+def every_entry(kind: type[Filter]) -> Filter:
+    """A filter that matches everything."""
+    return kind(
+        resource_type_filter=_On.ANY,
+        resource_name_filter=None,
+        pattern_type_filter=_As.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=_Op.ANY,
+        permission_type=_Is.ANY,
+    )
 
 
 # -- comparing -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,10 +33,14 @@ from kafkaraw import (
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.acl_codes import CLUSTER_NAME
 from kafkaraw.protocol.apis import API_BY_NAME, Api, api_of
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
+from kafkaraw.protocol.messages.create_acls import CreateAclsRequest
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
+from kafkaraw.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest
@@ -49,6 +55,10 @@ WARM_UP_SECONDS = 60.0
 CREATE_TOPICS_VERSION = 7
 METADATA_VERSION = 13
 QUESTIONS_MIN = 120
+FILTERS_THAT_FIND_MIN = 80
+RANDOM_ROUNDS = 25
+ACLS_VERSION = 3
+EVERY_ENTRY = acl_matrix.every_entry(DescribeAclsRequest)
 AUTHORIZATION = {code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")}
 
 
@@ -125,6 +135,41 @@ class Side:
         asked = [acl_matrix.DeleteTopicState(name=name) for name in names]
         self.root.ask(acl_matrix.DeleteTopicsRequest(topics=asked, timeout_ms=10_000), 6)
 
+    def create_acls(self, request: CreateAclsRequest) -> None:
+        """Make entries, and wait until the broker acts on them: Apache Kafka's controller answers before it does."""
+        before = len(self.entries(EVERY_ENTRY))
+        results = self.root.ask(request, ACLS_VERSION).results
+        assert {result.error_code for result in results} == {0}
+        self.wait_for_entries(before + len(request.creations))
+
+    def delete_acls(self, principal: str) -> None:
+        wanted = dataclasses.replace(acl_matrix.every_entry(DeleteAclsFilter), principal_filter=principal)
+        before = len(self.entries(EVERY_ENTRY))
+        (result,) = self.root.ask(DeleteAclsRequest(filters=[wanted]), ACLS_VERSION).filter_results
+        self.wait_for_entries(before - len(result.matching_acls))
+
+    def wait_for_entries(self, count: int) -> None:
+        deadline = time.monotonic() + WARM_UP_SECONDS
+        while len(self.entries(EVERY_ENTRY)) != count:
+            assert time.monotonic() < deadline, f"{len(self.entries(EVERY_ENTRY))} entries, not {count}"
+            time.sleep(0.01)  # another process: there is nothing to wait on
+
+    def entries(self, wanted: DescribeAclsRequest) -> set[tuple[object, ...]]:
+        answer = self.root.ask(wanted, ACLS_VERSION)
+        return {
+            (
+                one.resource_type,
+                one.resource_name,
+                one.pattern_type,
+                acl.principal,
+                acl.host,
+                acl.operation,
+                acl.permission_type,
+            )
+            for one in answer.resources
+            for acl in one.acls
+        }
+
     def ids(self) -> dict[str, Uuid]:
         topics = self.root.ask(MetadataRequest(topics=None), METADATA_VERSION).topics
         return {topic.name: topic.topic_id for topic in topics}
@@ -134,8 +179,7 @@ def ready(servers: str) -> Iterator[Side]:
     """A broker with the topics and entries of the comparison."""
     side = Side.of(servers)
     side.make_topics(*acl_matrix.TOPICS)
-    results = side.root.ask(acl_matrix.create_entries(), 3).results
-    assert {result.error_code for result in results} == {0}
+    side.create_acls(acl_matrix.create_entries())
     yield side
     side.root.close()
 
@@ -281,6 +325,50 @@ def test_every_api_that_both_have_is_compared(sides: tuple[Side, Side]) -> None:
     asked = {api_of(question.make(ids)).key for question in QUESTIONS}
     open_to_all = {API_BY_NAME[name].key for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate")}
     assert ours.versions.keys() <= asked | open_to_all
+
+
+def test_every_filter_finds_the_same_entries(sides: tuple[Side, Side]) -> None:
+    apache, ours = sides
+    names = (None, "flights", "fl", "*", "g", "planes", "public", CLUSTER_NAME)
+    choices = itertools.product(
+        (ResourceType.ANY, ResourceType.TOPIC, ResourceType.GROUP),
+        names,
+        (PatternType.ANY, PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED),
+        (None, "User:cid", "User:*"),
+        (AclOperation.ANY, AclOperation.WRITE, AclOperation.ALL),
+    )
+    found = 0
+    for kind, name, pattern, principal, operation in choices:
+        wanted = dataclasses.replace(
+            EVERY_ENTRY,
+            resource_type_filter=kind,
+            resource_name_filter=name,
+            pattern_type_filter=pattern,
+            principal_filter=principal,
+            operation=operation,
+        )
+        theirs, own = apache.entries(wanted), ours.entries(wanted)
+        assert theirs == own, wanted
+        found += bool(own)
+    assert found > FILTERS_THAT_FIND_MIN
+
+
+@pytest.mark.timeout(300)
+def test_random_entries_allow_and_deny_the_same(sides: tuple[Side, Side]) -> None:
+    """What a user may do to many topics, groups and the cluster, and whether it may write anything at all."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    user = "eve"
+    for _ in range(RANDOM_ROUNDS):
+        request = acl_matrix.random_entries(rng, user)
+        told = []
+        for side in sides:
+            side.create_acls(request)
+            with RawClient(side.servers, user, PASSWORD) as client:
+                told.append(acl_matrix.what_one_may_do(client.ask))
+            side.delete_acls(f"User:{user}")
+        assert told[0] == told[1], f"seed {seed}: {request}"
 
 
 # -- our clients at Apache Kafka -----------------------------------------------------------------------------------

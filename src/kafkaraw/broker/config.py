@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
@@ -160,6 +160,29 @@ class BrokerConfig:
             properties=given,
         )
 
+    def reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
+        """This configuration, with those values of a running broker that it acts on without being started anew.
+
+        Args:
+            changes: by Kafka's names, checked; what is not acted on is passed over.
+        """
+        known = {name: BROKER_SETTINGS.get(name) or _topic_setting(name) for name in changes}
+        parsed = {name: setting.parse(changes[name], name=name) for name, setting in known.items() if setting}
+        limits = self.connection_limits
+        values = {
+            "max.connections": limits.total,
+            "max.connections.per.ip": limits.per_address,
+            "producer.id.expiration.ms": self.producer_id_expiration_ms,
+        }
+        values.update({name: value for name, value in parsed.items() if name in values and isinstance(value, int)})
+        total, per_address = values["max.connections"], values["max.connections.per.ip"]
+        return replace(
+            self,
+            connection_limits=replace(limits, total=total, per_address=per_address),
+            producer_id_expiration_ms=values["producer.id.expiration.ms"],
+            topic_defaults=_topic_defaults({**self.properties, **parsed}),
+        )
+
 
 def _windows(values: Mapping[str, Value], prefix: str) -> Windows:
     return Windows(number(values, f"{prefix}.window.num"), number(values, f"{prefix}.window.size.seconds") * 1000)
@@ -192,7 +215,7 @@ def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
         name = ALIASES.get(given_name, given_name)
         setting = _setting(name)
         if setting is not None:
-            parsed = setting.parse(value)
+            parsed = setting.parse(value, name=name)
             if known.get(name, parsed) != parsed:
                 raise ConfigError(f"{given_name} is given twice, as {known[name]} and as {parsed}")
             known[name] = parsed

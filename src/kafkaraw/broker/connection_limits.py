@@ -18,7 +18,7 @@ from kafkaraw.errors import ConfigError
 LOGIN_TIMEOUT: Final = "connections.max.login.ms"
 
 LIMIT_SETTINGS: Final = (
-    Setting("max.connections", INT_MAX, "connections at one time", low=1, high=INT_MAX),
+    Setting("max.connections", INT_MAX, "connections at one time", low=0, high=INT_MAX),
     Setting("max.connections.per.ip", INT_MAX, "connections from one address at one time", low=0, high=INT_MAX),
     Setting("max.connections.per.ip.overrides", "", "the same for single addresses: ADDRESS:COUNT,...", is_list=True),
     Setting(LOGIN_TIMEOUT, 30_000, "close a connection not logged in by then; not Kafka's", low=1, high=INT_MAX),

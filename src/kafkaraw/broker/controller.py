@@ -19,6 +19,7 @@ from kafkaraw.broker.acl.rules import Acl, AclRules
 from kafkaraw.broker.acl.stored import ACLS_FILE, read_acls, write_acls
 from kafkaraw.broker.catalog import Broker, Catalog, Topic
 from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.dynamic_configs import ALL_BROKERS, CONFIGS_FILE, DynamicConfigs
 from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
 from kafkaraw.broker.log.storage import ROOT, LogStorage
@@ -32,8 +33,10 @@ from kafkaraw.broker.topic_creation import Plan
 from kafkaraw.broker.topic_files import TOPICS_FILE, StoredTopic, read_topics, write_topics
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import TopicPartition
 
+BROKER: Final = ConfigResourceType.BROKER
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_metadata
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -52,12 +55,16 @@ class Member(Protocol):
         """
         ...
 
-    def drop_replicas(self, topic: Topic) -> None:
-        """Have none of a topic's replicas, and nothing that they left behind."""
+    def drop_replicas(self, topic: Topic, *, first: int = 0) -> None:
+        """Have no replica of a topic's partitions from number `first` on, and nothing that they left behind."""
         ...
 
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
         """Take the part in a partition that a new state gives this node."""
+        ...
+
+    def reconfigure(self) -> None:
+        """Act on settings of brokers or topics that have changed."""
         ...
 
 
@@ -76,6 +83,7 @@ class Controller:
         producer_ids: hands out the cluster's producer ids.
         credentials: who can log in by SCRAM.
         quotas: the quotas that clients have set.
+        dynamic_configs: what was set for brokers, groups and client metrics while brokers run.
     """
 
     def __init__(
@@ -95,6 +103,7 @@ class Controller:
             lambda text: storage.write_text(ROOT, SCRAM_FILE, text, private=True),
         )
         self.quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
+        self.dynamic_configs = DynamicConfigs(lambda text: storage.write_text(ROOT, CONFIGS_FILE, text, private=True))
         self._members: dict[int, Member] = {}
         self._former_leaders: dict[TopicPartition, int] = {}
         self._closed = False
@@ -127,6 +136,9 @@ class Controller:
         quotas = self.storage.read_text(ROOT, QUOTAS_FILE)
         if quotas is not None:
             self.quotas.load(quotas)
+        configs = self.storage.read_text(ROOT, CONFIGS_FILE)
+        if configs is not None:
+            self.dynamic_configs.load(configs)
 
     def close(self) -> None:
         """All nodes are about to stop, at once: nothing that they say about each other is true any more."""
@@ -254,8 +266,9 @@ class Controller:
     def _change(self, decide: Callable[[TopicPartition, PartitionState, bool], PartitionState]) -> None:
         """Let every partition have what is decided for it; also told is whether its elections may be unclean."""
         decided: dict[TopicPartition, PartitionState] = {}
+        defaults = self._config.reconfigured(self.dynamic_configs.of(BROKER, ALL_BROKERS)).topic_defaults
         for topic in self.catalog.topics():
-            unclean = TopicConfig.of(topic.configs, self._config.topic_defaults).unclean_leader_election_enable
+            unclean = TopicConfig.of(topic.configs, defaults).unclean_leader_election_enable
             for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
                 decided[key] = decide(key, state, unclean)
         self._apply(decided)
@@ -305,6 +318,43 @@ class Controller:
         note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
         _logger.info("created topic %s with %d partition(s)%s", topic.name, topic.partitions_count, note)
         return topic
+
+    def alter_topic(self, topic: Topic) -> None:
+        """Take in another form of a topic that is there: with more partitions, or with other settings.
+
+        Raises:
+            OSError: a node's storage is full or broken; the topic is as it was.
+        """
+        before = self.catalog.topic(topic.name)
+        assert before is not None and before.topic_id == topic.topic_id, topic.name
+        states = self.catalog.states_of(before)
+        added = topic.assignments[before.partitions_count :]
+        more = [elections.first_state(replicas, self.catalog.brokers) for replicas in added]
+        self.catalog.add(topic, [*states, *more])
+        try:
+            for member in self._members.values():
+                member.make_replicas(topic)
+            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()))
+        except OSError:
+            self.catalog.remove(topic)
+            self.catalog.add(before, states)
+            for member in self._members.values():
+                member.drop_replicas(topic, first=before.partitions_count)
+            raise
+        self._reconfigure()
+
+    def configure(self, kind: ConfigResourceType, name: str, configs: Mapping[str, str]) -> None:
+        """Set exactly these values for a broker (by id, or `ALL_BROKERS`), a group, or a subscription.
+
+        Raises:
+            OSError: they cannot be written down; nothing is changed.
+        """
+        self.dynamic_configs.put(kind, name, configs)
+        self._reconfigure()
+
+    def _reconfigure(self) -> None:
+        for member in list(self._members.values()):
+            member.reconfigure()
 
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic, its records, and the offsets committed in it.

@@ -133,6 +133,14 @@ class Partition:
         self.log.open(lambda header: self.producers.note(header, now_ms))
         self._high_watermark = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
+    def reconfigure(self, config: TopicConfig, producer_expiration_ms: int) -> None:
+        """Act on settings that have changed; they count for what is appended from now on."""
+        self.config = config
+        self.log.segment_bytes = config.segment_bytes
+        self.producers.expiration_ms = producer_expiration_ms
+        if self.is_leader:
+            self._advance()  # fewer replicas in sync may be enough now
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property

@@ -54,7 +54,7 @@ class ProducerTable:
     """
 
     def __init__(self, expiration_ms: int) -> None:
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
         self._entries: dict[int, ProducerEntry] = {}
         self._swept_ms = 0
 
@@ -125,6 +125,6 @@ class ProducerTable:
         if now_ms - self._swept_ms < EXPIRY_SWEEP_MS:
             return
         self._swept_ms = now_ms
-        oldest = now_ms - self._expiration_ms
+        oldest = now_ms - self.expiration_ms
         for producer_id in [key for key, entry in self._entries.items() if entry.last_used_ms < oldest]:
             del self._entries[producer_id]

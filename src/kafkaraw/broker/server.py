@@ -134,6 +134,7 @@ class BrokerNode:
     def admit(self, connection: BrokerConnection, address: str) -> str:
         """A connection stands, TLS included; returns why it is one too many, and nothing when it may stay."""
         self._connections[connection] = address
+        self._count.limits = self.state.config.connection_limits  # they change while the broker runs
         return self._count.add(address)
 
     def forget(self, connection: BrokerConnection) -> None:

@@ -6,11 +6,13 @@ Used by `config` (the broker's properties) and `topic_config` (a topic's). This 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.protocol.config_codes import ConfigType
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
@@ -31,6 +33,7 @@ class Setting:
         high: the largest value allowed, for numbers.
         choices: the values allowed, for text; for a list, those of its members.
         is_list: the text is a list with commas.
+        besides: a number that is allowed although it is below `low`.
         acted_on: whether this broker does something about it yet; others are accepted, kept and shown.
     """
 
@@ -41,39 +44,85 @@ class Setting:
     high: float | None = None
     choices: tuple[str, ...] = ()
     is_list: bool = False
+    besides: int | None = None
     acted_on: bool = True
 
-    def parse(self, given: Value) -> Value:
+    @property
+    def kind(self) -> ConfigType:
+        """The type of its value, as Kafka names types: that of the default, and of the limits."""
+        if self.is_list:
+            return ConfigType.LIST
+        if type(self.default) is int:
+            return ConfigType.INT if self.high is not None and self.high <= INT_MAX else ConfigType.LONG
+        return _KINDS[type(self.default)]
+
+    def parse(self, given: Value, *, name: str | None = None) -> Value:
         """The value as the setting's type.
+
+        Args:
+            given: the text, or a value of a fitting type.
+            name: under which it was given, when that is another one.
 
         Raises:
             ConfigError: it does not read as that type, or is outside the limits.
         """
-        value = self._typed(given)
-        if self.low is not None and isinstance(value, (int, float)) and value < self.low:
-            raise self._refuse(given, f"at least {self.low:g}")
-        if self.high is not None and isinstance(value, (int, float)) and value > self.high:
-            raise self._refuse(given, f"at most {self.high:g}")
-        if self.choices:
-            members = split_list(str(value)) if self.is_list else [str(value)]
-            if any(member not in self.choices for member in members):
-                raise self._refuse(given, f"one of {', '.join(self.choices)}")
+        text = str(given).strip()
+        problem = problem_with(self.kind, text)
+        if problem:
+            raise invalid(name or self.name, given, problem)
+        value = text.lower() == "true" if isinstance(self.default, bool) else type(self.default)(text)
+        problem = self._outside(value)
+        if problem:
+            raise invalid(name or self.name, value, problem)
         return value
 
-    def _typed(self, given: Value) -> Value:
-        text = str(given).strip()
-        if isinstance(self.default, bool):
-            if text.lower() not in ("true", "false"):
-                raise self._refuse(given, "true or false")
-            return text.lower() == "true"
-        kind = type(self.default)
-        try:
-            return kind(text)
-        except ValueError:
-            raise self._refuse(given, "a whole number" if kind is int else "a number") from None
+    def _outside(self, value: Value) -> str | None:
+        """Which limit a value breaks, in Kafka's words."""
+        if isinstance(value, (int, float)):
+            return self._outside_range(value)
+        members = split_list(value) if self.is_list else [value]
+        if self.choices and any(member not in self.choices for member in members):
+            return f"String must be one of: {', '.join(self.choices)}"
+        return None
 
-    def _refuse(self, given: Value, wanted: str) -> ConfigError:
-        return ConfigError(f"Invalid value {given} for configuration {self.name}: it must be {wanted}")
+    def _outside_range(self, value: float) -> str | None:
+        too_low = self.low is not None and value < self.low
+        too_high = self.high is not None and value > self.high
+        if not (too_low or too_high) or (self.besides is not None and value == self.besides):
+            return None
+        if self.besides is not None:
+            return f"Value must be between {self.low} and {self.high} or equal to {self.besides}"
+        return f"Value must be at least {self.low}" if too_low else f"Value must be no more than {self.high}"
+
+
+_KINDS: Final = {bool: ConfigType.BOOLEAN, float: ConfigType.DOUBLE, str: ConfigType.STRING}
+_BITS: Final = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
+
+
+def problem_with(kind: ConfigType, value: str) -> str | None:
+    """What is wrong with a text as a value of some type, in Kafka's words; None when nothing is."""
+    text = value.strip()
+    if kind is ConfigType.BOOLEAN:
+        return None if text.lower() in ("true", "false") else "Expected value to be either true or false"
+    if kind in _BITS or kind is ConfigType.DOUBLE:
+        return None if _is_number(kind, text) else f"Not a number of type {kind.name}"
+    return None
+
+
+def _is_number(kind: ConfigType, text: str) -> bool:
+    try:
+        if kind is ConfigType.DOUBLE:
+            return not math.isnan(float(text))
+        bits = _BITS[kind]
+        return "_" not in text and -(1 << bits) <= int(text) < 1 << bits
+    except ValueError:
+        return False
+
+
+def invalid(name: str, value: Value, problem: str) -> ConfigError:
+    """The error for a value that is not allowed, as Kafka words it."""
+    shown = to_text(value) if isinstance(value, bool) else value
+    return ConfigError(f"Invalid value {shown} for configuration {name}: {problem}")
 
 
 def split_list(text: str) -> list[str]:
@@ -93,8 +142,13 @@ def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:
 
 def unknown(name: str, known: Iterable[str], what: str) -> ConfigError:
     """The error for a name that is not in the table; it suggests the nearest one."""
+    return ConfigError(f"unknown {what} {name!r}{nearest(name, known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error's message: the name that was probably meant, if there is one."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return ConfigError(f"unknown {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def number(values: Mapping[str, Value], name: str) -> int:

@@ -16,6 +16,7 @@ from kafkaraw.broker.acl.rules import Acl
 from kafkaraw.broker.catalog import Catalog, Topic
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
+from kafkaraw.broker.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.broker.elections import PartitionState
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets, write_offsets
@@ -40,6 +41,7 @@ from kafkaraw.broker.topic_files import (
 from kafkaraw.errors import ConfigError
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import TopicPartition
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -75,6 +77,7 @@ class BrokerState:
         controller: Controller | None = None,
     ) -> None:
         self.config = config
+        self._started_with = config
         self.offer = Offer(max_versions)
         self.clock = clock
         self.node_id = config.node_id
@@ -113,6 +116,7 @@ class BrokerState:
         if self._is_alone:
             self.controller.open(meta.cluster_id)
         self._set_strays_aside()
+        self.reconfigure()
         self._high_watermarks = self._read_high_watermarks()
         for topic in self.catalog.topics():
             self.make_replicas(topic)
@@ -195,6 +199,21 @@ class BrokerState:
             partition.lead_or_follow(state)
             self.controller.replication.state_changed(partition)
 
+    @property
+    def dynamic_configs(self) -> DynamicConfigs:
+        """What was set for brokers, groups and client metrics while brokers run."""
+        return self.controller.dynamic_configs
+
+    def reconfigure(self) -> None:
+        """Act on settings of brokers or topics that have changed."""
+        cluster = self.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
+        own = self.dynamic_configs.of(ConfigResourceType.BROKER, str(self.node_id))
+        self.config = self._started_with.reconfigured({**cluster, **own})
+        for topic in self.catalog.topics():
+            config = TopicConfig.of(topic.configs, self.config.topic_defaults)
+            for partition in self.partitions_of(topic):
+                partition.reconfigure(config, self.config.producer_id_expiration_ms)
+
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
         """This node's replica of a partition, whether it leads or not; see also `handlers.leadership`."""
         return self._partitions.get(topic_partition)
@@ -223,9 +242,12 @@ class BrokerState:
         """
         self.controller.delete_topic(topic)
 
-    def drop_replicas(self, topic: Topic) -> None:
-        """Remove a topic's folders; renamed first, so that a crash leaves nothing that a new topic could take over."""
-        for key in topic.partitions():
+    def drop_replicas(self, topic: Topic, *, first: int = 0) -> None:
+        """Remove the folders of a topic's partitions from number `first` on.
+
+        They are renamed first, so that a crash leaves nothing that a new topic could take over.
+        """
+        for key in topic.partitions()[first:]:
             partition = self._partitions.pop(key, None)
             folder = folder_name(key)
             if partition is not None:

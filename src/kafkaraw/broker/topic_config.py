@@ -6,11 +6,25 @@ Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSy
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, split_list, text, unknown
+from kafkaraw.broker.settings import (
+    INT_MAX,
+    LONG_MAX,
+    Setting,
+    Value,
+    by_name,
+    flag,
+    invalid,
+    nearest,
+    number,
+    split_list,
+    text,
+)
+from kafkaraw.errors import ConfigError
 
 PRODUCER: Final = "producer"
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -23,7 +37,8 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
     (
         Setting("cleanup.policy", "delete", "delete old segments, compact by key, or both", is_list=True,
                 choices=(COMPACT, "delete")),
-        Setting("compression.gzip.level", -1, "gzip level when the broker compresses", low=-1, high=9),
+        Setting("compression.gzip.level", -1, "gzip level when the broker compresses", low=1, high=9,
+                besides=-1),
         Setting("compression.lz4.level", 9, "lz4 level when the broker compresses", low=1, high=17),
         Setting("compression.type", PRODUCER, "codec of stored batches; producer keeps what was sent",
                 choices=COMPRESSION_TYPES),
@@ -96,6 +111,10 @@ BROKER_PROPERTY: Final[dict[str, str]] = {
 }
 
 
+_THROTTLED: Final = tuple(name for name in TOPIC_SETTINGS if name.endswith(".throttled.replicas"))
+_REPLICAS: Final = re.compile(r"\*?|\d+:\d+(,\d+:\d+)*")
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """The settings of one topic that appending and reading look at, in effect (the topic's own, else the broker's)."""
@@ -143,10 +162,27 @@ def check(own: Mapping[str, str]) -> None:
     """Check the settings given for a topic.
 
     Raises:
-        ConfigError: a name is unknown, or a value is not allowed.
+        ConfigError: a name is unknown, a value is not allowed, or two of them contradict each other.
     """
-    for name, value in own.items():
-        _setting(name).parse(value)
+    values = {name: _setting(name).parse(value) for name, value in own.items()}
+    lowest, highest = (values.get(f"{bound}.compaction.lag.ms") for bound in ("min", "max"))
+    if isinstance(lowest, int) and isinstance(highest, int) and lowest > highest:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({lowest}) > max.compaction.lag.ms ({highest})"
+        )
+    if values.get("remote.storage.enable"):
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+            "storage."
+        )
+    for name in _THROTTLED:
+        if name in own and not _REPLICAS.fullmatch(own[name]):
+            raise invalid(
+                name,
+                f"[{own[name]}]",
+                f"{name} must be the literal '*' or a list of replicas in the following format: "
+                "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+            )
 
 
 def not_acted_on(own: Mapping[str, str]) -> list[str]:
@@ -159,5 +195,5 @@ def _setting(name: str) -> Setting:
         return _INTERNAL
     setting = TOPIC_SETTINGS.get(name)
     if setting is None:
-        raise unknown(name, TOPIC_SETTINGS, "topic config name")
+        raise ConfigError(f"Unknown topic config name: {name}{nearest(name, TOPIC_SETTINGS)}")
     return setting

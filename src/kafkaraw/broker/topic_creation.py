@@ -73,19 +73,18 @@ def check_name(name: str) -> None:
     Raises:
         Refusal: INVALID_TOPIC_EXCEPTION.
     """
+    shown = name[:NAME_LENGTH_MAX]
     problem = ""
     if not name:
         problem = "the empty string is not allowed"
     elif name in (".", ".."):
-        problem = "it cannot be '.' or '..'"
+        problem = "'.' or '..' is not allowed"
     elif len(name) > NAME_LENGTH_MAX:
-        problem = f"its length is {len(name)}, at most {NAME_LENGTH_MAX} characters are allowed"
+        problem = f"the length of '{shown}' is longer than the max allowed length {NAME_LENGTH_MAX}"
     elif not _LEGAL_NAME.fullmatch(name):
-        problem = "it contains characters other than ASCII alphanumerics, '.', '_' and '-'"
+        problem = f"'{shown}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if problem:
-        raise Refusal(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: '{name[:NAME_LENGTH_MAX]}': {problem}"
-        )
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def _check_collision(name: str, catalog: Catalog) -> None:

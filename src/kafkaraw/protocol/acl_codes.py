@@ -7,7 +7,7 @@ org.apache.kafka.common.acl, org.apache.kafka.security.authorizer.AclEntry of Ka
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, Self
@@ -108,3 +108,8 @@ OPERATIONS_OF: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = MappingP
     }
 )
 """What can be done with each type of resource: the operations that "authorized operations" tell of."""
+
+
+def operation_bits(operations: Iterable[AclOperation]) -> int:
+    """Operations as the field of bits in which brokers tell what is authorized (KIP-430)."""
+    return sum(1 << operation for operation in frozenset(operations))

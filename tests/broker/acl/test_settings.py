@@ -24,7 +24,7 @@ def test_super_users_are_separated_by_semicolons():
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "must be one of"),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "must be one of:"),
         ({"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "ada"}, "'ada' is not TYPE:NAME"),
         ({"super.users": "User:ada"}, "mean nothing without an authorizer"),
         ({"allow.everyone.if.no.acl.found": "true"}, "mean nothing without an authorizer"),

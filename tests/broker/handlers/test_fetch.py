@@ -256,7 +256,7 @@ def test_the_end_of_a_segment_does_not_hold_a_fetch_back():
     state = make_state()
     create(state, "t")
     partition = state.partition(TopicPartition("t", 0))
-    partition.log._segment_bytes = SIZE
+    partition.log.segment_bytes = SIZE
     append(state, 0, 3)
     assert counts(ask(state, fetch(state, 0, max_wait_ms=500, min_bytes=3 * SIZE))) == [1]
 

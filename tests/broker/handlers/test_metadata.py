@@ -128,6 +128,8 @@ def test_operations_are_told_only_when_asked_for():
     told = ask(state, asked, 8)
     assert told.topics[0].topic_authorized_operations == 3576
     assert told.cluster_authorized_operations == 8096
+    absent = ask(state, named("absent", include_topic_authorized_operations=True, allow_auto_topic_creation=False))
+    assert absent.topics[0].topic_authorized_operations == 3576  # Kafka tells it of topics that are not there, too
 
 
 def test_a_storage_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch):

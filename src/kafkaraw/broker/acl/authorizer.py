@@ -20,6 +20,7 @@ from kafkaraw.protocol.acl_codes import (
     AclPermissionType,
     PatternType,
     ResourceType,
+    operation_bits,
 )
 
 EVERYBODY: Final = "User:*"
@@ -99,7 +100,7 @@ class Authorizer:
     def authorized_operations(self, client: Client, resource_type: ResourceType, name: str) -> int:
         """What a client may do to a resource, as a field of bits numbered by operation (KIP-430)."""
         supported = OPERATIONS_OF[resource_type]
-        return sum(1 << operation for operation in supported if self.allows(client, operation, resource_type, name))
+        return operation_bits(one for one in supported if self.allows(client, one, resource_type, name))
 
 
 def _concerns(acl: Acl, client: Client) -> bool:

@@ -9,12 +9,12 @@ import logging
 from collections import Counter
 from typing import Final
 
+from kafkaraw.broker.config_layers import topic_entries
+from kafkaraw.broker.handlers.config_resources import layers_of
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.topic_creation import Plan, Wish, plan_topic
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -27,9 +27,6 @@ from kafkaraw.protocol.messages.create_topics import (
 )
 
 STRICT_QUOTA_VERSION_MIN: Final = 6
-SOURCE_TOPIC: Final = 1
-SOURCE_BROKER: Final = 4
-SOURCE_DEFAULT: Final = 5
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -85,17 +82,7 @@ def _create(
 
 def _configs(state: BrokerState, plan: Plan) -> list[CreatableTopicConfigs]:
     """Every setting of the topic, with where its value comes from."""
-    rows = []
-    for name in sorted(TOPIC_SETTINGS):
-        own = plan.configs.get(name)
-        given_to_broker = BROKER_PROPERTY.get(name) in state.config.properties
-        source = SOURCE_BROKER if given_to_broker else SOURCE_DEFAULT
-        value = to_text(state.config.topic_defaults[name])
-        rows.append(
-            CreatableTopicConfigs(
-                name=name,
-                value=value if own is None else own,
-                config_source=source if own is None else SOURCE_TOPIC,
-            )
-        )
-    return rows
+    return [
+        CreatableTopicConfigs(name=entry.declared.name, value=entry.value, config_source=entry.source)
+        for entry in topic_entries(plan.configs, layers_of(state), state.config)
+    ]

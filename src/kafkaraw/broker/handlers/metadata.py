@@ -15,6 +15,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topic_creation import Wish, check_name, plan_topic
 from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.acl_codes import OPERATIONS_OF, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import (
     MetadataRequest,
@@ -27,9 +28,9 @@ from kafkaraw.protocol.messages.metadata import (
 
 TOPIC_ID_QUERY_VERSION_MIN: Final = 12
 LISTENER_NOT_FOUND_SINCE: Final = 6
-# Without ACLs everybody may do everything that Kafka has for a resource: bits numbered by AclOperation.
-TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+# Without ACLs everybody may do everything that Kafka has for a resource; guards put in what it is with them.
+TOPIC_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.TOPIC])
+CLUSTER_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.CLUSTER])
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -43,7 +44,7 @@ def handle(state: BrokerState, context: RequestContext, request: MetadataRequest
         topics = [_answer(state, context, request, topic) for topic in asked.values()]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code == ErrorCode.NONE:
+            if topic.name is not None:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     response = MetadataResponse(
         brokers=_brokers(state, context.listener),

@@ -52,7 +52,7 @@ class PartitionLog:
     def __init__(self, storage: LogStorage, folder: str, *, segment_bytes: int) -> None:
         self.folder = folder
         self._storage = storage
-        self._segment_bytes = segment_bytes
+        self.segment_bytes = segment_bytes
         self._segments: list[Segment] = []
         self._base_offsets: list[int] = []
         self._unsynced_records = 0
@@ -129,7 +129,7 @@ class PartitionLog:
         """
         header = parse_header(batch)
         active = self._segments[-1]
-        full = active.size_bytes + header.size > self._segment_bytes
+        full = active.size_bytes + header.size > self.segment_bytes
         if active.size_bytes and (full or header.last_offset - active.base_offset > OFFSET_SPAN_MAX):
             active = self._roll()
         active.append(batch, header)

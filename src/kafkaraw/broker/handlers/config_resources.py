@@ -1,0 +1,238 @@
+"""What IncrementalAlterConfigs and AlterConfigs do to a resource, by its kind; and the layers behind every setting.
+
+`alter` finds the settings so far, has them changed, judges the outcome and stores it. Broker loggers, which keep
+nothing, are the business of `incremental_alter_configs`.
+Source: kafka.server.ConfigAdminManager, org.apache.kafka.controller.ConfigurationControlManager of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kafkaraw.broker.config_changes import (
+    BROKER_LISTS,
+    Configs,
+    Lists,
+    check_broker,
+    check_client_metrics,
+    check_group,
+    check_topic,
+    lists_among,
+)
+from kafkaraw.broker.config_layers import BrokerLayers, topic_declaration
+from kafkaraw.broker.dynamic_configs import ALL_BROKERS
+from kafkaraw.broker.kafka_configs.declared import Declared
+from kafkaraw.broker.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.settings import to_text
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topic_config import TOPIC_SETTINGS, not_acted_on
+from kafkaraw.broker.topic_creation import check_name
+from kafkaraw.protocol.config_codes import ConfigResourceType
+from kafkaraw.protocol.error_codes import ErrorCode
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+TOPIC_DECLARATIONS: Final[dict[str, Declared]] = {
+    name: topic_declaration(setting) for name, setting in TOPIC_SETTINGS.items()
+}
+
+Decide = Callable[[Configs, Lists], dict[str, str]]
+"""Gives the new settings from those so far."""
+
+
+def layers_of(state: BrokerState) -> BrokerLayers:
+    """The layers of this broker's configuration."""
+    own = state.dynamic_configs.of(ConfigResourceType.BROKER, str(state.node_id))
+    cluster = state.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
+    return BrokerLayers.of(state.config, own, cluster)
+
+
+def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_only: bool) -> None:
+    """Alter the settings of a topic, a broker, all brokers, a group, or a subscription to client metrics.
+
+    Args:
+        state: the node.
+        kind: number of the kind of resource.
+        name: of the resource.
+        decide: gives the new settings.
+        validate_only: change nothing.
+
+    Raises:
+        Refusal: it is not allowed, or cannot be stored.
+    """
+    found = _KINDS.get(kind)
+    if found is None:
+        raise invalid(f"Unknown resource type {kind}")
+    found.check_name(state, name)
+    configs = decide(found.own(state, name), found.lists(state))
+    found.check(state, name, configs)
+    if validate_only:
+        return
+    try:
+        found.store(state, name, configs)
+    except OSError as error:
+        _logger.error("settings of %s %s cannot be written: %s", ConfigResourceType(kind).name.lower(), name, error)
+        message = f"the settings cannot be stored: {error.strerror}"
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+
+def refuse_doubles(names: Iterable[str]) -> None:
+    """Check that no setting is named twice in one request.
+
+    Raises:
+        Refusal: INVALID_REQUEST.
+    """
+    given = list(names)
+    if len(set(given)) != len(given):
+        raise invalid("Error due to duplicate config keys")
+
+
+def refuse_nulls(names: Iterable[str]) -> None:
+    """Refuse settings that are to be set to nothing.
+
+    Args:
+        names: those settings.
+
+    Raises:
+        Refusal: INVALID_REQUEST.
+    """
+    given = list(names)
+    if given:
+        raise invalid(f"Null value not supported for : {', '.join(given)}")
+
+
+def invalid(message: str) -> Refusal:
+    """The refusal of a request that makes no sense."""
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What to do for one kind of resource.
+
+    Attributes:
+        check_name: raises when the request must be refused before it is looked at.
+        own: the settings so far.
+        lists: which settings are lists.
+        check: judges the settings to be; says, too, that there is no such resource.
+        store: has them from now on.
+    """
+
+    check_name: Callable[[BrokerState, str], None]
+    own: Callable[[BrokerState, str], Configs]
+    lists: Callable[[BrokerState], Lists]
+    check: Callable[[BrokerState, str, Configs], None]
+    store: Callable[[BrokerState, str, Configs], None]
+
+
+def _any_name(state: BrokerState, name: str) -> None:
+    """Names are judged together with the settings."""
+
+
+# -- topics
+
+
+def _topic_own(state: BrokerState, name: str) -> Configs:
+    topic = state.catalog.topic(name)
+    return {} if topic is None else topic.configs
+
+
+def _topic_lists(state: BrokerState) -> Lists:
+    return lists_among(TOPIC_DECLARATIONS, lambda name: to_text(state.config.topic_defaults[name]))
+
+
+def _check_topic(state: BrokerState, name: str, configs: Configs) -> None:
+    if not name:
+        raise invalid("Default topic resources are not allowed.")
+    check_name(name)
+    check_topic(configs)
+    if state.catalog.topic(name) is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _store_topic(state: BrokerState, name: str, configs: Configs) -> None:
+    topic = state.catalog.topic(name)
+    assert topic is not None, name
+    if dict(topic.configs) != dict(configs):
+        state.controller.alter_topic(replace(topic, configs=dict(configs)))
+        unused = not_acted_on(configs)
+        note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
+        _logger.info("settings of topic %s are now %s%s", name, dict(configs), note)
+
+
+# -- brokers
+
+
+def _check_broker_name(state: BrokerState, name: str) -> None:
+    if name == ALL_BROKERS:
+        return
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise invalid(f"Node id must be an integer, but it is: {name}") from None
+    if node_id != state.node_id:
+        raise invalid(f"Unexpected broker id, expected {state.node_id}, but received {name}")
+
+
+def _check_broker(state: BrokerState, name: str, configs: Configs) -> None:
+    check_broker(configs, one_broker=name != ALL_BROKERS)
+
+
+# -- groups and client metrics
+
+
+def _check_group(state: BrokerState, name: str, configs: Configs) -> None:
+    if not name:
+        raise invalid("Default group resources are not allowed.")
+    layers = layers_of(state)
+    check_group(configs, lambda config: next((layer.value for layer in layers.layers(config)), None))
+
+
+def _check_client_metrics(state: BrokerState, name: str, configs: Configs) -> None:
+    check_client_metrics(name, configs)
+
+
+def _dynamic(kind: ConfigResourceType) -> Callable[[BrokerState, str], Configs]:
+    return lambda state, name: state.dynamic_configs.of(kind, name)
+
+
+def _keep(kind: ConfigResourceType) -> Callable[[BrokerState, str, Configs], None]:
+    def store(state: BrokerState, name: str, configs: Configs) -> None:
+        state.controller.configure(kind, name, configs)
+        _logger.info("settings of %s %s are now set for %s", kind.name.lower(), name or "(all)", ", ".join(configs))
+
+    return store
+
+
+def _default_in(declared: dict[str, Declared]) -> Callable[[BrokerState], Lists]:
+    return lambda state: lists_among(declared, lambda name: declared[name].default or "")
+
+
+_KINDS: Final[dict[int, _Kind]] = {
+    ConfigResourceType.TOPIC: _Kind(_any_name, _topic_own, _topic_lists, _check_topic, _store_topic),
+    ConfigResourceType.BROKER: _Kind(
+        _check_broker_name,
+        _dynamic(ConfigResourceType.BROKER),
+        lambda state: BROKER_LISTS,
+        _check_broker,
+        _keep(ConfigResourceType.BROKER),
+    ),
+    ConfigResourceType.GROUP: _Kind(
+        _any_name,
+        _dynamic(ConfigResourceType.GROUP),
+        _default_in(GROUP_CONFIGS),
+        _check_group,
+        _keep(ConfigResourceType.GROUP),
+    ),
+    ConfigResourceType.CLIENT_METRICS: _Kind(
+        _any_name,
+        _dynamic(ConfigResourceType.CLIENT_METRICS),
+        _default_in(CLIENT_METRICS_CONFIGS),
+        _check_client_metrics,
+        _keep(ConfigResourceType.CLIENT_METRICS),
+    ),
+}

@@ -1,0 +1,155 @@
+"""DescribeConfigs: the settings of topics, of this broker and its loggers, of groups and client metrics.
+
+Source: KIP-133, KIP-226 (sources), KIP-569 (types, documentation); kafka.server.ConfigHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kafkaraw.broker import loggers
+from kafkaraw.broker.config_layers import (
+    Entry,
+    broker_entries,
+    client_metrics_entries,
+    cluster_entries,
+    group_entries,
+    topic_entries,
+)
+from kafkaraw.broker.dynamic_configs import ALL_BROKERS
+from kafkaraw.broker.handlers.config_resources import invalid, layers_of
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.kafka_configs.declared import Declared
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topic_creation import check_name
+from kafkaraw.protocol.config_codes import ConfigResourceType, ConfigSource, ConfigType
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+_MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(state: BrokerState, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Answer for each resource by itself; one of an unknown kind spoils the whole request, as in Kafka."""
+    known = all(resource.resource_type in _LOOK_UPS for resource in request.resources)
+    describe = _describe if known else _refuse
+    return DescribeConfigsResponse(results=[describe(state, request, resource) for resource in request.resources])
+
+
+def _describe(
+    state: BrokerState, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+    try:
+        look_up = _LOOK_UPS[resource.resource_type]
+        wanted = resource.configuration_keys
+        result.configs = [
+            _shown(request, entry)
+            for entry in look_up(state, resource.resource_name)
+            if not wanted or entry.declared.name in wanted
+        ]
+    except Refusal as refusal:
+        result.error_code, result.error_message = refusal.code, refusal.message
+    return result
+
+
+def _refuse(
+    state: BrokerState, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=_MALFORMED,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _shown(request: DescribeConfigsRequest, entry: Entry) -> DescribeConfigsResourceResult:
+    declared = entry.declared
+    synonyms = entry.layers if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=declared.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=layer.name, value=layer.value, source=layer.source) for layer in synonyms
+        ],
+        config_type=declared.kind,
+        documentation=declared.doc if request.include_documentation else None,
+    )
+
+
+def _topic(state: BrokerState, name: str) -> Iterable[Entry]:
+    check_name(name)
+    topic = state.catalog.topic(name)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    return topic_entries(topic.configs, layers_of(state), state.config)
+
+
+def _broker(state: BrokerState, name: str) -> Iterable[Entry]:
+    if name == ALL_BROKERS:
+        return cluster_entries(state.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS))
+    if _broker_id(name) != state.node_id:
+        raise invalid(f"Unexpected broker id, expected {state.node_id} or empty string, but received {name}")
+    return broker_entries(layers_of(state))
+
+
+def _broker_logger(state: BrokerState, name: str) -> Iterable[Entry]:
+    if not name:
+        raise invalid("Broker id must not be empty")
+    if _broker_id(name) != state.node_id:
+        raise invalid(f"Unexpected broker id, expected {state.node_id} but received {name}")
+    return [
+        Entry(Declared(logger, ConfigType.UNKNOWN, None, ""), level, ConfigSource.DYNAMIC_BROKER_LOGGER, False, ())
+        for logger, level in loggers.levels().items()
+    ]
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise invalid(f"Broker id must be an integer, but it is: {name}") from None
+
+
+def _group(state: BrokerState, name: str) -> Iterable[Entry]:
+    if not name:
+        raise invalid("Group name must not be empty")
+    return group_entries(state.dynamic_configs.of(ConfigResourceType.GROUP, name), layers_of(state))
+
+
+def _client_metrics(state: BrokerState, name: str) -> Iterable[Entry]:
+    if not name:
+        raise invalid("Client metrics subscription name must not be empty")
+    return client_metrics_entries(state.dynamic_configs.of(ConfigResourceType.CLIENT_METRICS, name))
+
+
+_LOOK_UPS: Final[dict[int, Callable[[BrokerState, str], Iterable[Entry]]]] = {
+    ConfigResourceType.TOPIC: _topic,
+    ConfigResourceType.BROKER: _broker,
+    ConfigResourceType.BROKER_LOGGER: _broker_logger,
+    ConfigResourceType.GROUP: _group,
+    ConfigResourceType.CLIENT_METRICS: _client_metrics,
+}

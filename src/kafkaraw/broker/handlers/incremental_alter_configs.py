@@ -1,0 +1,101 @@
+"""IncrementalAlterConfigs: change single settings of topics, brokers, loggers, groups and client metrics.
+
+Each resource is changed as a whole or not at all; one that fails does not stop the others.
+Source: KIP-339, KIP-412 (loggers); kafka.server.ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkaraw.broker import loggers
+from kafkaraw.broker.config_changes import Change, altered
+from kafkaraw.broker.handlers.config_resources import alter, invalid, refuse_doubles, refuse_nulls
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change each resource by itself."""
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    responses = []
+    for resource in request.resources:
+        answer = AlterConfigsResourceResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            if asked[(resource.resource_type, resource.resource_name)] > 1:
+                raise invalid("Each resource must appear at most once.")
+            _alter(state, resource, validate_only=request.validate_only)
+        except Refusal as refusal:
+            answer.error_code, answer.error_message = refusal.code, refusal.message or None
+        responses.append(answer)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _alter(state: BrokerState, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    refuse_doubles(config.name for config in resource.configs)
+    refuse_nulls(
+        config.name
+        for config in resource.configs
+        if config.value is None and config.config_operation != AlterOperation.DELETE
+    )
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        _alter_loggers(state, resource, validate_only=validate_only)
+        return
+    changes = [Change(config.name, config.config_operation, config.value or "") for config in resource.configs]
+    alter(
+        state,
+        resource.resource_type,
+        resource.resource_name,
+        lambda own, lists: altered(own, changes, lists),
+        validate_only=validate_only,
+    )
+
+
+def _alter_loggers(state: BrokerState, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    try:
+        node_id = int(resource.resource_name)
+    except ValueError:
+        raise invalid(f"Node id must be an integer, but it is: {resource.resource_name}") from None
+    if node_id != state.node_id:
+        raise invalid(f"Unexpected node id. Expected {state.node_id}, but received {node_id}")
+    for config in resource.configs:
+        _check_logger(config)
+    if not validate_only:
+        for config in resource.configs:
+            deleted = config.config_operation == AlterOperation.DELETE
+            loggers.set_level(config.name, None if deleted else config.value)
+
+
+def _check_logger(config: AlterableConfig) -> None:
+    if config.config_operation not in (AlterOperation.SET, AlterOperation.DELETE):
+        known = config.config_operation in set(AlterOperation)
+        name = AlterOperation(config.config_operation).name if known else str(config.config_operation)
+        raise invalid(f"{name} operation is not allowed for the BROKER_LOGGER resource")
+    if config.name not in loggers.levels():
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!")
+    if config.config_operation == AlterOperation.DELETE:
+        if config.name == loggers.ROOT:
+            raise invalid("Removing the log level of the root logger is not allowed")
+    elif config.value not in loggers.LEVELS:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {config.name} to {config.value} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(loggers.LEVELS)}",
+        )
