@@ -60,6 +60,11 @@ from kafkaraw.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from kafkaraw.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records import encode_batch
 
@@ -224,6 +229,12 @@ def _list_offsets(ids: Ids) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=topics)
 
 
+def _offset_for_leader_epoch(ids: Ids) -> OffsetForLeaderEpochRequest:
+    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
+    topics = [OffsetForLeaderTopic(topic=name, partitions=[asked]) for name in ALL_TOPICS]
+    return OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+
+
 def _metadata(*names: str, auto_create: bool = False, operations: bool = False, cluster: bool = False) -> Question:
     def make(ids: Ids) -> MetadataRequest:
         return MetadataRequest(
@@ -381,6 +392,7 @@ QUESTIONS = [
         "Fetch as a replica", lambda ids: _fetch(ids, replica_id=9, by_state=True), range(15, 99), refusals_only=True
     ),
     Question("ListOffsets", _list_offsets),
+    Question("OffsetForLeaderEpoch", _offset_for_leader_epoch),
     _metadata(),
     _metadata(operations=True),
     _metadata(*ALL_TOPICS, operations=True),
