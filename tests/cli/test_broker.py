@@ -81,6 +81,47 @@ def test_a_property_is_taken_by_its_kafka_name():
         assert len(admin.describe_topics(["t"], timeout=TIMEOUT)["t"].partitions) == 5
 
 
+def test_a_server_properties_of_apache_kafka_is_taken(tmp_path: Path):
+    """What comes with Kafka 4.3, one listener changed to ask for a login."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "server.properties").write_text(
+        f"""
+        # The role of this server
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.bootstrap.servers=localhost:9093
+        listeners=OUTSIDE://127.0.0.1:{port},CONTROLLER://:9093
+        advertised.listeners=OUTSIDE://127.0.0.1:{port},CONTROLLER://localhost:9093
+        inter.broker.listener.name=OUTSIDE
+        controller.listener.names=CONTROLLER
+        listener.security.protocol.map=CONTROLLER:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT
+        sasl.enabled.mechanisms=PLAIN
+        listener.name.outside.plain.sasl.jaas.config=\
+            org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="open:sesame";
+        num.network.threads=3
+        log.dirs={tmp_path / "logs"}
+        num.partitions=2
+        num.recovery.threads.per.data.dir=1
+        offsets.topic.replication.factor=1
+        share.coordinator.state.topic.replication.factor=1
+        transaction.state.log.min.isr=1
+        log.retention.hours=168
+        log.segment.bytes=1073741824
+        """
+    )
+    command = [sys.executable, "-u", "-m", "kafkaraw", "broker", "--config", str(tmp_path / "server.properties")]
+    settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "ada"}
+    with subprocess.Popen([*command, "-X", "num.partitions=5"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline().strip() == f"bootstrap.servers=127.0.0.1:{port}"
+            with Admin(bootstrap_servers=f"127.0.0.1:{port}", sasl_password="open:sesame", **settings) as admin:
+                admin.create_topics(["t"], timeout=TIMEOUT)
+                assert len(admin.describe_topics(["t"], timeout=TIMEOUT)["t"].partitions) == 5
+        finally:
+            process.terminate()
+
+
 def test_with_users_clients_log_in():
     settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ada"}
     with (

@@ -15,7 +15,13 @@ from typing import Final
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
 from kafkaraw.broker.connection_limits import LIMIT_SETTINGS, ConnectionLimits, parse_limits
 from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
-from kafkaraw.broker.listeners import PROTOCOLS, Endpoint, advertised_endpoints, parse_endpoints
+from kafkaraw.broker.listeners import (
+    PROTOCOLS,
+    Endpoint,
+    advertised_endpoints,
+    parse_endpoints,
+    without_controllers,
+)
 from kafkaraw.broker.mechanisms import JAAS
 from kafkaraw.broker.quotas.rates import Windows
 from kafkaraw.broker.security import (
@@ -33,6 +39,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 HOUR_MS: Final = 3_600_000
 UNSET: Final = -1
+CONTROLLERS: Final = "controller.listener.names"
 _PROTOCOL_MAP: Final = ",".join(f"{name}:{name}" for name in PROTOCOLS)
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
@@ -133,6 +140,8 @@ class BrokerConfig:
         log_dirs = text(values, "log.dirs")
         if "," in log_dirs:
             raise ConfigError(f"log.dirs: this broker keeps its data in one directory, got {log_dirs!r}")
+        for name in ("listeners", "advertised.listeners"):
+            values[name] = without_controllers(text(values, name), str((properties or {}).get(CONTROLLERS, "")))
         listeners = parse_endpoints("listeners", text(values, "listeners"), protocols(values))
         advertised = advertised_endpoints(text(values, "advertised.listeners"), listeners, protocols(values))
         return cls(

@@ -37,6 +37,17 @@ class Endpoint:
         return f"{self.name}://{host}:{self.port}"
 
 
+def without_controllers(text: str, controllers: str) -> str:
+    """A list of listeners without those of a quorum of controllers, which there is none of here.
+
+    Args:
+        text: as in `listeners` and `advertised.listeners`.
+        controllers: as in `controller.listener.names`.
+    """
+    names = {name.strip().upper() for name in controllers.split(",")}
+    return ",".join(entry for entry in text.split(",") if entry.partition("://")[0].strip().upper() not in names)
+
+
 def parse_endpoints(setting: str, text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
     """Read a list of listeners.
 

@@ -15,6 +15,12 @@ import click
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the topics in this folder; without it they live in memory and are gone at the end.",
 )
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Kafka's server.properties, or one like it; what is given by -X stands before it.",
+)
 @click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A setting, by Kafka's own name.")
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="Who may log in; clients must, then.")
 @click.option("--nodes", type=click.IntRange(1, 99), default=1, show_default=True, help="Brokers, in one process.")
@@ -22,6 +28,7 @@ def broker(
     host: str | None,
     port: int | None,
     data_dir: Path | None,
+    config_file: Path | None,
     properties: tuple[str, ...],
     users: tuple[str, ...],
     nodes: int,
@@ -32,9 +39,12 @@ def broker(
     have the ports from PORT on. Stop it with Ctrl-C or SIGTERM.
     """
     from kafkaraw.broker import run_broker
+    from kafkaraw.core.java_properties import parse_java_properties
 
+    given = {} if config_file is None else parse_java_properties(config_file.read_text(encoding="utf-8"))
+    given.update(parse_properties(properties))
     try:
-        run_broker(parse_properties(properties), data_dir, host, port, users=parse_users(users), nodes=nodes)
+        run_broker(given, data_dir, host, port, users=parse_users(users), nodes=nodes)
     except OSError as error:
         raise click.ClickException(f"--data-dir {data_dir}: {error}") from error
 
