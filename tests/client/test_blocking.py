@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
@@ -93,6 +94,36 @@ def test_many_threads_may_send_at_once(broker, consumer, topic):
     for thread in range(8):
         mine = [value for value in values if value.startswith(b"%d-" % thread)]
         assert mine == [b"%d-%d" % (thread, number) for number in range(300)]
+
+
+def test_many_threads_may_use_one_admin(broker):
+    names = [f"threads-{number}" for number in range(20)]
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin, ThreadPoolExecutor(10) as pool:
+        assert list(pool.map(lambda name: list(admin.create_topics([name])), names)) == [[name] for name in names]
+        listed = list(pool.map(lambda _: {topic.name for topic in admin.list_topics()}, names))
+        assert all(set(names) <= found for found in listed)
+
+
+def test_a_consumer_asked_by_many_threads_gives_each_record_to_one(broker, producer, topic):
+    """One thread at a time is the rule for sense, not for safety: each batch has one reader."""
+    for number in range(100):
+        producer.send(topic, b"%d" % number)
+    producer.flush(20)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign(consumer.partitions_for(topic))
+
+        def read() -> None:
+            deadline = time.monotonic() + 30
+            while len(values) < 100 and time.monotonic() < deadline:
+                values.extend(record.value for batch in consumer.poll(0.2, 5).values() for record in batch)
+
+        values: list[bytes | None] = []
+        threads = [threading.Thread(target=read) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(values, key=int) == [b"%d" % number for number in range(100)]
 
 
 def test_threads_are_crossed_per_batch_and_not_per_record(broker, topic, monkeypatch):

@@ -236,6 +236,9 @@ def test_a_client_that_is_left_open_does_not_hold_up_the_exit(broker):
         "producer.send('t', b'v').result(50)",
         "producer.send('t', b'v'); producer.flush(50)",
         "[producer.send('t', bytes(1000)) for _ in range(1000)]",
+        "producer.send('t', b'v'); producer.close()",
+        "admin.list_topics()",
+        "consumer.end_offsets(consumer.assignment(), 50)",
     ],
 )
 def test_ctrl_c_ends_every_wait_at_once(call):
@@ -246,6 +249,7 @@ def test_ctrl_c_ends_every_wait_at_once(call):
             consumer.assign(consumer.partitions_for("t"))
             producer = Producer(bootstrap_servers=bootstrap, buffer_memory=10_000)
             producer.send("t", b"v").result(10)
+            admin = Admin(bootstrap_servers=bootstrap)
             os.kill({broker.process_id}, signal.SIGSTOP)
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
             try:

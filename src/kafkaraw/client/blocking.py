@@ -4,7 +4,7 @@ The same objects, run on the one loop thread of the process. A call crosses thre
 cross none: records are collected into batches, and batches decoded, on the caller's thread. Methods are documented
 where they are implemented, in the async faces; their texts are taken over here.
 
-What differs: producers may be used by many threads, consumers and admins by one at a time. Nothing of this may be
+What differs: producers and admins may be used by many threads, consumers by one at a time. Nothing of this may be
 called on the loop thread (in a ticket's callback): it would wait for itself, and raises `UsageError` instead.
 """
 
