@@ -229,7 +229,11 @@ class Partition:
     @property
     def has_enough_in_sync(self) -> bool:
         """Whether there are as many replicas in sync as min.insync.replicas asks for."""
-        return len(self.state.isr) >= self._isr_min
+        return self._followers is None or len(self.state.isr) >= self._isr_min
+
+    def has_acknowledged(self, next_offset: int) -> bool:
+        """Whether all replicas in sync have what is before an offset, and there are enough of them."""
+        return self._high_watermark >= next_offset and self.has_enough_in_sync
 
     def _stored_form(self, records: memoryview, header: BatchHeader) -> memoryview:
         if self.config.compression_type != PRODUCER:
@@ -270,10 +274,10 @@ class Partition:
 
     def _advance(self) -> None:
         """Move the high watermark as far as it may go, and tell those who wait."""
-        if not self.has_enough_in_sync:
-            return
         reached = self.log.log_end_offset
         if self._followers is not None:
+            if not self.has_enough_in_sync:
+                return
             reached = self._followers.high_watermark(self.state.isr, reached, _now_s(), self._isr_keeper.is_live)
         before = self._high_watermark
         if reached <= before:

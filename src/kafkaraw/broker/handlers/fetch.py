@@ -101,13 +101,20 @@ class _Fetch:
         return reading
 
     def _say_leaders(self, response: FetchResponse) -> None:
+        lost = [
+            (topic.topic_id, answer)
+            for topic in response.responses
+            for answer in topic.partitions
+            if answer.error_code in LEADER_IS_ELSEWHERE
+        ]
+        if not lost:
+            return
         elsewhere = Elsewhere(self.state, self.context.listener)
-        for topic in response.responses:
-            for answer in topic.partitions:
-                found = self.state.catalog.topic_by_id(topic.topic_id)
-                if found is not None and answer.error_code in LEADER_IS_ELSEWHERE:
-                    leader_id, leader_epoch = elsewhere.leader_of(TopicPartition(found.name, answer.partition_index))
-                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        for topic_id, answer in lost:
+            found = self.state.catalog.topic_by_id(topic_id)
+            if found is not None:
+                leader_id, leader_epoch = elsewhere.leader_of(TopicPartition(found.name, answer.partition_index))
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         response.node_endpoints = [
             NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker, endpoint in elsewhere.endpoints()

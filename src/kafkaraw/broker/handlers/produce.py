@@ -47,9 +47,8 @@ def handle(
     if request.acks == 0:
         _check_none_failed(response)
         return None
-    waiting = [one for one in produce.waiting if not one.is_done()]
-    if waiting:
-        return _WaitingProduce(produce, response, waiting, request.timeout_ms).deferred
+    if produce.waiting:
+        return _WaitingProduce(produce, response, request.timeout_ms).deferred
     return produce.finished(response)
 
 
@@ -137,7 +136,7 @@ class _Produce:
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=partition.log.log_start_offset,
         )
-        if self._acks == ALL_IN_SYNC:
+        if self._acks == ALL_IN_SYNC and not partition.has_acknowledged(appended.next_offset):
             self.waiting.append(_Waiting(self._state, partition, leader_epoch, appended.next_offset, answer))
         return answer
 
@@ -145,13 +144,18 @@ class _Produce:
         """The response, with the leaders of what this node does not lead."""
         if self._context.api_version < LEADER_VERSION_MIN:
             return response
+        lost = [
+            (self._name(topic), answer)
+            for topic in response.responses
+            for answer in topic.partition_responses
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        ]
+        if not lost:
+            return response
         elsewhere = Elsewhere(self._state, self._context.listener)
-        for topic in response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    key = TopicPartition(self._name(topic), answer.index)
-                    leader_id, leader_epoch = elsewhere.leader_of(key)
-                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        for name, answer in lost:
+            leader_id, leader_epoch = elsewhere.leader_of(TopicPartition(name, answer.index))
+            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         response.node_endpoints = [
             NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker, endpoint in elsewhere.endpoints()
@@ -168,12 +172,12 @@ class _Produce:
 class _WaitingProduce:
     """A produce request whose batches are appended, and not yet with all replicas in sync."""
 
-    def __init__(self, produce: _Produce, response: ProduceResponse, waiting: list[_Waiting], timeout_ms: int) -> None:
+    def __init__(self, produce: _Produce, response: ProduceResponse, timeout_ms: int) -> None:
         self.deferred: Deferred[ProduceResponse] = Deferred(self._leave)
         self._produce = produce
         self._response = response
-        self._waiting = waiting
-        for one in waiting:
+        self._waiting = produce.waiting
+        for one in self._waiting:
             one.partition.watch(self)
         self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._give_up)
 
