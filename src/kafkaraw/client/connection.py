@@ -7,6 +7,7 @@ does not know the cluster. Start at `Connection.open` and `Connection.request`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -83,7 +84,7 @@ class Connection:
         self._link: Link | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._ready.add_done_callback(_retrieve)
-        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._lost = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._error: KafkaError | None = None
         self._metrics = metrics
@@ -264,7 +265,8 @@ class Connection:
         if self._link is None:
             return
         self._link.close()
-        await asyncio.wait([self._lost], timeout=CLOSE_TIMEOUT_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._lost.wait(), CLOSE_TIMEOUT_S)
         self._link.abort()
 
     def abort(self) -> None:
@@ -287,8 +289,7 @@ class Connection:
 
     def link_lost(self, error: KafkaError | None) -> None:
         """See `LinkHandler.link_lost`."""
-        if not self._lost.done():
-            self._lost.set_result(None)
+        self._lost.set()
         self._handle(LinkLost(error))
 
     def writing_paused(self, paused: bool) -> None:
