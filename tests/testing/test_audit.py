@@ -70,6 +70,10 @@ def never(history: History) -> None:
     history.calls.append(Call("poll", 10.0, 1.0))
 
 
+def believes_in_an_old_leader(history: History) -> None:
+    history.leader_epochs["c"] = [(P0, b"id", 3), (P1, b"id", 1), (P0, b"id", 2)]
+
+
 def held(history: History) -> None:
     history.left_over.append("20 bytes of memory")
 
@@ -113,6 +117,7 @@ def test_a_sound_history_has_no_violation():
         (went_back, Invariant.NONMONOTONIC_POLL),
         (late, Invariant.OVERDUE),
         (never, Invariant.OVERDUE),
+        (believes_in_an_old_leader, Invariant.EPOCH_WENT_BACK),
         (held, Invariant.LEFT_OVER),
     ],
 )
@@ -131,6 +136,14 @@ def test_duplicates_and_disorder_are_no_violation_without_idempotence():
         assert audit(history, idempotent=False) == []
 
 
+def test_duplicates_and_disorder_are_forgiven_to_the_producers_that_may():
+    for spoil in (there_twice, out_of_order):
+        history = sound()
+        spoil(history)
+        history.repeating, history.unordered = {"a"}, {"a"}
+        assert audit(history) == []
+
+
 def test_going_on_without_a_gap_or_with_repetition_is_no_violation():
     history = sound()
     history.reads["c2"] = history.reads["c"][1:]
@@ -146,6 +159,12 @@ def test_an_acknowledgement_that_promises_nothing_may_be_lost_but_not_what_was_r
     history.final[P0].pop()
     assert {violation.invariant for violation in audit(history)} == {Invariant.POLL_SKIP}
     history.reads["c"].pop()
+    assert audit(history) == []
+
+
+def test_a_topic_made_anew_begins_with_new_epochs():
+    history = sound()
+    history.leader_epochs["c"] = [(P0, b"id", 3), (P0, b"other id", 0), (P0, b"other id", 1)]
     assert audit(history) == []
 
 

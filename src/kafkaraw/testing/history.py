@@ -66,6 +66,8 @@ class History:
         acknowledged: where each acknowledged value is.
         failed: values whose tickets raised an error.
         weak: producers whose acknowledgement does not promise that the record stays (acks 0 or 1).
+        repeating: producers that may write a record twice: they try again, without idempotence.
+        unordered: producers whose records may stand in another order than that of sending.
         reads: for each stretch of reading, (partition, offset, value) in the order of reading; a consumer begins a new
             stretch when it seeks, or starts anew.
         resumed: the stretch that a stretch goes on from: it began where that one had said it stood.
@@ -73,6 +75,7 @@ class History:
         committed_only: stretches that read committed records only.
         transactions: by name.
         calls: what was waited for.
+        leader_epochs: for each client, (partition, topic id, leader epoch) as it came to believe in them.
         left_over: what was still held, waiting or unresolved when all clients were closed.
         deleted_before: by partition, the offset below which records were deleted on purpose.
         final: everything that is in the topic in the end, by partition, as (offset, value).
@@ -83,12 +86,15 @@ class History:
     acknowledged: dict[bytes, RecordMetadata] = field(default_factory=dict)
     failed: dict[bytes, BaseException] = field(default_factory=dict)
     weak: set[str] = field(default_factory=set)
+    repeating: set[str] = field(default_factory=set)
+    unordered: set[str] = field(default_factory=set)
     reads: dict[str, list[tuple[TopicPartition, int, bytes]]] = field(default_factory=lambda: defaultdict(list))
     resumed: dict[str, str] = field(default_factory=dict)
     read_to_end: dict[str, list[TopicPartition]] = field(default_factory=dict)
     committed_only: set[str] = field(default_factory=set)
     transactions: dict[str, Transaction] = field(default_factory=lambda: defaultdict(Transaction))
     calls: list[Call] = field(default_factory=list)
+    leader_epochs: dict[str, list[tuple[TopicPartition, bytes, int]]] = field(default_factory=lambda: defaultdict(list))
     left_over: list[str] = field(default_factory=list)
     deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
     final: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)

@@ -33,6 +33,8 @@ class Invariant(StrEnum):
     """A call ends by its deadline."""
     ANSWERED_TWICE = "answered twice"
     """A request gets one answer, after those of the requests before it on its connection."""
+    EPOCH_WENT_BACK = "epoch went back"
+    """What a client believes of a partition's leader is never replaced by something older."""
     LEFT_OVER = "left over"
     """When all clients are closed, no promise, task, timer or byte of memory is left."""
 
