@@ -15,6 +15,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.interop.apache_kafka import ApacheKafka, why_missing
+from tests.simulation import seeds
 
 # Folders that share one process, in the order of starting.
 SLOW_FOLDERS = ("spark", "interop", "demo")
@@ -27,7 +28,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     from kafkaraw import __version__
     from kafkaraw.records import IMPLEMENTATION
 
-    return [f"kafkaraw {__version__} on {platform.machine()}, records: {IMPLEMENTATION}"]
+    return [f"kafkaraw {__version__} on {platform.machine()}, records: {IMPLEMENTATION}", seeds.header()]
 
 
 def group_of(nodeid: str) -> str:

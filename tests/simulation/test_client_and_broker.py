@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kafkaraw.testing.audit import audit
-from kafkaraw.testing.virtual import run_virtual
-from tests.simulation.world import SEEDS, life
-
-SOAK_SEEDS = 500
+from tests.simulation.lives import live, with_one_broker
+from tests.simulation.seeds import every_seed
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_fault_loses_doubles_or_reorders_records(seed):
-    history, world, _ = run_virtual(life, seed)
-    assert audit(history) == [], f"seed {seed}; faults: {world.faults}"
-    assert history.acknowledged, "nothing was written, so nothing was tested"
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(SEEDS, SOAK_SEEDS))
-def test_no_fault_loses_doubles_or_reorders_records_for_many_more_seeds(seed):
-    history, world, _ = run_virtual(life, seed)
-    assert audit(history) == [], f"seed {seed}; faults: {world.faults}"
-    assert history.acknowledged, "nothing was written, so nothing was tested"
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_without_idempotence_what_is_acknowledged_is_still_there(seed):
-    history, world, _ = run_virtual(lambda simulation: life(simulation, acks=1), seed)
-    assert audit(history, idempotent=False) == [], f"seed {seed}; faults: {world.faults}"
+@every_seed("one broker")
+def test_nothing_is_lost_doubled_reordered_or_late_whatever_breaks(seed: int):
+    life = live(with_one_broker, seed)
+    assert life.violations == [], life.story
+    assert life.history.acknowledged, "nothing was written, so nothing was tested"
 
 
 def test_the_same_seed_gives_the_same_bytes():
-    first, second = run_virtual(life, 7), run_virtual(life, 7)
-    assert first[2] == second[2]
-    assert first[0].acknowledged == second[0].acknowledged
-    assert first[1].faults == second[1].faults
+    first, second = live(with_one_broker, 7), live(with_one_broker, 7)
+    assert first.digest == second.digest
+    assert first.story == second.story
+    assert first.history.acknowledged == second.history.acknowledged
 
 
-def test_another_seed_gives_another_history():
-    assert run_virtual(life, 1)[2] != run_virtual(life, 2)[2]
+def test_another_seed_gives_another_life():
+    assert live(with_one_broker, 1).digest != live(with_one_broker, 2).digest

@@ -1,192 +1,149 @@
-"""A small world in virtual time: a broker that dies and comes back, links that break and fall silent, and clients."""
+"""A small world in virtual time: brokers, clients made for it, and a history of what the clients saw.
+
+What goes wrong in it is in `trouble`, what clients do in `clients`, whole lives in `lives`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable
+from typing import TypeVar
 
-from kafkaraw.broker import BrokerConfig, BrokerNode
-from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.client.admin import AsyncAdmin
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.errors import KafkaError
-from kafkaraw.records import Ticket
-from kafkaraw.testing.audit import History
+from kafkaraw.core.cluster import ClusterView
+from kafkaraw.core.sasl.oauthbearer import unsecured_token
+from kafkaraw.errors import KafkaError, KafkaTimeoutError
+from kafkaraw.testing.audit import Call, History
 from kafkaraw.testing.virtual import Simulation
+from tests.simulation.brokers import OneBroker, SeveralBrokers, bootstrap
+from tests.simulation.climate import PASSWORD, TOPIC, USER, Climate
 
-HOST, PORT = "127.0.0.1", 9092
-TOPIC = "flights"
-PARTITIONS = 3
-SEEDS = 50
-"""Seeds of a normal run."""
+T = TypeVar("T")
+HANG_S = 30.0
+"""A call that is so late never ends."""
 
 
 class World:
-    """One broker on port 9092, and what goes wrong with it."""
+    """Brokers in a climate, and the history of their clients.
 
-    def __init__(self, simulation: Simulation) -> None:
+    Attributes:
+        faults: what went wrong, and when; printed when a seed fails.
+        ends: where the reading ends, once the writing is over.
+        over: nothing more is to go wrong.
+        stale_tokens: tokens that are handed out now have expired long ago.
+    """
+
+    def __init__(self, simulation: Simulation, climate: Climate) -> None:
         self.simulation = simulation
-        self.rng = simulation.rng
-        self.storage = MemoryStorage()
-        self.node = self._new_node()
+        self.climate = climate
+        self.history = History()
+        brokers = OneBroker if climate.nodes == 1 else SeveralBrokers
+        self.brokers = brokers(simulation, climate, self.rng("brokers"))
         self.faults: list[str] = []
+        self.ends: dict = {}
+        self.over = False
+        self.stale_tokens = False
 
-    def _new_node(self) -> BrokerNode:
-        properties = {
-            "listeners": f"PLAINTEXT://{HOST}:{PORT}",
-            "num.partitions": PARTITIONS,
-            "auto.create.topics.enable": True,
-        }
-        simulation = self.simulation
-        return BrokerNode(
-            BrokerConfig.parse(properties),
-            network=simulation.network,
-            storage=self.storage,
-            clock=simulation.clock,
-            rng=random.Random(self.rng.random()),
-        )
+    def rng(self, name: str) -> random.Random:
+        """Randomness for one purpose: what is drawn for another one does not disturb it."""
+        return random.Random(f"{name} {self.simulation.seed}")
 
-    def runtime(self) -> Runtime:
-        return Runtime(self.simulation.network, self.simulation.clock, random.Random(self.rng.random()))
+    @property
+    def now_s(self) -> float:
+        return self.simulation.loop.time()
 
-    def producer(self, **settings: object) -> AsyncProducer:
-        rng = self.rng
-        given: dict[str, object] = {
+    def note(self, what: str) -> None:
+        self.faults.append(f"{self.now_s:.3f} {what}")
+
+    async def call(self, name: str, work: Awaitable[T], timeout: float) -> T:
+        """Wait for something that must end in time."""
+        call = Call(name, self.now_s, timeout)
+        self.history.calls.append(call)
+        try:
+            return await asyncio.wait_for(work, timeout + HANG_S)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise KafkaTimeoutError(f"{name} hangs") from None
+        finally:
+            call.ended_s = self.now_s
+
+    # -- clients
+
+    def producer(self, name: str, **settings: object) -> AsyncProducer:
+        rng = self.rng(f"settings of {name}")
+        drawn: dict[str, object] = {
             "linger_ms": rng.choice([0, 1, 5, 20]),
             "batch_size": rng.choice([200, 1000, 16384]),
             "buffer_memory": rng.choice([2000, 10_000, 1_000_000]),
             "compression_type": rng.choice(["none", "none", "gzip", "lz4"]),
             "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
-            "request_timeout_ms": 400,
             "delivery_timeout_ms": rng.choice([600, 2_000, 30_000]),
             "retry_backoff_ms": rng.choice([5, 50]),
-            "max_block_ms": 60_000,
-            "socket_connection_setup_timeout_ms": 300,
-            **settings,
+            "max_block_ms": 20_000,
         }
-        return AsyncProducer(bootstrap_servers=f"{HOST}:{PORT}", runtime=self.runtime(), **given)
+        producer = AsyncProducer(**self._common(name), **{**drawn, **settings})
+        self._watch_beliefs(name, producer._delivery._engine.cluster)
+        return producer
 
-    def consumer(self, **settings: object) -> AsyncConsumer:
-        given = {
+    def consumer(self, name: str, **settings: object) -> AsyncConsumer:
+        rng = self.rng(f"settings of {name}")
+        drawn: dict[str, object] = {
             "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": rng.choice([10, 100, 300]),
+            "fetch_min_bytes": rng.choice([1, 1, 500]),
+            "max_partition_fetch_bytes": rng.choice([300, 1_048_576]),
+            "max_poll_records": rng.choice([None, 1, 7]),
+        }
+        consumer = AsyncConsumer(**self._common(name), **{**drawn, **settings})
+        self._watch_beliefs(name, consumer._engine.cluster)
+        return consumer
+
+    def admin(self, name: str) -> AsyncAdmin:
+        return AsyncAdmin(**self._common(name))
+
+    def _watch_beliefs(self, name: str, view: ClusterView) -> None:
+        """Write down which leader epochs a client comes to believe in."""
+        seen, update, update_leader = self.history.leader_epochs[name], view.update, view.update_leader
+
+        def note() -> None:
+            for tp in view.partitions_of(TOPIC) or ():
+                seen.append((tp, view.topic_id_of(TOPIC), view.leader_epoch_of(tp)))
+
+        def noted_update(*args: object, **kwargs: object) -> None:
+            update(*args, **kwargs)
+            note()
+
+        def noted_update_leader(*args: object) -> bool:
+            news = update_leader(*args)
+            note()
+            return news
+
+        view.update, view.update_leader = noted_update, noted_update_leader
+
+    def _common(self, name: str) -> dict[str, object]:
+        found: dict[str, object] = {
+            "bootstrap_servers": bootstrap(self.brokers.ids),
+            "client_id": name,
             "request_timeout_ms": 400,
             "socket_connection_setup_timeout_ms": 300,
-            "fetch_max_wait_ms": 100,
-            **settings,
+            "socket_connection_setup_timeout_max_ms": 600,
+            "connections_max_idle_ms": self.climate.client_idle_ms,
+            "metadata_max_age_ms": self.climate.metadata_max_age_ms,
+            "runtime": Runtime(self.simulation.network, self.simulation.clock, self.rng(f"runtime of {name}")),
         }
-        return AsyncConsumer(bootstrap_servers=f"{HOST}:{PORT}", runtime=self.runtime(), **given)
+        if self.climate.login is not None:
+            found |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": self.climate.login}
+        if self.climate.login == "PLAIN":
+            found |= {"sasl_username": USER, "sasl_password": PASSWORD}
+        if self.climate.login == "OAUTHBEARER":
+            found["sasl_oauth_token_provider"] = self._token
+        return found
 
-    async def trouble(self) -> None:
-        """One fault after the other, until cancelled."""
-        while True:
-            await asyncio.sleep(self.rng.uniform(0.005, 0.4))
-            fault = self.rng.choice(["cut", "cut", "cut", "silence", "kill"])
-            self.faults.append(f"{self.simulation.loop.time():.6f} {fault}")
-            if fault == "cut":
-                self.simulation.network.cut(HOST, PORT)
-            elif fault == "silence":
-                await self._silence(self.rng.uniform(0.05, 1.5))
-            else:
-                await self._kill(self.rng.uniform(0.01, 0.6))
-
-    async def _silence(self, seconds: float) -> None:
-        self.simulation.network.silence(HOST, PORT)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self.simulation.network.silence(HOST, PORT, False)
-
-    async def _kill(self, seconds: float) -> None:
-        """The process dies; what it had written to its files is there when the next one starts."""
-        await self.node.kill()
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self.node = self._new_node()
-            await self.node.start()
-
-
-async def send_all(world: World, name: str, count: int, history: History, **settings: object) -> None:
-    """A producer's life: send, note what becomes of each record, close."""
-    producer = world.producer(**settings)
-    rng = random.Random(world.rng.random())
-    tickets: list[tuple[bytes, Ticket]] = []
-    for number in range(count):
-        value = b"%s-%d" % (name.encode(), number)
-        where = rng.choice([{"key": b"%d" % rng.randrange(5)}, {"partition": rng.randrange(PARTITIONS)}, {}])
-        ticket = await persist(partial(producer.send, TOPIC, value, **where))
-        history.sent[name].append(value)
-        tickets.append((value, ticket))
-        if rng.random() < 0.2:
-            await asyncio.sleep(rng.uniform(0, 0.1))
-        if rng.random() < 0.01:
-            await asyncio.gather(producer.flush(rng.uniform(0.01, 2)), return_exceptions=True)
-    await asyncio.gather(producer.close(100), return_exceptions=True)
-    for value, ticket in tickets:
-        if not ticket.done:
-            continue
-        error = ticket.exception()
-        if error is None:
-            history.acknowledged[value] = await ticket
-        else:
-            history.failed[value] = error
-
-
-async def persist(send: Callable[[], Awaitable[Ticket]]) -> Ticket:
-    """Send until it is taken: a record that was not taken is nowhere, so trying again is safe."""
-    while True:
-        try:
-            return await send()
-        except KafkaError:
-            await asyncio.sleep(0.2)
-
-
-async def read_along(world: World, name: str, history: History) -> None:
-    """A consumer that reads for as long as it is let, whatever goes wrong."""
-    consumer = world.consumer()
-    try:
-        while not consumer.assignment():
-            try:
-                consumer.assign(await consumer.partitions_for(TOPIC, 5))
-            except KafkaError:
-                await asyncio.sleep(0.2)
-        while True:
-            try:
-                batches = await consumer.poll(1.0)
-            except KafkaError:
-                await asyncio.sleep(0.2)
-                continue
-            for tp, batch in batches.items():
-                history.reads[name] += [(tp, record.offset, record.value) for record in batch]
-    finally:
-        await consumer.close()
-
-
-async def read_everything(world: World, history: History) -> None:
-    """After all is over: what is in the topic, from the first record to the last."""
-    async with world.consumer() as consumer:
-        partitions = await consumer.partitions_for(TOPIC, 10)
-        consumer.assign(partitions)
-        ends = await consumer.end_offsets(partitions, 10)
-        history.final.update({tp: [] for tp in partitions})
-        while [tp for tp, end in ends.items() if await consumer.position(tp, 10) < end]:
-            for tp, batch in (await consumer.poll(10)).items():
-                history.final[tp] += [(record.offset, record.value) for record in batch]
-
-
-async def life(simulation: Simulation, **settings: object) -> tuple[History, World, str]:
-    """Two producers and a consumer while the broker is killed and cut off; then everything is read again."""
-    world, history = World(simulation), History()
-    await world.node.start()
-    trouble = asyncio.create_task(world.trouble())
-    reader = asyncio.create_task(read_along(world, "reader", history))
-    await asyncio.gather(*(send_all(world, name, 200, history, **settings) for name in ("a", "b")))
-    for task in (trouble, reader):
-        task.cancel()
-    await asyncio.gather(trouble, reader, return_exceptions=True)
-    await read_everything(world, history)
-    await world.node.stop()
-    return history, world, simulation.network.digest()
+    async def _token(self) -> str:
+        now_s = self.simulation.clock.time_ms() / 1000
+        return unsecured_token(USER, now_s - 7200 * self.stale_tokens, self.climate.token_lifetime_s)

@@ -1,0 +1,193 @@
+"""What clients do in a simulated world, writing down what they see."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.errors import KafkaError
+from kafkaraw.records import Ticket, TopicPartition
+from kafkaraw.testing.audit import Call
+from tests.simulation.climate import PARTITIONS, TOPIC
+from tests.simulation.world import World
+
+CLOSING_S = 1.0
+"""What closing may take beyond its timeout, while connections say goodbye."""
+LANDING_S = 2.0
+"""When the last answer of a settled producer has come, or will not."""
+CATCHING_UP_S = 60.0
+"""Within which a reader must have read everything, once nothing goes wrong any more."""
+
+
+async def send_all(world: World, name: str, count: int, **settings: object) -> None:
+    """A producer's life: send, see what becomes of each record, close."""
+    producer, rng, history = world.producer(name, **settings), world.rng(name), world.history
+    tickets: list[tuple[bytes, Ticket]] = []
+    for number in range(count):
+        value = b"%s-%d" % (name.encode(), number)
+        where = rng.choice([{"key": b"%d" % rng.randrange(5)}, {"partition": rng.randrange(PARTITIONS)}, {}])
+        ticket = await persist(world, producer, partial(producer.send, TOPIC, value, **where))
+        history.sent[name].append(value)
+        tickets.append((value, ticket))
+        if rng.random() < 0.4:
+            await asyncio.sleep(rng.uniform(0, 0.15))
+        if rng.random() < 0.01:
+            timeout = rng.uniform(0.01, 2)
+            with suppress(KafkaError):
+                await world.call(f"{name}: flush", producer.flush(timeout), timeout)
+    with suppress(KafkaError):
+        await world.call(f"{name}: flush", producer.flush(60), 60)
+    await asyncio.sleep(LANDING_S)
+    held = producer._delivery._open.used_bytes
+    if held:
+        history.left_over.append(f"{held} bytes of memory of {name}")
+    with suppress(KafkaError):
+        await world.call(f"{name}: close", producer.close(10), 10 + CLOSING_S)
+    for value, ticket in tickets:
+        if ticket.done:
+            error = ticket.exception()
+            if error is None:
+                history.acknowledged[value] = await ticket
+            else:
+                history.failed[value] = error
+
+
+async def persist(world: World, producer: AsyncProducer, send: Callable[[], Awaitable[Ticket]]) -> Ticket:
+    """Send until it is taken: a record that was not taken is nowhere, so trying again is safe."""
+    config = producer._delivery._config
+    while True:
+        try:
+            ticket = await world.call("send", send(), config.max_block_ms / 1000)
+        except KafkaError:
+            await asyncio.sleep(0.2)
+            continue
+        watch(world, "ticket", ticket, (config.delivery_timeout_ms + config.linger_ms) / 1000)
+        return ticket
+
+
+def watch(world: World, name: str, ticket: Ticket, timeout: float) -> None:
+    """Note when a ticket is told."""
+    call = Call(name, world.now_s, timeout)
+    world.history.calls.append(call)
+    ticket.add_done_callback(lambda _: setattr(call, "ended_s", world.now_s))
+
+
+class Reader:
+    """A consumer that reads from beginning to end, whatever goes wrong, and is at times begun anew where it stood."""
+
+    def __init__(self, world: World, name: str, **settings: object) -> None:
+        self._world, self._name, self._settings = world, name, settings
+        self._rng = world.rng(name)
+        self._positions: dict[TopicPartition, int] = {}
+
+    async def run(self) -> None:
+        """Read until everything up to `world.ends` is read."""
+        history, before = self._world.history, None
+        for number in itertools.count():
+            stretch = f"{self._name}-{number}"
+            history.reads[stretch] = []
+            if before is not None:
+                history.resumed[stretch] = before
+            before = stretch
+            consumer = self._world.consumer(stretch, **self._settings)
+            try:
+                if await self._read(consumer, stretch):
+                    history.read_to_end[stretch] = list(self._world.ends)
+                    return
+            finally:
+                await self._world.call(f"{stretch}: close", consumer.close(), CLOSING_S)
+
+    async def _read(self, consumer: AsyncConsumer, stretch: str) -> bool:
+        """Read for a while; whether that was all."""
+        await self._assign(consumer)
+        world, rng, since = self._world, self._rng, None
+        while True:
+            timeout = rng.choice([0.0, 0.1, 1.0])
+            with suppress(KafkaError):
+                batches = await world.call(f"{stretch}: poll", consumer.poll(timeout), timeout)
+                for tp, batch in batches.items():
+                    world.history.reads[stretch] += [(tp, record.offset, record.value) for record in batch]
+                if rng.random() < 0.1:
+                    await asyncio.sleep(rng.uniform(0, 0.5))  # a slow reader
+                if rng.random() < 0.3:
+                    await self._save(consumer)
+                    if rng.random() < 0.1 and not world.ends:
+                        return False
+            if not consumer.assignment():
+                continue
+            if world.ends:
+                since = world.now_s if since is None else since
+                done = all(self._positions.get(tp, 0) >= end for tp, end in world.ends.items())
+                if done or world.now_s - since > CATCHING_UP_S:
+                    return True
+                with suppress(KafkaError):
+                    await self._save(consumer)
+            elif not timeout:
+                await asyncio.sleep(0.02)
+
+    async def _assign(self, consumer: AsyncConsumer) -> None:
+        while not consumer.assignment():
+            with suppress(KafkaError):
+                consumer.assign(await self._world.call("partitions_for", consumer.partitions_for(TOPIC, 2), 2))
+                break
+            await asyncio.sleep(0.2)
+        for tp, offset in self._positions.items():
+            consumer.seek(tp, offset)
+
+    async def _save(self, consumer: AsyncConsumer) -> None:
+        for tp in consumer.assignment():
+            self._positions[tp] = await self._world.call("position", consumer.position(tp, 1.0), 1.0)
+
+
+async def administer(world: World) -> None:
+    """An admin who looks around, and makes and deletes a topic that others write to meanwhile."""
+    rng = world.rng("admin")
+    async with world.admin("admin") as admin:
+        calls: dict[str, Callable[[float], Awaitable[object]]] = {
+            "list_topics": lambda timeout: admin.list_topics(timeout=timeout),
+            "describe_topics": lambda timeout: admin.describe_topics([TOPIC], timeout=timeout),
+            "create_topics": lambda timeout: admin.create_topics([NewTopic("passing", 2)], timeout=timeout),
+            "delete_topics": lambda timeout: admin.delete_topics(["passing"], timeout=timeout),
+        }
+        while not world.over:
+            await asyncio.sleep(rng.uniform(0, 0.5))
+            name, timeout = rng.choice(list(calls)), rng.choice([0.3, 1.0, 5.0])
+            with suppress(KafkaError):
+                await world.call(name, calls[name](timeout), timeout)
+
+
+async def write_to_a_passing_topic(world: World) -> None:
+    """Send to a topic that comes and goes: whatever becomes of the records, it is told in time."""
+    rng = world.rng("passing")
+    producer = world.producer("passing", delivery_timeout_ms=1500, max_block_ms=1000, buffer_memory=1_000_000)
+    while not world.over:
+        await asyncio.sleep(rng.uniform(0, 0.3))
+        with suppress(KafkaError):
+            ticket = await world.call("send", producer.send("passing", b"x"), 1.0)
+            watch(world, "ticket to a topic that comes and goes", ticket, 1.6)
+    with suppress(KafkaError):
+        await world.call("passing: close", producer.close(3), 3 + CLOSING_S)
+
+
+async def read_everything(world: World) -> None:
+    """After all is over: what is in the topic, from the first record to the last."""
+    final = world.history.final
+    async with world.consumer("last reader", max_poll_records=None) as consumer:
+        partitions = await world.call("partitions_for", consumer.partitions_for(TOPIC, 20), 20)
+        consumer.assign(partitions)
+        ends = await world.call("end_offsets", consumer.end_offsets(partitions, 20), 20)
+        final.update({tp: [] for tp in partitions})
+        while [tp for tp, end in ends.items() if await consumer.position(tp, 10) < end]:
+            batches = await world.call("poll", consumer.poll(20), 20)
+            if not batches:
+                world.history.left_over.append(f"records that cannot be read: {ends}")
+                break
+            for tp, batch in batches.items():
+                final[tp] += [(record.offset, record.value) for record in batch]
+    world.ends = ends

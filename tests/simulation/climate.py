@@ -1,0 +1,108 @@
+"""What holds for the whole of one simulated life: drawn from its seed, before anything happens."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+IDLE_NEVER_MS = 600_000
+
+
+@dataclass(frozen=True)
+class Climate:
+    """The settings of brokers and clients that make a life easy or hard.
+
+    Attributes:
+        nodes: brokers.
+        login: a SASL mechanism; None for no login.
+        reauth_ms: how long a login lasts; 0 is for ever.
+        token_lifetime_s: how long a token for OAUTHBEARER is good.
+        broker_idle_ms: when brokers close idle connections.
+        client_idle_ms: when clients do.
+        metadata_max_age_ms: when clients renew their view.
+        syncs: brokers write each batch for good before they acknowledge it, so a machine may crash.
+        replication_delay_s: how long messages between brokers take, at least and at most.
+        lag_max_ms: how long a follower in sync may lag.
+        isr_min: min.insync.replicas.
+        unclean: a replica that is not in sync may be elected.
+    """
+
+    nodes: int
+    login: str | None
+    reauth_ms: int
+    token_lifetime_s: float
+    broker_idle_ms: int
+    client_idle_ms: int
+    metadata_max_age_ms: int
+    syncs: bool
+    replication_delay_s: tuple[float, float]
+    lag_max_ms: int
+    isr_min: int
+    unclean: bool
+
+    def properties(self, node_id: int) -> dict[str, object]:
+        """The properties of a broker."""
+        protocol = "PLAINTEXT" if self.login is None else "SASL_PLAINTEXT"
+        found: dict[str, object] = {
+            "node.id": node_id,
+            "listeners": f"{protocol}://{host_of(node_id)}:{PORT}",
+            "num.partitions": PARTITIONS,
+            "default.replication.factor": min(self.nodes, 3),
+            "min.insync.replicas": self.isr_min,
+            "unclean.leader.election.enable": self.unclean,
+            "auto.create.topics.enable": True,
+            "connections.max.idle.ms": self.broker_idle_ms,
+            "replica.lag.time.max.ms": self.lag_max_ms,
+        }
+        if self.login is not None:
+            found["sasl.enabled.mechanisms"] = self.login
+            found["connections.max.reauth.ms"] = self.reauth_ms
+            found["sasl.oauthbearer.unsecured.enable"] = True
+        if self.syncs:
+            found["log.flush.interval.messages"] = 1
+        return found
+
+
+TOPIC = "flights"
+PARTITIONS = 3
+PORT = 9092
+USER, PASSWORD = "ada", "opensesame"
+
+
+def host_of(node_id: int) -> str:
+    return f"broker-{node_id}"
+
+
+def one_broker(rng: random.Random) -> Climate:
+    return Climate(
+        nodes=1,
+        login=rng.choice([None, None, "PLAIN", "OAUTHBEARER"]),
+        reauth_ms=rng.choice([0, 1500, 3000]),  # a broker lets nobody renew more often than once a second
+        token_lifetime_s=rng.choice([1.5, 5.0, 3600.0]),
+        broker_idle_ms=rng.choice([1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
+        client_idle_ms=rng.choice([100, 1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
+        metadata_max_age_ms=rng.choice([100, 1000, 300_000]),
+        syncs=rng.random() < 0.5,
+        replication_delay_s=(0.0, 0.0),
+        lag_max_ms=30_000,
+        isr_min=1,
+        unclean=False,
+    )
+
+
+def several_brokers(rng: random.Random, *, unclean: bool = False) -> Climate:
+    nodes = rng.choice([3, 3, 4, 5])
+    return Climate(
+        nodes=nodes,
+        login=rng.choice([None, None, None, "PLAIN"]),
+        reauth_ms=rng.choice([0, 1500]),
+        token_lifetime_s=3600.0,
+        broker_idle_ms=rng.choice([1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
+        client_idle_ms=rng.choice([200, IDLE_NEVER_MS, IDLE_NEVER_MS]),
+        metadata_max_age_ms=rng.choice([100, 1000, 300_000]),
+        syncs=rng.random() < 0.4,
+        replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02), (0.02, 0.2)]),
+        lag_max_ms=rng.choice([200, 1000, 30_000]),
+        isr_min=1 if unclean else rng.choice([1, 2, 2]),
+        unclean=unclean,
+    )

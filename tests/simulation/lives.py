@@ -1,0 +1,105 @@
+"""Whole lives of a small world: clients at work while things go wrong; then all is mended, read again, and judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+
+from kafkaraw.testing.audit import History, Invariant, Violation, audit
+from kafkaraw.testing.audit_wire import audit_wire
+from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
+from tests.simulation import climate
+from tests.simulation.clients import (
+    LANDING_S,
+    Reader,
+    administer,
+    read_everything,
+    send_all,
+    write_to_a_passing_topic,
+)
+from tests.simulation.trouble import trouble
+from tests.simulation.world import World
+
+COUNT = 120
+"""Records of each producer next to one broker."""
+COUNT_SEVERAL = 60
+"""And next to several, of which each has to be told of them."""
+LIFETIME_S = 900.0
+
+
+@dataclass(frozen=True)
+class Life:
+    """What is left of a life.
+
+    Attributes:
+        history: what the clients saw.
+        violations: what should not have been.
+        story: the climate, and what went wrong.
+        digest: of every byte on the wire.
+    """
+
+    history: History
+    violations: list[Violation]
+    story: str
+    digest: str
+
+
+async def with_one_broker(simulation: Simulation) -> Life:
+    """Two producers, a reader and an admin, while one broker is cut off, killed and started again."""
+    world = World(simulation, climate.one_broker(simulation.rng))
+    await world.brokers.start()
+    helpers = [trouble(world), administer(world), write_to_a_passing_topic(world)]
+    return await _live(world, helpers, [send_all(world, name, COUNT) for name in ("a", "b")])
+
+
+async def with_several_brokers(simulation: Simulation) -> Life:
+    """Producers of three kinds, a reader and an admin, while brokers go down, leaders move and followers lag."""
+    return await _in_a_cluster(World(simulation, climate.several_brokers(simulation.rng)))
+
+
+async def with_unclean_elections(simulation: Simulation) -> Life:
+    """The same, where a replica that is not in sync may lead, and brokers go down two at a time."""
+    world = World(simulation, climate.several_brokers(simulation.rng, unclean=True))
+    return await _in_a_cluster(world, trouble(world, "more trouble"))
+
+
+async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, None]) -> Life:
+    await world.brokers.start()
+    helpers = [trouble(world), trouble(world, "trouble beside it"), administer(world), *more_trouble]
+    world.history.weak = {"acks=1"}
+    world.history.repeating = {"acks=1"}
+    world.history.unordered = {"acks=1", "at most once"}
+    patient, plain = {"delivery_timeout_ms": 30_000}, {"enable_idempotence": False}
+    producers = [
+        send_all(world, "idempotent", COUNT_SEVERAL),
+        send_all(world, "patient", COUNT_SEVERAL, **patient),
+        send_all(world, "acks=1", COUNT_SEVERAL // 2, acks=1, **patient, **plain),
+        send_all(world, "at most once", COUNT_SEVERAL // 2, retries=0, **plain),
+    ]
+    return await _live(world, helpers, producers)
+
+
+async def _live(world: World, helpers: list, producers: list) -> Life:
+    tasks = [asyncio.create_task(helper) for helper in helpers]
+    reader = asyncio.create_task(Reader(world, "reader").run())
+    async with asyncio.timeout(LIFETIME_S):
+        await asyncio.gather(*producers)
+        world.over = True
+        await asyncio.gather(*tasks)
+        await read_everything(world)
+        await reader
+    await world.brokers.stop()
+    await asyncio.sleep(LANDING_S)
+    world.history.left_over += world.simulation.loop.left_over()
+    network = world.simulation.network
+    violations = audit(world.history, unclean=world.climate.unclean) + audit_wire(network.history)
+    return Life(world.history, violations, f"{world.climate}\n" + "\n".join(world.faults), network.digest())
+
+
+def live(life: Callable[[Simulation], Awaitable[Life]], seed: int) -> Life:
+    """Run a life from a seed; one that never ends is a violation, too."""
+    try:
+        return run_virtual(life, seed)
+    except (SimulationStalled, TimeoutError) as error:
+        return Life(History(), [Violation(Invariant.OVERDUE, f"this life never ended: {error!r}")], "", "")

@@ -1,0 +1,91 @@
+"""Bugs to plant, one at a time, so that the simulation can show that it finds them.
+
+    python -m tests.simulation.plants [NAME ...]
+
+prints for each how many seeds it took, and by which invariants it was found. A new invariant brings a plant with it.
+The bugs are patches of a running program: there is no switch for them in what users install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from kafkaraw.testing.audit import Invariant
+from tests.simulation import lives
+from tests.simulation.plants import one_broker, several_brokers
+
+SEEDS = 100
+"""Within so many seeds, the same ones always, each bug is found."""
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A bug: how to plant it, the life in which it shows, and the invariants by which it may be found."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    life: Callable
+    invariants: frozenset[Invariant]
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+
+def _one(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, lives.with_one_broker, frozenset(invariants))
+
+
+def _several(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, lives.with_several_brokers, frozenset(invariants))
+
+
+_LOSS = (Invariant.LOST_WRITE, Invariant.UNSEEN, Invariant.INCONSISTENT_OFFSETS)
+_WAITING = (Invariant.UNSETTLED, Invariant.OVERDUE, Invariant.LEFT_OVER)
+
+PLANTS = {
+    plant.name: plant
+    for plant in (
+        _one(one_broker.broker_acknowledges_without_appending, *_LOSS),
+        _one(one_broker.broker_does_not_recognise_repeats, Invariant.DUPLICATE),
+        _one(one_broker.broker_forgets_one_sequence_of_five, Invariant.DUPLICATE),
+        _one(one_broker.broker_names_the_wrong_offset, Invariant.INCONSISTENT_OFFSETS),
+        _one(one_broker.broker_loses_unsynced_bytes_that_it_acknowledged, *_LOSS),
+        _one(one_broker.broker_answers_twice, Invariant.ANSWERED_TWICE),
+        _one(one_broker.producer_numbers_anew_what_it_sends_again, Invariant.DUPLICATE),
+        _one(one_broker.producer_lines_up_what_came_back_the_wrong_way, Invariant.SEND_SKIP),
+        _one(one_broker.producer_forgets_to_tell, *_WAITING),
+        _one(one_broker.producer_reuses_a_buffer_in_flight, Invariant.DUPLICATE, *_LOSS),
+        _several(
+            one_broker.producer_sends_again_on_a_new_connection_what_may_have_arrived,
+            Invariant.DUPLICATE,
+        ),
+        _one(one_broker.connection_drops_promises_when_it_dies, *_WAITING),
+        _one(one_broker.consumer_steps_over_a_record, Invariant.POLL_SKIP, *_LOSS),
+        _one(one_broker.consumer_hands_out_a_batch_twice, Invariant.NONMONOTONIC_POLL),
+        _one(one_broker.consumer_stands_behind_what_it_has_not_handed_out, Invariant.POLL_SKIP),
+        _several(several_brokers.leader_acknowledges_before_replication, Invariant.POLL_SKIP, *_LOSS),
+        _several(several_brokers.leader_drops_its_newest_batch_when_it_begins, Invariant.POLL_SKIP, *_LOSS),
+        _several(several_brokers.node_answers_after_it_was_deposed, Invariant.POLL_SKIP, *_LOSS),
+        _several(several_brokers.follower_skips_an_epoch_that_was_truncated, Invariant.POLL_SKIP, *_LOSS),
+        _several(several_brokers.client_takes_stale_metadata, Invariant.EPOCH_WENT_BACK),
+    )
+}
+
+
+def find(name: str, seeds: int = SEEDS) -> tuple[int, set[Invariant]]:
+    """Plant a bug and simulate until it is found.
+
+    Returns:
+        How many seeds it took, and which invariants were violated; none when it was not found.
+    """
+    plant = PLANTS[name]
+    for seed in range(seeds):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            plant.plant(monkeypatch)
+            violations = lives.live(plant.life, seed).violations
+        if violations:
+            return seed + 1, {violation.invariant for violation in violations}
+    return seeds, set()

@@ -1,0 +1,87 @@
+"""Which seeds a run takes: other ones with every commit, the same ones wherever that commit is tested.
+
+    KAFKARAW_SEEDS=7,100-120     takes these, and no others
+
+50 for a normal run, 500 for a soak; those that have ever failed are always among them. A run is told by its header, a
+failed test by the command that repeats it (`conftest.py`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+NORMAL = 50
+SOAK = 500
+
+PINNED: dict[str, tuple[int, ...]] = {
+    "one broker": (),
+    "several brokers": (),
+    "unclean elections": (),
+}
+"""Seeds that have failed once, by world."""
+
+_CHOSEN = "KAFKARAW_SEEDS"
+_FIRST = "KAFKARAW_FIRST_SEED"
+
+
+def _first_of_commit() -> int:
+    """The first seed of this commit; of this day, where there is no git."""
+    root = Path(__file__).parents[2]
+    try:
+        git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
+        number = int(git.stdout[:7], 16)
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        number = datetime.datetime.now(datetime.UTC).date().toordinal()
+    return number * 1000
+
+
+# Kept in the environment, so that processes that share a run agree, whatever day it becomes meanwhile.
+FIRST = int(os.environ.setdefault(_FIRST, str(_first_of_commit())))
+
+
+def chosen() -> list[int] | None:
+    """The seeds that somebody has asked for; None when nobody has."""
+    text = os.environ.get(_CHOSEN, "").strip()
+    if not text:
+        return None
+    seeds: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        seeds += range(int(low), int(high or low) + 1)
+    return seeds
+
+
+def header() -> str:
+    """A line that says which seeds this run takes."""
+    seeds = chosen()
+    if seeds is not None:
+        return f"simulation seeds: {_CHOSEN}={os.environ[_CHOSEN]}"
+    return f"simulation seeds: {FIRST} and the {NORMAL - 1} after it (soak: {SOAK - 1}); {_CHOSEN}=7,100-120 chooses"
+
+
+def replay(nodeid: str, seed: int) -> str:
+    """The command that repeats a failed test."""
+    return f"{_CHOSEN}={seed} .venv/bin/python -m pytest -n 0 '{nodeid.partition('[')[0]}'"
+
+
+def every_seed(world: str, normal: int = NORMAL, soak: int = SOAK) -> pytest.MarkDecorator:
+    """Have a test run for every seed of this run.
+
+    Args:
+        world: whose pinned seeds are added.
+        normal: how many seeds a normal run takes.
+        soak: how many a soak takes.
+    """
+    picked = chosen()
+    if picked is not None:
+        return pytest.mark.parametrize("seed", picked)
+    new = range(FIRST, FIRST + max(normal, soak))
+    first = [*PINNED[world], *new[:normal]]
+    return pytest.mark.parametrize(
+        "seed", [*first, *(pytest.param(seed, marks=pytest.mark.soak) for seed in new[normal:])]
+    )
