@@ -40,11 +40,13 @@ class Peer:
     def __init__(self, servers: str) -> None:
         host, _, port = servers.partition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=10)
+        self._incoming = self.socket.makefile("rb")
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        self._incoming.close()
         self.socket.close()
 
     def send_frame(self, frame: bytes) -> None:
@@ -53,8 +55,8 @@ class Peer:
     def frame(self) -> bytes | None:
         """The next frame; None when the broker has closed."""
         try:
-            size = self.socket.recv(4, socket.MSG_WAITALL)
-            return self.socket.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL) if size else None
+            size = self._incoming.read(4)
+            return self._incoming.read(int.from_bytes(size, "big")) if size else None
         except ConnectionResetError:
             return None
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkaraw import Admin, Producer, QuotaEntity, QuotaName, ScramPassword, ScramRemoval
+from kafkaraw import Admin, NewTopic, Producer, QuotaEntity, QuotaName, ScramPassword, ScramRemoval
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import BrokerError
+from kafkaraw.protocol import RequestHeader, decode_response, encode_request
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
@@ -32,6 +33,9 @@ from kafkaraw.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.records import encode_batch
 from tests.broker.quotas.test_table import ANY, EXACT, IS_DEFAULT, client, entry
 from tests.broker.test_login import Peer
 from tests.broker.test_scram_credentials import SHA_512, delete, upsert
@@ -172,6 +176,50 @@ def test_our_broker_says_what_apache_kafka_says() -> None:
                 time.sleep(APPLIED_S)  # see there
             version = api_of(request).supported.max
             assert said(broker.ask(request, version)) == said(kafka.ask(request, version)), (number, request)
+
+
+RATE = 10_000
+
+
+def until_throttled(servers: str, client_id: str, message: object, version: int) -> list[tuple[int, bool]]:
+    """Ask the same again and again until the broker throttles: its throttle times, and whether it gave anything."""
+    told: list[tuple[int, bool]] = []
+    key = api_of(message).key
+    with Peer(servers) as peer:
+        while len(told) < 20 and not (told and told[-1][0]):
+            peer.send_frame(encode_request(RequestHeader(key, version, 1, client_id), message))
+            answer = decode_response(peer.frame(), key, version)[1]
+            told.append((answer.throttle_time_ms, bool(answer.responses)))
+    return told
+
+
+@pytest.mark.timeout(120)
+def test_our_broker_throttles_when_apache_kafka_does_and_for_as_long(apache_kafka: ApacheKafka) -> None:
+    records = encode_batch([(int(time.time() * 1000), None, bytes(30_000), [])])
+    produce = ProduceRequest(
+        acks=1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name="bounded", partition_data=[PartitionProduceData(index=0, records=records)])],
+    )
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=len(records))
+    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="bounded", partitions=[part])])
+    told = []
+    with EmbeddedBroker() as ours:
+        for servers in (apache_kafka.bootstrap_servers, ours.bootstrap_servers):
+            with Admin(bootstrap_servers=servers) as admin:
+                admin.create_topics([NewTopic("bounded", 1)])
+                bounds = {"producer_byte_rate": RATE, "consumer_byte_rate": RATE}
+                admin.alter_client_quotas({QuotaEntity(client_id="bounded"): bounds})
+                time.sleep(APPLIED_S)
+            told.append(
+                [until_throttled(servers, "bounded", produce, 9), until_throttled(servers, "bounded", fetch, 11)]
+            )
+    theirs, mine = told
+    for their_times, our_times in zip(theirs, mine, strict=True):
+        assert [gave for _, gave in our_times] == [gave for _, gave in their_times]
+        assert [bool(ms) for ms, _ in our_times] == [bool(ms) for ms, _ in their_times]
+        assert our_times[-1][0] == pytest.approx(their_times[-1][0], rel=0.1)
+    assert not mine[1][-1][1], "a throttled Fetch brings nothing"
 
 
 # -- our admin client at Apache Kafka ------------------------------------------------------------------------------
