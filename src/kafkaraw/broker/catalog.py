@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.coordinators import coordinator_of
@@ -15,6 +16,8 @@ from kafkaraw.broker.elections import PartitionState, first_state
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
+
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class Topic:
     topic_id: Uuid
     assignments: tuple[tuple[int, ...], ...]
     configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of those in which Kafka keeps what it has to remember."""
+        return self.name in INTERNAL_TOPICS
 
     @property
     def partitions_count(self) -> int:

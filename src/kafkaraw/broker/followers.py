@@ -23,12 +23,14 @@ class Progress:
         caught_up_s: when it last had all that there was.
         asked_s: when it last asked.
         leader_end_offset: where the leader's log ended then.
+        log_start_offset: where its log starts, as it has said; -1 when it has not asked yet.
     """
 
     caught_up_s: float
     log_end_offset: int = UNKNOWN_OFFSET
     asked_s: float = NEVER
     leader_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
 
 
 class Followers:
@@ -44,6 +46,15 @@ class Followers:
     def __init__(self, nodes: Iterable[int], isr: Collection[int], now_s: float, lag_max_s: float) -> None:
         self._lag_max_s = lag_max_s
         self._progress = {node: Progress(now_s if node in isr else NEVER) for node in nodes}
+
+    def starts_at(self, node: int, log_start_offset: int) -> None:
+        """A follower has said where its log starts."""
+        self._progress[node].log_start_offset = log_start_offset
+
+    def low_watermark(self, log_start_offset: int, is_live: Callable[[int], bool]) -> int:
+        """The first offset that any replica has which runs; the leader's own start is given."""
+        starts = [progress.log_start_offset for node, progress in self._progress.items() if is_live(node)]
+        return min([log_start_offset, *starts])
 
     def asked(self, node: int, offset: int, leader_end_offset: int, now_s: float) -> None:
         """A follower asks for what comes from `offset` on."""

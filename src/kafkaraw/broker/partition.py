@@ -32,6 +32,8 @@ from kafkaraw.records import BatchHeader, TopicPartition, iter_headers, parse_he
 ALL_IN_SYNC: Final = -1
 """Acknowledge when all replicas in sync have it (acks)."""
 ONE: Final = 1
+HIGH_WATERMARK: Final = -1
+"""Stands for the high watermark where an offset is asked for (DeleteRecords)."""
 FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -92,6 +94,9 @@ class Partition:
         isr_keeper: told of followers that catch up or lag.
         producer_expiration_ms: when an idle producer's sequences are forgotten.
         lag_max_ms: how long a follower in sync may lag.
+
+    Attributes:
+        on_start_moved: called when the log starts later than before.
     """
 
     def __init__(
@@ -114,6 +119,7 @@ class Partition:
         self.producers = ProducerTable(producer_expiration_ms)
         self._clock = clock
         self._isr_keeper = isr_keeper
+        self.on_start_moved: Callable[[], None] = lambda: None
         self._lag_max_s = lag_max_ms / 1000
         self._high_watermark = 0
         self._epoch_start_offset = 0
@@ -123,14 +129,15 @@ class Partition:
         # A dict, because its order is that of arrival: a set's order would differ from run to run.
         self._watchers: dict[Watcher, None] = {}
 
-    def open(self, high_watermark: int = 0) -> None:
+    def open(self, high_watermark: int = 0, log_start_offset: int = 0) -> None:
         """Read the log; what it says about producers is remembered.
 
         Args:
             high_watermark: what was written down of it.
+            log_start_offset: what was written down of it.
         """
         now_ms = self._clock.time_ms()
-        self.log.open(lambda header: self.producers.note(header, now_ms))
+        self.log.open(lambda header: self.producers.note(header, now_ms), log_start_offset=log_start_offset)
         self._high_watermark = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     def reconfigure(self, config: TopicConfig, producer_expiration_ms: int) -> None:
@@ -289,6 +296,45 @@ class Partition:
                 watcher.readable(size_bytes)
         self._wake_followers()
 
+    @property
+    def low_watermark(self) -> int:
+        """The first offset that any of the replicas has which run; -1 while one of them has not said so yet."""
+        start = self.log.log_start_offset
+        return start if self._followers is None else self._followers.low_watermark(start, self._isr_keeper.is_live)
+
+    def delete_records(self, offset: int) -> int:
+        """Delete the records before an offset; the followers do the same when they hear of it.
+
+        Args:
+            offset: the first one to keep; -1 keeps none that consumers could see.
+
+        Returns:
+            That first offset.
+
+        Raises:
+            Refusal: POLICY_VIOLATION, OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
+        """
+        name = folder_name(self.topic_partition)
+        if not self.config.deletes_old:
+            message = f"Records of partition {name} can not be deleted due to the configured policy"
+            raise Refusal(ErrorCode.POLICY_VIOLATION, message)
+        first = self._high_watermark if offset == HIGH_WATERMARK else offset
+        if not 0 <= first <= self._high_watermark:
+            message = f"The offset {first} for partition {name} is not valid: it ends at {self._high_watermark}"
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        try:
+            self._move_start(first)
+        except OSError as error:
+            _logger.error("%s: records cannot be deleted: %s", name, error)
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be changed: {error.strerror}") from error
+        self._wake_followers()
+        return first
+
+    def _move_start(self, offset: int) -> None:
+        if self.log.move_start(offset):
+            _logger.info("%s on node %d: starts at %d now", self.log.folder, self.node_id, offset)
+            self.on_start_moved()
+
     # -- followers, seen from the leader ---------------------------------------------------------------------------
 
     def answer_follower(self, fetch: ReplicaFetch, wake: Callable[[], None]) -> ReplicaAnswer | None:
@@ -310,13 +356,23 @@ class Partition:
             if end == UNKNOWN_END or end.epoch < fetch.last_epoch or end.end_offset < fetch.offset:
                 return Parts(end)
         followers.asked(fetch.node, fetch.offset, self.log.log_end_offset, _now_s())
+        self._note_start(followers, fetch)
         self._admit(fetch)
         self._advance()
         data = self.log.copy(fetch.offset, FOLLOWER_FETCH_BYTES)
-        if not data and fetch.high_watermark == self._high_watermark:
+        log_start_offset = self.log.log_start_offset
+        if not data and fetch.high_watermark == self._high_watermark and fetch.log_start_offset >= log_start_offset:
             self._waiting_followers[fetch.node] = wake
             return None
-        return Batches(data, self._high_watermark)
+        return Batches(data, self._high_watermark, log_start_offset)
+
+    def _note_start(self, followers: Followers, fetch: ReplicaFetch) -> None:
+        """Note where a follower's log starts, and tell those who wait for all replicas to start later."""
+        before = self.low_watermark
+        followers.starts_at(fetch.node, fetch.log_start_offset)
+        if self.low_watermark != before:
+            for watcher in list(self._watchers):
+                watcher.readable(0)
 
     def _admit(self, fetch: ReplicaFetch) -> None:
         """A follower that has all that consumers may see, and all that was before this epoch, is in sync."""
@@ -351,7 +407,12 @@ class Partition:
     def next_fetch(self) -> ReplicaFetch:
         """What to ask the leader for, as a follower."""
         return ReplicaFetch(
-            self.node_id, self.leader_epoch, self.log.log_end_offset, self.log.epochs.latest, self._high_watermark
+            self.node_id,
+            self.leader_epoch,
+            self.log.log_end_offset,
+            self.log.epochs.latest,
+            self._high_watermark,
+            self.log.log_start_offset,
         )
 
     def take(self, answer: ReplicaAnswer) -> None:
@@ -368,12 +429,14 @@ class Partition:
             self.log.restart_at(answer.log_start_offset)
             self._read_producers()
             self._high_watermark = answer.log_start_offset
+            self.on_start_moved()
 
     def _copy(self, batches: Batches) -> None:
         now_ms = self._clock.time_ms()
         for header, batch in iter_headers(memoryview(batches.data)):
             self._store(batch, header, now_ms)
         self._high_watermark = min(batches.high_watermark, self.log.log_end_offset)
+        self._move_start(min(batches.log_start_offset, self._high_watermark))
 
     def _end_in_common(self, leaders: EpochEnd) -> int:
         """Where to cut this log: at the end of the newest epoch that it shares with the leader's."""

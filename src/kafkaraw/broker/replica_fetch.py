@@ -21,6 +21,7 @@ class ReplicaFetch:
         offset: where its log ends.
         last_epoch: the epoch that wrote its last batch; -1 when its log is empty.
         high_watermark: what it takes for the high watermark.
+        log_start_offset: where its log starts.
     """
 
     node: int
@@ -28,14 +29,16 @@ class ReplicaFetch:
     offset: int
     last_epoch: int
     high_watermark: int
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Batches that follow on the follower's log; perhaps none, when only the high watermark is new."""
+    """Batches that follow on the follower's log; perhaps none, when only one of the other offsets is new."""
 
     data: bytes
     high_watermark: int
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

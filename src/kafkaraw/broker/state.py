@@ -19,7 +19,12 @@ from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.broker.elections import PartitionState
 from kafkaraw.broker.ids import RandomBits, random_uuid
-from kafkaraw.broker.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets, write_offsets
+from kafkaraw.broker.log.offset_checkpoint import (
+    HIGH_WATERMARKS_FILE,
+    LOG_STARTS_FILE,
+    read_offsets,
+    write_offsets,
+)
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.offsets import OffsetStore
@@ -89,6 +94,7 @@ class BrokerState:
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
 
     @property
     def catalog(self) -> Catalog:
@@ -117,9 +123,11 @@ class BrokerState:
             self.controller.open(meta.cluster_id)
         self._set_strays_aside()
         self.reconfigure()
-        self._high_watermarks = self._read_high_watermarks()
+        self._high_watermarks = self._read_offsets(HIGH_WATERMARKS_FILE)
+        self._log_starts = self._read_offsets(LOG_STARTS_FILE)
         for topic in self.catalog.topics():
             self.make_replicas(topic)
+        self._log_starts.clear()  # what a topic left behind is nothing to one that is made later under its name
         self.controller.join(self)
 
     def _open_meta(self) -> MetaProperties:
@@ -187,7 +195,8 @@ class BrokerState:
                 producer_expiration_ms=self.config.producer_id_expiration_ms,
                 lag_max_ms=self.config.replica_lag_time_max_ms,
             )
-            partition.open(self._high_watermarks.get(key, 0))
+            partition.on_start_moved = self._write_log_starts
+            partition.open(self._high_watermarks.get(key, 0), self._log_starts.get(key, 0))
             self._partitions[key] = partition
             self.controller.replication.add(partition)
             self.lead_or_follow(key, state)
@@ -247,16 +256,20 @@ class BrokerState:
 
         They are renamed first, so that a crash leaves nothing that a new topic could take over.
         """
+        written_down = False
         for key in topic.partitions()[first:]:
             partition = self._partitions.pop(key, None)
             folder = folder_name(key)
             if partition is not None:
+                written_down = written_down or partition.log.starts_within_a_segment
                 self.controller.replication.remove(partition)
                 partition.remove()
                 doomed = aside_name(folder, topic.topic_id, DELETE_SUFFIX)
                 self._storage.rename_folder(folder, doomed)
                 folder = doomed
             self._storage.remove_folder(folder)
+        if written_down:
+            self._write_log_starts()
 
     def close(self, *, sync: bool = True) -> None:
         """Let go of the storage.
@@ -273,13 +286,26 @@ class BrokerState:
         self._partitions.clear()
         self._storage.close()
 
-    def _read_high_watermarks(self) -> dict[TopicPartition, int]:
-        text = self._storage.read_text(ROOT, HIGH_WATERMARKS_FILE)
+    def _read_offsets(self, file: str) -> dict[TopicPartition, int]:
+        """Read a checkpoint. A damaged one is passed over: leaders tell of high watermarks, segments of starts."""
+        text = self._storage.read_text(ROOT, file)
         try:
             return {} if text is None else read_offsets(text)
         except ValueError as error:
-            _logger.warning("%s is damaged, the leaders will tell: %s", HIGH_WATERMARKS_FILE, error)
+            _logger.warning("%s is damaged and passed over: %s", file, error)
             return {}
+
+    def _write_log_starts(self) -> None:
+        """Write down where logs start, as far as the names of their files do not tell."""
+        starts = {
+            key: partition.log.log_start_offset
+            for key, partition in self._partitions.items()
+            if partition.log.starts_within_a_segment
+        }
+        try:
+            self._storage.write_text(ROOT, LOG_STARTS_FILE, write_offsets(starts))
+        except OSError as error:
+            _logger.error("%s cannot be written, deleted records may come back: %s", LOG_STARTS_FILE, error)
 
     def _write_high_watermarks(self) -> None:
         """Write high watermarks down; a replica that is the only one needs none, it has them in its log."""

@@ -29,6 +29,7 @@ from kafkaraw.errors import ConfigError
 PRODUCER: Final = "producer"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 COMPACT: Final = "compact"
+DELETE: Final = "delete"
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", PRODUCER)
 # Kafka's own way to have small segments in tests: not listed, not limited to 1 MiB.
 INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
@@ -36,7 +37,7 @@ INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
 TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
     (
         Setting("cleanup.policy", "delete", "delete old segments, compact by key, or both", is_list=True,
-                choices=(COMPACT, "delete")),
+                choices=(COMPACT, DELETE)),
         Setting("compression.gzip.level", -1, "gzip level when the broker compresses", low=1, high=9,
                 besides=-1),
         Setting("compression.lz4.level", 9, "lz4 level when the broker compresses", low=1, high=17),
@@ -125,6 +126,7 @@ class TopicConfig:
     compression_type: str
     compression_level: int | None
     is_compacted: bool
+    deletes_old: bool
     stamps_on_append: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
@@ -150,6 +152,7 @@ class TopicConfig:
             compression_type=codec,
             compression_level=level if isinstance(level, int) and level != -1 else None,
             is_compacted=COMPACT in split_list(text(values, "cleanup.policy")),
+            deletes_old=DELETE in split_list(text(values, "cleanup.policy")),
             stamps_on_append=text(values, "message.timestamp.type") == LOG_APPEND_TIME,
             timestamp_before_max_ms=number(values, "message.timestamp.before.max.ms"),
             timestamp_after_max_ms=number(values, "message.timestamp.after.max.ms"),

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset
+from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset, is_segment
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.records import encode_batch, iter_headers, patch_header
 from tests.broker.support import NOW_MS, content_bytes
+from tests.broker.support import batch as encoded
 
 SEGMENT = f"{0:020d}.log"
 
@@ -227,3 +228,58 @@ def test_an_empty_log_has_no_timestamps(storage: LogStorage):
     assert log.first_at_or_after(0) is None
     assert log.latest_timestamp() is None
     log.close()
+
+
+def log_with_segments(storage: MemoryStorage, timestamps: list[int], *, per_segment: int = 3) -> PartitionLog:
+    """A log of batches with one record each, so many to a segment."""
+    size = len(encoded(b"x"))
+    log = PartitionLog(storage, "t-0", segment_bytes=per_segment * size)
+    log.open()
+    for offset, timestamp_ms in enumerate(timestamps):
+        log.append(memoryview(encoded(b"x", timestamp_ms=timestamp_ms, base_offset=offset)))
+    return log
+
+
+def test_segments_that_lie_before_the_new_start_are_removed():
+    storage = MemoryStorage()
+    log = log_with_segments(storage, list(range(10)))
+    assert log.move_start(7)
+    assert (log.log_start_offset, log.log_end_offset, log.starts_within_a_segment) == (7, 10, True)
+    assert [name for name in storage.files("t-0") if is_segment(name)] == [f"{base:020d}.log" for base in (6, 9)]
+    assert not log.move_start(3)
+    assert log.move_start(9) and not log.starts_within_a_segment
+
+
+def test_a_start_that_was_written_down_counts_when_the_log_is_opened():
+    storage = MemoryStorage()
+    log_with_segments(storage, list(range(10))).close()
+    log = PartitionLog(storage, "t-0", segment_bytes=1 << 20)
+    log.open(log_start_offset=4)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 10)
+    lost = PartitionLog(storage, "t-0", segment_bytes=1 << 20)
+    lost.open(log_start_offset=50)
+    assert (lost.log_start_offset, lost.log_end_offset) == (50, 50)
+
+
+def test_deleted_records_are_not_found_by_time():
+    log = log_with_segments(MemoryStorage(), [100, 900, 200, 300, 250], per_segment=100)
+    assert log.latest_timestamp() == TimestampAndOffset(900, 1)
+    log.move_start(2)
+    assert log.latest_timestamp() == TimestampAndOffset(300, 3)
+    assert log.first_at_or_after(0) == TimestampAndOffset(200, 2)
+    assert log.first_at_or_after(250) == TimestampAndOffset(300, 3)
+    assert log.first_at_or_after(301) is None
+    log.move_start(5)
+    assert log.latest_timestamp() is None
+
+
+def test_a_batch_that_lies_on_both_sides_of_the_start_is_looked_into():
+    storage = MemoryStorage()
+    log = PartitionLog(storage, "t-0", segment_bytes=1 << 20)
+    log.open()
+    records = [(timestamp_ms, None, b"x", []) for timestamp_ms in (900, 100, 200)]
+    log.append(memoryview(encode_batch(records)))
+    log.move_start(1)
+    assert log.latest_timestamp() == TimestampAndOffset(200, 2)
+    assert log.first_at_or_after(50) == TimestampAndOffset(100, 1)
+    assert log.first_at_or_after(201) is None

@@ -108,6 +108,7 @@ def _describe(state: BrokerState, context: RequestContext, topic: Topic) -> Meta
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
         partitions=[
             _partition(state, context, index, found) for index, found in enumerate(state.catalog.states_of(topic))
         ],

@@ -1,4 +1,4 @@
-"""Kafka's checkpoint of one offset per partition: `replication-offset-checkpoint` (high watermarks) and its like.
+"""Kafka's checkpoint of one offset per partition: high watermarks, and where logs start.
 
 Text in, text out: a version, the number of rows, and `topic partition offset` in each.
 Source: org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
@@ -12,6 +12,7 @@ from typing import Final
 from kafkaraw.records import TopicPartition
 
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
+LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 _VERSION: Final = "0"
 
 

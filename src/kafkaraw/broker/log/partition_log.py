@@ -56,13 +56,15 @@ class PartitionLog:
         self._segments: list[Segment] = []
         self._base_offsets: list[int] = []
         self._unsynced_records = 0
+        self._log_start_offset = 0
         self.epochs = LeaderEpochs()
 
-    def open(self, on_batch: Callable[[BatchHeader], None] | None = None) -> None:
+    def open(self, on_batch: Callable[[BatchHeader], None] | None = None, *, log_start_offset: int = 0) -> None:
         """Read what is on the storage; the last segment is checked byte by byte and cut where it is torn.
 
         Args:
             on_batch: called with the header of every batch, oldest first.
+            log_start_offset: what was written down of it; segments that lie before it are removed.
         """
         self._storage.make_folder(self.folder)
         self._load_epochs()
@@ -80,6 +82,11 @@ class PartitionLog:
                 break
         if not self._segments:
             self._add(Segment(self._storage, self.folder, 0))
+        self._log_start_offset = self._base_offsets[0]
+        if log_start_offset > self.log_end_offset:
+            self.restart_at(log_start_offset)
+        else:
+            self.move_start(log_start_offset)
         self.epochs.cut_end(self.log_end_offset)
 
     def _load_epochs(self) -> None:
@@ -104,7 +111,12 @@ class PartitionLog:
     @property
     def log_start_offset(self) -> int:
         """The first offset that can be read."""
-        return self._base_offsets[0]
+        return self._log_start_offset
+
+    @property
+    def starts_within_a_segment(self) -> bool:
+        """Whether the name of the first file does not tell where the log starts, so that it must be written down."""
+        return self._log_start_offset > self._base_offsets[0]
 
     @property
     def log_end_offset(self) -> int:
@@ -150,6 +162,33 @@ class PartitionLog:
         if self.epochs.rows != [(0, 0)]:
             self._storage.write_text(self.folder, EPOCHS_FILE, self.epochs.text(), durable=False)
 
+    def move_start(self, offset: int) -> bool:
+        """Let the log start later, and remove the segments that lie before that whole.
+
+        Args:
+            offset: at most `log_end_offset`; nothing happens when the log starts there already, or later.
+
+        Returns:
+            Whether the start has moved.
+
+        Raises:
+            OSError: the storage is broken.
+        """
+        if offset <= self._log_start_offset:
+            return False
+        self._log_start_offset = offset
+        while len(self._segments) > 1 and self._base_offsets[1] <= offset:
+            self._base_offsets.pop(0)
+            segment = self._segments.pop(0)
+            segment.close()
+            self._storage.remove_file(self.folder, segment.name)
+        if self.epochs.cut_start(offset):
+            try:
+                self._write_epochs()
+            except OSError as error:  # the batches that are left say as much
+                _logger.warning("%s: its epochs cannot be written down: %s", self.folder, error)
+        return True
+
     def truncate_to(self, offset: int) -> None:
         """Drop everything from the batch that holds `offset` on, and epochs in which nothing is written then.
 
@@ -161,6 +200,7 @@ class PartitionLog:
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             self._drop_last_segment()
         self._segments[-1].cut(offset)
+        self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
         if self.epochs.cut_end(self.log_end_offset):
             self._write_epochs()
 
@@ -173,6 +213,7 @@ class PartitionLog:
         while self._segments:
             self._drop_last_segment()
         self._add(Segment(self._storage, self.folder, offset))
+        self._log_start_offset = offset
         self.epochs.clear()
         self._write_epochs()
 
@@ -237,10 +278,14 @@ class PartitionLog:
         Raises:
             CorruptBatch: the batch that should hold it cannot be decoded.
         """
+        start = self._log_start_offset
         for segment in self._segments:
-            row = segment.index.row_of_timestamp(timestamp_ms)
-            if row < len(segment.index):
-                return _first_in_batch(segment.batch(row), timestamp_ms)
+            index = segment.index
+            # Rows know the highest timestamp up to them: those behind a removed one may be older than it says.
+            for row in range(max(index.row_of_timestamp(timestamp_ms), index.row_of_offset(start)), len(index)):
+                found = _first_in_batch(segment.batch(row), timestamp_ms, start)
+                if found is not None:
+                    return found
         return None
 
     def latest_timestamp(self) -> TimestampAndOffset | None:
@@ -249,8 +294,22 @@ class PartitionLog:
         Raises:
             CorruptBatch: the batch that should hold it cannot be decoded.
         """
-        highest = max(segment.index.max_timestamp for segment in self._segments)
-        return None if highest < 0 else self.first_at_or_after(highest)
+        highest = [segment.index.max_timestamp for segment in self._segments]
+        if self.starts_within_a_segment:
+            highest[0] = max(self._timestamps_in_first_segment(), default=-1)
+        return None if max(highest) < 0 else self.first_at_or_after(max(highest))
+
+    def _timestamps_in_first_segment(self) -> Iterator[int]:
+        """The highest timestamp of each of its batches, as far as the log reaches."""
+        start = self._log_start_offset
+        segment = self._segments[0]
+        for row in range(segment.index.row_of_offset(start), len(segment.index)):
+            data = segment.batch(row)
+            header = parse_header(data)
+            if header.base_offset >= start:
+                yield header.max_timestamp
+            else:
+                yield from (record.timestamp_ms for record in Batch("", 0, data, start_offset=start, check_crcs=False))
 
     def sync(self) -> None:
         """Make what was written survive a crash of the machine."""
@@ -270,12 +329,17 @@ def is_segment(name: str) -> bool:
     return stem != name and len(stem) == 20 and stem.isdecimal()
 
 
-def _first_in_batch(data: memoryview, timestamp_ms: int) -> TimestampAndOffset:
+def _first_in_batch(data: memoryview, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
+    """The first record of a batch, from an offset on, with that timestamp or a later one."""
     header = parse_header(data)
+    if header.max_timestamp < timestamp_ms:
+        return None
     if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME or header.is_control:
-        return TimestampAndOffset(header.max_timestamp, header.base_offset)
-    for record in Batch("", 0, data, start_offset=header.base_offset, check_crcs=False):
+        return TimestampAndOffset(header.max_timestamp, max(header.base_offset, start_offset))
+    for record in Batch("", 0, data, start_offset=max(header.base_offset, start_offset), check_crcs=False):
         if record.timestamp_ms >= timestamp_ms:
             return TimestampAndOffset(record.timestamp_ms, record.offset)
+    if header.base_offset < start_offset:
+        return None
     # The producer overstated the batch's highest timestamp: start at the batch, so that nothing is skipped.
     return TimestampAndOffset(header.max_timestamp, header.base_offset)

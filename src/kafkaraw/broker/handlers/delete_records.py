@@ -1,0 +1,119 @@
+"""DeleteRecords: delete the records of partitions before an offset; the answer waits for the replicas that run.
+
+Source: KIP-107; kafka.server.{KafkaApis, ReplicaManager.deleteRecords, DelayedDeleteRecords}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.leadership import led_partition
+from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kafkaraw.records import TopicPartition
+
+NO_OFFSET: Final = -1
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
+    """Delete in each partition by itself, then wait until the other replicas have done so."""
+    offsets = {
+        TopicPartition(topic.name, asked.partition_index): asked.offset
+        for topic in request.topics
+        for asked in topic.partitions
+    }
+    waiting: list[_Waiting] = []
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for key, offset in offsets.items():
+        result = DeleteRecordsPartitionResult(
+            partition_index=key.partition, low_watermark=NO_OFFSET, error_code=ErrorCode.NONE
+        )
+        topics.setdefault(key.topic, DeleteRecordsTopicResult(name=key.topic, partitions=[])).partitions.append(result)
+        try:
+            partition = _partition(state, key)
+            first = partition.delete_records(offset)
+        except Refusal as refusal:
+            result.error_code = refusal.code
+            continue
+        result.low_watermark = partition.low_watermark
+        if result.low_watermark < first:
+            waiting.append(_Waiting(partition, first, result))
+    response = DeleteRecordsResponse(topics=list(topics.values()))
+    return _WaitingDeletion(response, waiting, request.timeout_ms).deferred if waiting else response
+
+
+def _partition(state: BrokerState, key: TopicPartition) -> Partition:
+    topic = state.catalog.topic(key.topic)
+    if topic is not None and topic.is_internal:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {key.topic}")
+    return led_partition(state, key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A partition whose followers have not deleted yet."""
+
+    partition: Partition
+    first: int
+    result: DeleteRecordsPartitionResult
+
+    def is_done(self) -> bool:
+        """Whether it is decided how it ends; the result says how."""
+        if not self.partition.is_leader:
+            self.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        self.result.low_watermark = self.partition.low_watermark
+        return self.result.low_watermark >= self.first
+
+
+class _WaitingDeletion:
+    """A deletion that the leaders have done, and not yet all replicas."""
+
+    def __init__(self, response: DeleteRecordsResponse, waiting: list[_Waiting], timeout_ms: int) -> None:
+        self.deferred: Deferred[DeleteRecordsResponse] = Deferred(self._leave)
+        self._response = response
+        self._waiting = waiting
+        for one in waiting:
+            one.partition.watch(self)
+        self._timer = asyncio.get_running_loop().call_later(max(0, timeout_ms) / 1000, self._give_up)
+
+    def readable(self, size_bytes: int) -> None:
+        """Something about one of the partitions has moved."""
+        self._look()
+
+    def ended(self) -> None:
+        """This node leads one of the partitions no more."""
+        self._look()
+
+    def _look(self) -> None:
+        if all([one.is_done() for one in self._waiting]):
+            self._finish()
+
+    def _give_up(self) -> None:
+        for one in self._waiting:
+            if not one.is_done():
+                one.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._finish()
+
+    def _finish(self) -> None:
+        self._leave()
+        self.deferred.resolve(self._response)
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        for one in self._waiting:
+            one.partition.unwatch(self)

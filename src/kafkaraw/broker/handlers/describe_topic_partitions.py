@@ -1,0 +1,117 @@
+"""DescribeTopicPartitions: topics and their partitions, page by page.
+
+A page holds so many partitions, over all its topics; a cursor says where the next one begins.
+Source: KIP-966; kafka.server.handlers.DescribeTopicPartitionsRequestHandler, kafka.server.metadata.KRaftMetadataCache.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.broker.catalog import INTERNAL_TOPICS, Topic
+from kafkaraw.broker.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.metadata import TOPIC_OPERATIONS
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topic_creation import check_name
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Answer with one page, by name."""
+    cursor = request.cursor
+    names = {topic.name for topic in request.topics or state.catalog.topics()}
+    left = sorted(name for name in names if cursor is None or name >= cursor.topic_name)
+    if cursor is not None and (cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)):
+        return _refusal(request)
+    room = max(1, min(PARTITIONS_MAX, request.response_partition_limit))
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in left:
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = state.catalog.topic(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        described = _described(state, context, topic, range(first, min(topic.partitions_count, first + room)))
+        response.topics.append(described)
+        room -= len(described.partitions)
+        if first + len(described.partitions) < topic.partitions_count:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(described.partitions))
+            break
+    return response
+
+
+def _refusal(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """The cursor names a topic that is not asked for, or no partition: Kafka refuses every topic."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=topic.name, topic_id=ZERO_UUID, partitions=[]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except Refusal as refusal:
+        code = refusal.code
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _described(
+    state: BrokerState, context: RequestContext, topic: Topic, numbers: range
+) -> DescribeTopicPartitionsResponseTopic:
+    states = state.catalog.states_of(topic)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(state, context, number, states[number]) for number in numbers],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    state: BrokerState, context: RequestContext, number: int, found: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    brokers = state.catalog.brokers
+    there = [node for node in found.replicas if node in brokers and context.listener in brokers[node].endpoints]
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=number,
+        leader_id=found.leader if found.leader in there else NO_LEADER,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=list(found.replicas),
+        isr_nodes=list(found.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node for node in found.replicas if node not in there],
+    )
