@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,21 @@ def test_users_log_in_on_every_node_with_one_password():
         with Producer(bootstrap_servers=cluster.bootstrap_servers, **settings) as producer:
             for partition in range(3):  # each led by another node
                 producer.send("t", b"x", partition=partition).result(TIMEOUT)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_can_do_nothing_to_its_parents_cluster():
+    with EmbeddedCluster() as cluster:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                cluster.kill_node(0)
+            except UsageError:
+                cluster.stop()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert cluster.nodes == [0, 1, 2]
+        create(cluster)

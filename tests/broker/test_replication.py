@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -281,6 +282,29 @@ def test_unclean_election_loses_what_only_others_had():
         await cluster.start_node(0)
         await cluster.wait_until_in_sync()
         assert nodes.values(0) == nodes.values(1) == [b"a", b"c"]
+
+    on_nodes(life)
+
+
+def test_a_topic_that_is_altered_takes_effect_at_once_for_leaders_and_elections():
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create(replicas=2, min_insync_replicas="2")
+        cluster = nodes.cluster
+        await nodes.produce(0, b"a")
+        await cluster.kill_node(1)
+        assert outcome(await nodes.produce(0, b"b", acks=1)) == (NONE, 1)
+        assert nodes.leader().high_watermark == 1
+        topic = cluster.controller.catalog.topic("t")
+        assert topic is not None
+        cluster.controller.alter_topic(replace(topic, configs={}))
+        assert nodes.leader().high_watermark == 2
+        await cluster.kill_node(0)
+        await cluster.start_node(1)
+        assert cluster.leader_of("t") is None
+        topic = cluster.controller.catalog.topic("t")
+        assert topic is not None
+        cluster.controller.alter_topic(replace(topic, configs={"unclean.leader.election.enable": "true"}))
+        assert (cluster.leader_of("t"), cluster.isr_of("t")) == (1, [1])
 
     on_nodes(life)
 

@@ -355,6 +355,10 @@ class Controller:
     def _reconfigure(self) -> None:
         for member in list(self._members.values()):
             member.reconfigure()
+        if len(self.catalog.racks) > 1:  # elections may be unclean now, and fewer replicas in sync may do
+            live = self.catalog.brokers
+            self._change(lambda _, state, unclean: elections.with_leader(state, live, unclean=unclean))
+            self._remind(self.catalog.racks)
 
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic, its records, and the offsets committed in it.

@@ -210,6 +210,8 @@ class EmbeddedCluster:
 
     def _run(self, action: Callable[[Cluster], Coroutine[Any, Any, T]], timeout: float) -> T:
         cluster, loop_thread = self._running, self._loop_thread
+        if os.getpid() != self._owner_process_id:
+            raise UsageError("the cluster runs in the process that started it; this one is forked from that")
         assert loop_thread is not None
         return loop_thread.run(action(cluster), timeout)
 
