@@ -635,8 +635,8 @@ def test_fetch_gives_what_may_be_read_beside_refusals():
 
 
 @pytest.mark.parametrize("version", [12, None])
-def test_claiming_to_be_a_replica_gains_nothing(version):
-    """CVE-2018-1288 and alike: the replica id is a claim, the principal is not."""
+def test_cve_2018_1288_claiming_to_be_a_replica_gains_nothing(version):
+    """The replica id is a claim, the principal is not."""
     state = secured()
     permit(state, *on_topic(Op.READ))
     request = fetch(state)
