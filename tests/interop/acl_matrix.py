@@ -22,6 +22,12 @@ from kafkaraw.protocol.acl_codes import (
     ResourceType,
 )
 from kafkaraw.protocol.messages import alter_configs, incremental_alter_configs
+from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kafkaraw.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kafkaraw.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -42,12 +48,17 @@ from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkaraw.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkaraw.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkaraw.protocol.messages.describe_producers import DescribeProducersRequest
+from kafkaraw.protocol.messages.describe_producers import TopicRequest as DescribeProducersTopic
 from kafkaraw.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from kafkaraw.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kafkaraw.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from kafkaraw.protocol.messages.end_txn import EndTxnRequest
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkaraw.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -66,6 +77,16 @@ from kafkaraw.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kafkaraw.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kafkaraw.records import encode_batch
 
 NOW_MS = 1_700_000_000_000
@@ -383,7 +404,72 @@ def _init_producer_id(transactional_id: str | None) -> Callable[[Ids], InitProdu
     return lambda ids: InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
 
 
+def _transactional_topics() -> list[AddPartitionsToTxnTopic]:
+    return [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in ALL_TOPICS]
+
+
+def _add_partitions(ids: Ids) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=7,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=_transactional_topics(),
+    )
+
+
+def _add_partitions_as_broker(ids: Ids) -> AddPartitionsToTxnRequest:
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id="tx", producer_id=7, producer_epoch=0, topics=_transactional_topics()
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
+
+
+def _txn_offset_commit(ids: Ids) -> TxnOffsetCommitRequest:
+    asked = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
+    topics = [TxnOffsetCommitRequestTopic(name=name, partitions=[asked]) for name in ALL_TOPICS]
+    return TxnOffsetCommitRequest(transactional_id="tx", group_id="g", producer_id=7, producer_epoch=0, topics=topics)
+
+
+def _write_txn_markers(ids: Ids) -> WriteTxnMarkersRequest:
+    topics = [WritableTxnMarkerTopic(name="nowhere", partition_indexes=[0])]
+    marker = WritableTxnMarker(
+        producer_id=7, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0
+    )
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+# What a coordinator says of a producer that it does not know is not compared here, only who may ask it.
+TRANSACTIONS = [
+    Question("AddPartitionsToTxn", _add_partitions, range(4), refusals_only=True),
+    Question("AddPartitionsToTxn as a broker", _add_partitions_as_broker, range(4, 99), refusals_only=True),
+    Question(
+        "AddOffsetsToTxn",
+        lambda ids: AddOffsetsToTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=0, group_id="g"),
+        refusals_only=True,
+    ),
+    Question(
+        "EndTxn",
+        lambda ids: EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=0, committed=False),
+        refusals_only=True,
+    ),
+    Question("TxnOffsetCommit", _txn_offset_commit, refusals_only=True),
+    Question("WriteTxnMarkers", _write_txn_markers, refusals_only=True),
+    Question(
+        "DescribeProducers",
+        lambda ids: DescribeProducersRequest(
+            topics=[DescribeProducersTopic(name=name, partition_indexes=[0]) for name in ALL_TOPICS]
+        ),
+    ),
+    Question(
+        "DescribeTransactions",
+        lambda ids: DescribeTransactionsRequest(transactional_ids=["ty", "tx"]),
+        refusals_only=True,
+    ),
+    Question("ListTransactions", lambda ids: ListTransactionsRequest(state_filters=[], producer_id_filters=[])),
+]
+
 QUESTIONS = [
+    *TRANSACTIONS,
     Question("Produce", produce),
     Question("Produce in a transaction", lambda ids: produce(ids, transactional_id="tx"), refusals_only=True),
     Question("Fetch", _fetch),
@@ -504,7 +590,18 @@ def every_entry(kind: type[Filter]) -> Filter:
 
 # -- comparing -----------------------------------------------------------------------------------------------------
 
-_KEYS = ("name", "topic", "group_id", "key", "resource_name", "user", "partition_index", "index", "partition")
+_KEYS = (
+    "name",
+    "topic",
+    "transactional_id",
+    "group_id",
+    "key",
+    "resource_name",
+    "user",
+    "partition_index",
+    "index",
+    "partition",
+)
 _COMPARED = ("error_code", "authorized_operations")
 
 
