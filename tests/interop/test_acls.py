@@ -40,12 +40,14 @@ from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from kafkaraw.protocol.messages.create_acls import CreateAclsRequest
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
 from kafkaraw.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkaraw.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest
-from tests.interop import acl_matrix
-from tests.interop.acl_matrix import QUESTIONS, USERS, Question
+from tests.interop import acl_answers, acl_entries, acl_questions
+from tests.interop.acl_entries import USERS
+from tests.interop.acl_questions import QUESTIONS, Question
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 from tests.interop.java_tools import ACLS, run_tool
 from tests.interop.raw_client import Closed, RawClient
@@ -58,7 +60,7 @@ QUESTIONS_MIN = 120
 FILTERS_THAT_FIND_MIN = 80
 RANDOM_ROUNDS = 25
 ACLS_VERSION = 3
-EVERY_ENTRY = acl_matrix.every_entry(DescribeAclsRequest)
+EVERY_ENTRY = acl_entries.every_entry(DescribeAclsRequest)
 AUTHORIZATION = {code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")}
 
 
@@ -128,12 +130,12 @@ class Side:
         raise TimeoutError("no coordinators")
 
     def make_topics(self, *names: str) -> None:
-        topics = [acl_matrix.creatable(name) for name in names]
+        topics = [acl_questions.creatable(name) for name in names]
         self.root.ask(CreateTopicsRequest(topics=topics), CREATE_TOPICS_VERSION)
 
     def delete_topics(self, *names: str) -> None:
-        asked = [acl_matrix.DeleteTopicState(name=name) for name in names]
-        self.root.ask(acl_matrix.DeleteTopicsRequest(topics=asked, timeout_ms=10_000), 6)
+        asked = [DeleteTopicState(name=name) for name in names]
+        self.root.ask(DeleteTopicsRequest(topics=asked, timeout_ms=10_000), 6)
 
     def create_acls(self, request: CreateAclsRequest) -> None:
         """Make entries, and wait until the broker acts on them: Apache Kafka's controller answers before it does."""
@@ -143,7 +145,7 @@ class Side:
         self.wait_for_entries(before + len(request.creations))
 
     def delete_acls(self, principal: str) -> None:
-        wanted = dataclasses.replace(acl_matrix.every_entry(DeleteAclsFilter), principal_filter=principal)
+        wanted = dataclasses.replace(acl_entries.every_entry(DeleteAclsFilter), principal_filter=principal)
         before = len(self.entries(EVERY_ENTRY))
         (result,) = self.root.ask(DeleteAclsRequest(filters=[wanted]), ACLS_VERSION).filter_results
         self.wait_for_entries(before - len(result.matching_acls))
@@ -178,8 +180,8 @@ class Side:
 def ready(servers: str) -> Iterator[Side]:
     """A broker with the topics and entries of the comparison."""
     side = Side.of(servers)
-    side.make_topics(*acl_matrix.TOPICS)
-    side.create_acls(acl_matrix.create_entries())
+    side.make_topics(*acl_questions.TOPICS)
+    side.create_acls(acl_entries.create_entries())
     yield side
     side.root.close()
 
@@ -203,7 +205,7 @@ def sides(apache_side: Side, our_side: Side) -> tuple[Side, Side]:
 def answers(side: Side, user: str) -> dict[tuple[str, int], dict[str, int] | str]:
     """What a user is answered to every question, by question and version."""
     side.delete_topics("new-1", "new-4", "other")
-    side.make_topics(*acl_matrix.DOOMED, "doomed-old")
+    side.make_topics(*acl_questions.DOOMED, "doomed-old")
     found: dict[tuple[str, int], dict[str, int] | str] = {}
     for question in QUESTIONS:
         ids = side.ids()
@@ -227,7 +229,7 @@ def answer(
 ) -> dict[str, int] | str:
     with RawClient(side.servers, user, PASSWORD) as client:
         try:
-            found = acl_matrix.shape(client.ask(request, version), names)
+            found = acl_answers.shape(client.ask(request, version), names)
         except Closed:
             return "closed"
     if question.refusals_only:
@@ -260,7 +262,7 @@ def test_every_answer_has_the_error_codes_of_apache_kafka(sides: tuple[Side, Sid
 
 def test_acks_0_is_answered_by_closing(sides: tuple[Side, Side]) -> None:
     for side in sides:
-        request = acl_matrix.produce(side.ids())
+        request = acl_questions.produce(side.ids())
         request.acks = 0
         with RawClient(side.servers, "ada", PASSWORD) as client, pytest.raises(Closed):
             client.ask(request, 12)
@@ -285,7 +287,7 @@ def test_entries_that_are_filters_or_nonsense_are_refused_alike(
     sides: tuple[Side, Side], changed: dict[str, int], told: object
 ) -> None:
     for side in sides:
-        request = acl_matrix.create_entries()
+        request = acl_entries.create_entries()
         request.creations[1] = dataclasses.replace(request.creations[1], **changed)
         with RawClient(side.servers, "root", PASSWORD) as client:
             try:
@@ -308,7 +310,7 @@ def test_filters_with_nonsense_are_refused_alike(
     sides: tuple[Side, Side], changed: dict[str, int], told: object
 ) -> None:
     for side in sides:
-        request = acl_matrix.delete_acls({})
+        request = acl_questions.delete_acls({})
         request.filters[0] = dataclasses.replace(request.filters[0], **changed)
         with RawClient(side.servers, "root", PASSWORD) as client:
             try:
@@ -321,7 +323,7 @@ def test_filters_with_nonsense_are_refused_alike(
 def test_every_api_that_both_have_is_compared(sides: tuple[Side, Side]) -> None:
     """But for those that are open to everybody."""
     _, ours = sides
-    ids = dict.fromkeys(acl_matrix.DOOMED, acl_matrix.UNKNOWN_ID)
+    ids = dict.fromkeys(acl_questions.DOOMED, acl_questions.UNKNOWN_ID)
     asked = {api_of(question.make(ids)).key for question in QUESTIONS}
     open_to_all = {API_BY_NAME[name].key for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate")}
     assert ours.versions.keys() <= asked | open_to_all
@@ -361,12 +363,12 @@ def test_random_entries_allow_and_deny_the_same(sides: tuple[Side, Side]) -> Non
     rng = random.Random(seed)
     user = "eve"
     for _ in range(RANDOM_ROUNDS):
-        request = acl_matrix.random_entries(rng, user)
+        request = acl_entries.random_entries(rng, user)
         told = []
         for side in sides:
             side.create_acls(request)
             with RawClient(side.servers, user, PASSWORD) as client:
-                told.append(acl_matrix.what_one_may_do(client.ask))
+                told.append(acl_answers.what_one_may_do(client.ask))
             side.delete_acls(f"User:{user}")
         assert told[0] == told[1], f"seed {seed}: {request}"
 

@@ -1,21 +1,16 @@
-"""What the comparison of ACLs asks of two brokers: users, entries, requests, and how answers are compared.
+"""What users ask of both brokers in the comparison of access control: one or more questions for each API.
 
-Every user sends every request in every version to both brokers; what comes back must carry the same error codes for
-the same topics, groups and resources, and the same fields of authorized operations.
+Every user asks each of them in every version that both brokers have.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.acl_codes import (
-    CLUSTER_NAME,
-    OPERATIONS_OF,
     AclOperation,
     AclPermissionType,
     PatternType,
@@ -38,7 +33,7 @@ from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
-from kafkaraw.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkaraw.protocol.messages.create_acls import CreateAclsRequest
 from kafkaraw.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaraw.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -88,6 +83,7 @@ from kafkaraw.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from kafkaraw.records import encode_batch
+from tests.interop.acl_entries import create_entries, every_entry
 
 NOW_MS = 1_700_000_000_000
 TOPICS = ("flights", "planes", "public")
@@ -97,90 +93,6 @@ SHARE_KEY = "g:AAAAAAAAAAAAAAAAAAAAAQ:0"
 UNKNOWN_ID = Uuid(b"\x07" * 16)
 
 _Op, _On, _As, _Is = AclOperation, ResourceType, PatternType, AclPermissionType
-Entry = tuple[str, ResourceType, str, PatternType, AclOperation, AclPermissionType, str]
-
-
-def entry(
-    user: str,
-    on: ResourceType,
-    name: str,
-    operation: AclOperation,
-    *,
-    pattern: PatternType = _As.LITERAL,
-    permission: AclPermissionType = _Is.ALLOW,
-    host: str = "*",
-) -> Entry:
-    return f"User:{user}", on, name, pattern, operation, permission, host
-
-
-def on_cluster(user: str, operation: AclOperation) -> Entry:
-    return entry(user, _On.CLUSTER, CLUSTER_NAME, operation)
-
-
-ENTRIES = [
-    # ada: everything about her topic, her group and her transactions
-    entry("ada", _On.TOPIC, "flights", _Op.ALL),
-    entry("ada", _On.GROUP, "g", _Op.ALL),
-    entry("ada", _On.TRANSACTIONAL_ID, "tx", _Op.ALL),
-    # bob: sees what begins with fl or d, and the group's offsets
-    entry("bob", _On.TOPIC, "fl", _Op.DESCRIBE, pattern=_As.PREFIXED),
-    entry("bob", _On.TOPIC, "d", _Op.DESCRIBE, pattern=_As.PREFIXED),
-    entry("bob", _On.GROUP, "g", _Op.DESCRIBE),
-    # cid: everything but writing what begins with pl, and seeing one topic that he may delete
-    entry("cid", _On.TOPIC, "*", _Op.ALL),
-    entry("cid", _On.GROUP, "*", _Op.ALL),
-    entry("cid", _On.TOPIC, "pl", _Op.WRITE, pattern=_As.PREFIXED, permission=_Is.DENY),
-    entry("cid", _On.TOPIC, "doomed-by-name", _Op.DESCRIBE, permission=_Is.DENY),
-    entry("cid", _On.TOPIC, "doomed-by-id", _Op.DESCRIBE, permission=_Is.DENY),
-    # dot: the cluster is hers
-    on_cluster("dot", _Op.ALL),
-    # eve: nothing
-    # fay: parts of the cluster; reads, but may not describe
-    on_cluster("fay", _Op.CREATE),
-    on_cluster("fay", _Op.IDEMPOTENT_WRITE),
-    on_cluster("fay", _Op.DESCRIBE),
-    entry("fay", _On.TOPIC, "flights", _Op.READ),
-    entry("fay", _On.TOPIC, "flights", _Op.DESCRIBE, permission=_Is.DENY),
-    entry("fay", _On.GROUP, "g", _Op.READ),
-    # gus: creates by prefix, changes settings and sizes, from this host
-    entry("gus", _On.TOPIC, "new-", _Op.CREATE, pattern=_As.PREFIXED, host="127.0.0.1"),
-    entry("gus", _On.TOPIC, "new-", _Op.DESCRIBE, pattern=_As.PREFIXED, host="127.0.0.1"),
-    entry("gus", _On.TOPIC, "flights", _Op.ALTER_CONFIGS, host="127.0.0.1"),
-    entry("gus", _On.TOPIC, "flights", _Op.ALTER, host="127.0.0.1"),
-    entry("gus", _On.GROUP, "g", _Op.ALTER_CONFIGS, host="127.0.0.1"),
-    # hal: everything, but from another host
-    entry("hal", _On.TOPIC, "*", _Op.ALL, host="10.9.9.9"),
-    entry("hal", _On.CLUSTER, CLUSTER_NAME, _Op.ALL, host="10.9.9.9"),
-    # ivy: writes everything, which all of it is denied to her
-    entry("ivy", _On.TOPIC, "f", _Op.WRITE, pattern=_As.PREFIXED),
-    entry("ivy", _On.TOPIC, "*", _Op.WRITE, permission=_Is.DENY),
-    on_cluster("ivy", _Op.CLUSTER_ACTION),
-    # jan: sees everything, writes nothing
-    entry("jan", _On.TOPIC, "*", _Op.DESCRIBE),
-    entry("jan", _On.TOPIC, "*", _Op.WRITE, permission=_Is.DENY),
-    # everybody: one topic
-    entry("*", _On.TOPIC, "public", _Op.READ),
-]
-USERS = ("root", "ada", "bob", "cid", "dot", "eve", "fay", "gus", "hal", "ivy", "jan")
-
-
-def create_entries() -> CreateAclsRequest:
-    return CreateAclsRequest(
-        creations=[
-            AclCreation(
-                resource_type=on,
-                resource_name=name,
-                resource_pattern_type=pattern,
-                principal=principal,
-                host=host,
-                operation=operation,
-                permission_type=permission,
-            )
-            for principal, on, name, pattern, operation, permission, host in ENTRIES
-        ]
-    )
-
-
 Ids = Mapping[str, Uuid]
 
 
@@ -531,104 +443,3 @@ QUESTIONS = [
     ),
     Question("DeleteTopics", _delete_topics, range(6, 99)),
 ]
-
-
-# -- random entries ------------------------------------------------------------------------------------------------
-
-# Names that share beginnings, so that prefixes cover some and not others.
-_RANDOM_NAMES = ("f", "fl", "flights", "fla", "p", "public", "x", "*")
-_ASKED_TOPICS = ("f", "fl", "fla", "flights", "flying", "p", "public", "planes", "x", "xy")
-
-
-def random_entries(rng: random.Random, user: str) -> CreateAclsRequest:
-    """A few entries about topics, groups and the cluster that concern one user."""
-    entries: dict[tuple[object, ...], AclCreation] = {}
-    for _ in range(rng.randrange(1, 9)):
-        on = rng.choice((_On.TOPIC, _On.TOPIC, _On.TOPIC, _On.GROUP, _On.CLUSTER))
-        entry = AclCreation(
-            resource_type=on,
-            resource_name=CLUSTER_NAME if on is _On.CLUSTER else rng.choice(_RANDOM_NAMES),
-            resource_pattern_type=rng.choice((_As.LITERAL, _As.PREFIXED)),
-            principal=f"User:{user}",
-            host=rng.choice(("*", "*", "127.0.0.1", "10.9.9.9")),
-            operation=rng.choice((_Op.ALL, *OPERATIONS_OF[on])),
-            permission_type=rng.choice((_Is.ALLOW, _Is.ALLOW, _Is.DENY)),
-        )
-        entries[dataclasses.astuple(entry)] = entry
-    return CreateAclsRequest(creations=list(entries.values()))
-
-
-def what_one_may_do(ask: Callable[[object, int], object]) -> list[dict[str, int]]:
-    """Everything that a user is told of its rights."""
-    topics = [MetadataRequestTopic(name=name) for name in _ASKED_TOPICS]
-    about_topics = MetadataRequest(
-        topics=topics,
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=True,
-        include_cluster_authorized_operations=True,
-    )
-    groups = FindCoordinatorRequest(coordinator_keys=list(_ASKED_TOPICS))
-    producer = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    return [shape(ask(*asked), {}) for asked in ((about_topics, 10), (groups, 4), (producer, 5))]
-
-
-Filter = TypeVar("Filter", DescribeAclsRequest, DeleteAclsFilter)
-
-
-def every_entry(kind: type[Filter]) -> Filter:
-    """A filter that matches everything."""
-    return kind(
-        resource_type_filter=_On.ANY,
-        resource_name_filter=None,
-        pattern_type_filter=_As.ANY,
-        principal_filter=None,
-        host_filter=None,
-        operation=_Op.ANY,
-        permission_type=_Is.ANY,
-    )
-
-
-# -- comparing -----------------------------------------------------------------------------------------------------
-
-_KEYS = (
-    "name",
-    "topic",
-    "transactional_id",
-    "group_id",
-    "key",
-    "resource_name",
-    "user",
-    "partition_index",
-    "index",
-    "partition",
-)
-_COMPARED = ("error_code", "authorized_operations")
-
-
-def shape(answer: object, names: Mapping[bytes, str]) -> dict[str, int]:
-    """The error codes and authorized operations in an answer, by what they are about; ids are told by name.
-
-    Topics that Apache Kafka makes for itself are left out.
-    """
-    return {where: value for where, value in _walk(answer, "", names) if "[__" not in where}
-
-
-def _walk(value: object, path: str, names: Mapping[bytes, str]) -> Iterator[tuple[str, int]]:
-    if isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _walk(one, f"{path}[{_key(one, names) or number}]", names)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            found: Any = getattr(value, field.name)
-            if field.name.endswith(_COMPARED):
-                yield f"{path}.{field.name}", found
-            elif field.name not in ("brokers", "configs", "current_leader"):
-                yield from _walk(found, f"{path}.{field.name}", names)
-
-
-def _key(value: object, names: Mapping[bytes, str]) -> str:
-    parts = [str(getattr(value, key)) for key in _KEYS if getattr(value, key, None) not in (None, "")]
-    topic_id = getattr(value, "topic_id", ZERO_UUID)
-    if topic_id != ZERO_UUID and not parts:
-        parts.append("id of " + names.get(bytes(topic_id), "no topic"))
-    return " ".join(parts)
