@@ -159,13 +159,27 @@ def test_topics_are_listed_and_deleted(broker: EmbeddedBroker, topic: str):
     assert topic not in admin.list_topics(timeout=TIMEOUT).topics
 
 
-def test_transactions_are_refused_at_once_with_the_reason(broker: EmbeddedBroker):
+def test_transactions_of_kafka_python_are_committed_and_aborted(broker: EmbeddedBroker):
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx")
-    started = time.monotonic()
-    with pytest.raises(kafka.errors.KafkaError):
-        producer.init_transactions()
-    assert time.monotonic() - started < TIMEOUT
-    producer.close(0)
+    producer.init_transactions()
+    for value, commit in ((b"kept", True), (b"dropped", False), (b"kept too", True)):
+        producer.begin_transaction()
+        producer.send("tx-topic", value, partition=0)
+        producer.flush(TIMEOUT)
+        if commit:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close(TIMEOUT)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=2000,
+    )
+    consumer.assign([kafka.TopicPartition("tx-topic", 0)])
+    assert [consumer.__next__().value for _ in range(2)] == [b"kept", b"kept too"]
+    consumer.close()
 
 
 def test_a_client_that_does_not_read_is_not_read_from_and_others_are_served():

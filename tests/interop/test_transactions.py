@@ -23,6 +23,7 @@ from kafkaraw import (
     Producer,
     TopicPartition,
 )
+from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import ProducerFenced, TransactionMustAbort, UsageError
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 
@@ -39,7 +40,19 @@ def first_generation() -> Iterator[ApacheKafka]:
         yield kafka
 
 
-@pytest.fixture(params=["first_generation", "apache_kafka"])
+@pytest.fixture(scope="module")
+def our_broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def our_broker_of_the_first_generation() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties={"transaction.version": 0}) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["first_generation", "apache_kafka", "our_broker_of_the_first_generation", "our_broker"])
 def bootstrap_servers(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param).bootstrap_servers)
 

@@ -94,8 +94,6 @@ def _check_counts(header: BatchHeader) -> None:
         raise _invalid(f"producer {header.producer_id} sent sequence {header.base_sequence}")
     if header.is_control:
         raise _invalid("clients are not allowed to write control records")
-    if header.is_transactional:
-        raise Refusal(ErrorCode.INVALID_TXN_STATE, "no transaction is open: this broker does not have transactions")
 
 
 def _check_codec(header: BatchHeader, version: int) -> None:

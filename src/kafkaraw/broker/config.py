@@ -60,6 +60,20 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
         Setting("producer.id.expiration.ms", 86_400_000, "forget an idle producer's sequences after so long", low=1),
         Setting("replica.lag.time.max.ms", 30_000, "a follower that lags longer is out of sync", low=1),
+        Setting("transaction.max.timeout.ms", 900_000, "longest transaction that a producer may ask for", low=1,
+                high=INT_MAX),
+        Setting("transactional.id.expiration.ms", 604_800_000, "forget a transactional id unused for so long", low=1),
+        Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000,
+                "how often to look for transactions to abort", low=1, high=INT_MAX),
+        Setting("transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1, high=INT_MAX),
+        Setting("transaction.state.log.replication.factor", 3, "its replicas, at most as many as there are nodes",
+                low=1, high=32767),
+        Setting("transaction.state.log.min.isr", 2, "its min.insync.replicas, at most its replicas", low=1,
+                high=INT_MAX),
+        Setting("transaction.state.log.segment.bytes", 104_857_600, "its segment.bytes", low=1_048_576, high=INT_MAX),
+        Setting("transaction.partition.verification.enable", True, "check that partitions are in the transaction"),
+        Setting("transaction.version", 2, "level of that feature: 2 bumps epochs; not Kafka's, for tests", low=0,
+                high=2),
         Setting("log.roll.hours", 168, "log.roll.ms in hours", low=1, high=INT_MAX, acted_on=False),
         Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
@@ -116,6 +130,15 @@ class BrokerConfig:
     quota_windows: Windows
     mutation_windows: Windows
     replica_lag_time_max_ms: int
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_abort_interval_ms: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_segment_bytes: int
+    transaction_partition_verification_enable: bool
+    transaction_version: int
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
     access: AccessSettings | None
@@ -163,6 +186,15 @@ class BrokerConfig:
             quota_windows=_windows(values, "quota"),
             mutation_windows=_windows(values, "controller.quota"),
             replica_lag_time_max_ms=number(values, "replica.lag.time.max.ms"),
+            transaction_max_timeout_ms=number(values, "transaction.max.timeout.ms"),
+            transactional_id_expiration_ms=number(values, "transactional.id.expiration.ms"),
+            transaction_abort_interval_ms=number(values, "transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            transaction_state_log_num_partitions=number(values, "transaction.state.log.num.partitions"),
+            transaction_state_log_replication_factor=number(values, "transaction.state.log.replication.factor"),
+            transaction_state_log_min_isr=number(values, "transaction.state.log.min.isr"),
+            transaction_state_log_segment_bytes=number(values, "transaction.state.log.segment.bytes"),
+            transaction_partition_verification_enable=flag(values, "transaction.partition.verification.enable"),
+            transaction_version=number(values, "transaction.version"),
             topic_defaults=_topic_defaults(given),
             security=parse_security(values, given, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),

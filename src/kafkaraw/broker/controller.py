@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.broker import elections, topic_config
 from kafkaraw.broker.acl.authorizer import Authorizer
@@ -36,6 +36,9 @@ from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import TopicPartition
 
+if TYPE_CHECKING:
+    from kafkaraw.broker.transactions.node import TransactionNode
+
 BROKER: Final = ConfigResourceType.BROKER
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_metadata
 
@@ -46,6 +49,7 @@ class Member(Protocol):
     """A node, as the controller sees it."""
 
     node_id: int
+    transactions: TransactionNode
 
     def make_replicas(self, topic: Topic) -> None:
         """Have the replicas of a topic that are this node's; those that it has already stay as they are.
@@ -213,6 +217,11 @@ class Controller:
             live = self.catalog.brokers
             self._change(lambda _, state, unclean: elections.without_node(state, node_id, live, unclean=unclean))
             self._remind([node_id])
+
+    def transactions_of(self, node_id: int) -> TransactionNode | None:
+        """A node's part in transactions; None while it does not run."""
+        member = self._members.get(node_id)
+        return None if member is None else member.transactions
 
     def is_live(self, node_id: int) -> bool:
         """Whether a node can be reached."""

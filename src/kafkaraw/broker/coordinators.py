@@ -28,11 +28,11 @@ def coordinator_of(key: str, nodes: Collection[int], live: Collection[int]) -> i
     return next((node for node in order[first:] + order[:first] if node in live), None)
 
 
-def partition_of(key: str) -> int:
-    """The number of a group: Java's String.hashCode, made positive, modulo the number of partitions."""
+def partition_of(key: str, partitions: int = PARTITIONS) -> int:
+    """The number of a group or transactional id: Java's String.hashCode, made positive, modulo the partitions."""
     number = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):
         number = (31 * number + (units[at] << 8 | units[at + 1])) % _INT32
     signed = number - _INT32 if number >= _SIGN else number
-    return (0 if signed == -_SIGN else abs(signed)) % PARTITIONS
+    return (0 if signed == -_SIGN else abs(signed)) % partitions

@@ -41,6 +41,27 @@ class Deferred(Generic[T]):
             self._on_cancel()
 
 
+def answered(begin: Callable[[Callable[[T], None]], None]) -> T | Deferred[T]:
+    """The answer of something that reports by a call: at once when it has reported already, else later.
+
+    Args:
+        begin: starts it; is given what to call with the answer.
+    """
+    deferred: Deferred[T] = Deferred(lambda: None)
+    at_once: list[T] = []
+    waiting = False
+
+    def done(value: T) -> None:
+        if waiting:
+            deferred.resolve(value)
+        else:
+            at_once.append(value)
+
+    begin(done)
+    waiting = True
+    return at_once[0] if at_once else deferred
+
+
 def after(answer: object, change: Callable[[Any], object]) -> object:
     """A handler's answer, changed: at once, or when it comes."""
     if not isinstance(answer, Deferred):

@@ -116,11 +116,9 @@ share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.re
 share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
-socket.send.buffer.bytes telemetry.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms
-transaction.max.timeout.ms transaction.partition.verification.enable
+socket.send.buffer.bytes telemetry.max.bytes
 transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
-transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
-transaction.state.log.segment.bytes transaction.two.phase.commit.enable transactional.id.expiration.ms
+transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 """
 

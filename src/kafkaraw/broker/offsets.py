@@ -26,10 +26,28 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._undecided: dict[tuple[int, str], dict[TopicPartition, CommittedOffset]] = {}
 
     def commit(self, group_id: str, topic_partition: TopicPartition, committed: CommittedOffset) -> None:
         """Remember a position."""
         self._groups.setdefault(group_id, {})[topic_partition] = committed
+
+    def commit_in_transaction(
+        self, producer_id: int, group_id: str, topic_partition: TopicPartition, committed: CommittedOffset
+    ) -> None:
+        """Remember a position that counts once the producer's transaction commits."""
+        self._undecided.setdefault((producer_id, group_id), {})[topic_partition] = committed
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The producer's transaction is decided."""
+        for key in [key for key in self._undecided if key[0] == producer_id]:
+            positions = self._undecided.pop(key)
+            if commit:
+                self._groups.setdefault(key[1], {}).update(positions)
+
+    def is_undecided(self, group_id: str, topic_partition: TopicPartition) -> bool:
+        """Whether an open transaction has a position of the group in a partition."""
+        return any(group_id == key[1] and topic_partition in found for key, found in self._undecided.items())
 
     def committed(self, group_id: str, topic_partition: TopicPartition) -> CommittedOffset | None:
         """The position of a group in a partition, when it has one."""

@@ -20,6 +20,7 @@ from kafkaraw.broker.followers import Followers
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
+from kafkaraw.broker.open_transactions import OpenTransactions
 from kafkaraw.broker.producers import NO_PRODUCER_ID, ProducerTable
 from kafkaraw.broker.recompression import recompressed
 from kafkaraw.broker.refusal import Refusal
@@ -27,7 +28,14 @@ from kafkaraw.broker.replica_fetch import Batches, Parts, ReplicaAnswer, Replica
 from kafkaraw.broker.topic_config import PRODUCER, TopicConfig
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import BatchHeader, TopicPartition, iter_headers, parse_header, patch_header
+from kafkaraw.records import (
+    BatchHeader,
+    TopicPartition,
+    control_type_of,
+    iter_headers,
+    parse_header,
+    patch_header,
+)
 
 ALL_IN_SYNC: Final = -1
 """Acknowledge when all replicas in sync have it (acks)."""
@@ -117,6 +125,7 @@ class Partition:
         self.state = PartitionState((node_id,), NO_LEADER, (node_id,))
         self.log = PartitionLog(storage, folder_name(topic_partition), segment_bytes=config.segment_bytes)
         self.producers = ProducerTable(producer_expiration_ms)
+        self.transactions = OpenTransactions()
         self._clock = clock
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
@@ -136,8 +145,8 @@ class Partition:
             high_watermark: what was written down of it.
             log_start_offset: what was written down of it.
         """
-        now_ms = self._clock.time_ms()
-        self.log.open(lambda header: self.producers.note(header, now_ms), log_start_offset=log_start_offset)
+        self.log.open(log_start_offset=log_start_offset)
+        self._read_producers()
         self._high_watermark = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     def reconfigure(self, config: TopicConfig, producer_expiration_ms: int) -> None:
@@ -167,24 +176,28 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which read_committed consumers may read: there are no open transactions."""
-        return self._high_watermark
+        """The offset up to which read_committed consumers may read: nothing before it is undecided."""
+        return self.transactions.last_stable_offset(self._high_watermark)
 
     @property
     def high_watermark_is_behind(self) -> bool:
         """Whether a new leader does not know yet how far its predecessor let consumers read."""
         return self._high_watermark < self._epoch_start_offset
 
-    def read(self, offset: int, size_max: int, *, at_least_one: bool) -> Content | None:
-        """Whole batches up to the high watermark, from the one that holds `offset` on; None when there are none."""
-        end_offset = self._high_watermark
+    def end_for(self, *, committed_only: bool) -> int:
+        """The offset up to which a consumer may read."""
+        return self.last_stable_offset if committed_only else self._high_watermark
+
+    def read(self, offset: int, size_max: int, *, at_least_one: bool, committed_only: bool = False) -> Content | None:
+        """Whole batches that a consumer may read, from the one that holds `offset` on; None when there are none."""
+        end_offset = self.end_for(committed_only=committed_only)
         if offset >= end_offset:
             return None
         return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
 
-    def readable_bytes(self, offset: int) -> int:
-        """How many bytes there are from the batch that holds `offset` to the high watermark."""
-        return self.log.bytes_between(offset, self._high_watermark)
+    def readable_bytes(self, offset: int, *, committed_only: bool = False) -> int:
+        """How many bytes a consumer may read, from the batch that holds `offset` on."""
+        return self.log.bytes_between(offset, self.end_for(committed_only=committed_only))
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """Where an epoch ends in this log."""
@@ -200,23 +213,22 @@ class Partition:
 
     # -- leading ---------------------------------------------------------------------------------------------------
 
-    def append(self, records: memoryview | None, *, version: int, acks: int = ONE) -> Appended:
+    def append(
+        self, records: memoryview | None, *, version: int, acks: int = ONE, in_transaction: bool = False
+    ) -> Appended:
         """Check one batch from a producer and append it.
 
         Args:
             records: the `records` field of a Produce request; patched in place where it is writable.
             version: of the Produce request.
             acks: of the Produce request.
+            in_transaction: this partition is part of the transaction that the batch may belong to.
 
         Raises:
             Refusal: with the code that the producer is to see.
         """
-        if acks == ALL_IN_SYNC and not self.has_enough_in_sync:
-            raise Refusal(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR {list(self.state.isr)} is insufficient to satisfy the min.isr "
-                f"requirement of {self._isr_min} for partition {folder_name(self.topic_partition)}",
-            )
+        if acks == ALL_IN_SYNC:
+            self._check_in_sync()
         now_ms = self._clock.time_ms()
         header = check_records(records, self.config, version=version, now_ms=now_ms)
         assert records is not None
@@ -225,8 +237,34 @@ class Partition:
             if old is not None:
                 timestamp_ms = old.max_timestamp_ms if self.config.stamps_on_append else -1
                 return Appended(old.base_offset, old.next_offset, timestamp_ms)
+        if header.is_transactional and not (in_transaction or self.knows_transaction(header)):
+            raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
         batch = self._stored_form(records, header)
         return self._write(batch, now_ms)
+
+    def knows_transaction(self, header: BatchHeader) -> bool:
+        """Whether the transaction of a batch has records here already, under the same epoch."""
+        open_here = self.transactions.first_offset_of(header.producer_id) is not None
+        return open_here and self.producers.epoch_of(header.producer_id) == header.producer_epoch
+
+    def append_own(self, batch: bytes) -> Appended:
+        """Append a batch that this node has made itself, such as a marker: when enough replicas are in sync.
+
+        Raises:
+            Refusal: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or KAFKA_STORAGE_ERROR.
+        """
+        if not self.is_leader:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{folder_name(self.topic_partition)} is led elsewhere")
+        self._check_in_sync()
+        return self._write(memoryview(bytearray(batch)), self._clock.time_ms())
+
+    def _check_in_sync(self) -> None:
+        if not self.has_enough_in_sync:
+            raise Refusal(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {list(self.state.isr)} is insufficient to satisfy the min.isr "
+                f"requirement of {self._isr_min} for partition {folder_name(self.topic_partition)}",
+            )
 
     @property
     def _isr_min(self) -> int:
@@ -276,6 +314,7 @@ class Partition:
     def _store(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         self.log.append(batch)
         self.producers.note(header, now_ms)
+        self.transactions.note(header, control_type_of(batch) if header.is_control else None)
         if self.log.unsynced_records >= self.config.flush_messages:
             self.log.sync()
 
@@ -457,11 +496,16 @@ class Partition:
         self._high_watermark = min(self._high_watermark, self.log.log_end_offset)
 
     def _read_producers(self) -> None:
-        """Know of producers what the log, which was cut, says of them."""
+        """Know of producers and their transactions what the log says of them."""
         now_ms = self._clock.time_ms()
         self.producers.clear()
+        self.transactions = OpenTransactions()
         for header in self.log.headers():
             self.producers.note(header, now_ms)
+            control = None
+            if header.is_control:
+                control = control_type_of(memoryview(self.log.copy(header.base_offset, header.size)))
+            self.transactions.note(header, control)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -470,10 +514,12 @@ class Partition:
         before, self.state = self.state, state
         if state.leader != self.node_id:
             self._stop_leading()
+            self._tell_ended()
             return
         if before.leader != self.node_id or before.leader_epoch != state.leader_epoch:
             self._stop_leading()
             self._begin_to_lead()
+            self._tell_ended()  # last: who is told may append at once
         self._advance()
         self._wake_followers()  # one that asked before its node was up may be in sync now
 
@@ -494,6 +540,8 @@ class Partition:
         if self._lag_timer is not None:
             self._lag_timer.cancel()
             self._lag_timer = None
+
+    def _tell_ended(self) -> None:
         for watcher in list(self._watchers):
             watcher.ended()
 
@@ -509,6 +557,7 @@ class Partition:
         """Let go of the files of a topic that is being deleted; whoever waits is told."""
         self.log.close()
         self._stop_leading()
+        self._tell_ended()
 
 
 def folder_name(topic_partition: TopicPartition) -> str:

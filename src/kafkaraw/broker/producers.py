@@ -92,6 +92,28 @@ class ProducerTable:
                 raise self._out_of_order(header, f"expected {expected}")
         return None
 
+    def epoch_of(self, producer_id: int) -> int | None:
+        """The newest epoch of a producer; None when it is not known."""
+        entry = self._entries.get(producer_id)
+        return None if entry is None else entry.epoch
+
+    def check_marker(self, producer_id: int, epoch: int) -> None:
+        """Judge the marker that ends a transaction.
+
+        Raises:
+            Refusal: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {entry.epoch}, the marker says {epoch}",
+            )
+
+    def describe(self) -> list[tuple[int, ProducerEntry]]:
+        """All producers, by id."""
+        return sorted(self._entries.items())
+
     def _out_of_order(self, header: BatchHeader, why: str) -> Refusal:
         return Refusal(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

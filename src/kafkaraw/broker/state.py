@@ -43,6 +43,8 @@ from kafkaraw.broker.topic_files import (
     write_meta,
     write_partition_metadata,
 )
+from kafkaraw.broker.transactions.node import TransactionNode
+from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.errors import ConfigError
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
@@ -92,6 +94,7 @@ class BrokerState:
         self._rng = rng
         self.accounts = Accounts(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
+        self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -207,6 +210,8 @@ class BrokerState:
         if partition is not None:
             partition.lead_or_follow(state)
             self.controller.replication.state_changed(partition)
+            if topic_partition.topic == TRANSACTION_TOPIC:
+                self.transactions.lead_or_follow(partition)
 
     @property
     def dynamic_configs(self) -> DynamicConfigs:
@@ -278,6 +283,7 @@ class BrokerState:
             sync: write everything out for good first; without it, it is as after a crash.
         """
         self.controller.leave(self)
+        self.transactions.close()
         if sync and self._partitions:
             self._write_high_watermarks()
         for partition in self._partitions.values():

@@ -272,7 +272,10 @@ class Delivery:
             return
         self._begin()
         if self._transactions is not None:
+            began = asyncio.get_running_loop().time()
             await self._transactions.abandon(timeout)
+            if timeout is not None:
+                timeout = max(0.0, timeout - (asyncio.get_running_loop().time() - began))
         self._closed = True
         self.append = _refusing(ClosedError, CLOSED)
         problem: DeliveryError | None = None
@@ -349,7 +352,8 @@ class Delivery:
                 if self._transactions is not None:
                     self._transactions.note_failure(error)
             case AddPartitions(partitions):
-                self._outbox.add_partitions(self.transactions, partitions)
+                assert self._transactions is not None
+                self._outbox.add_partitions(self._transactions, partitions)
             case RefreshMetadata(topics):
                 self._outbox.refresh(topics)
             case AskProducerId():

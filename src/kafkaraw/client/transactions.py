@@ -324,16 +324,23 @@ class Transactions:
         if reaction is Reaction.ABORT:
             self._machine.fail(cause)
             self._delivery.take_records(False)
-            raise TransactionMustAbort(f"call abort_transaction(): {cause}") from cause
+            hint = self._timeout_hint if code == ErrorCode.INVALID_TXN_STATE else ""
+            raise TransactionMustAbort(f"call abort_transaction(): {cause}{hint}") from cause
         error: KafkaError = cause
         if reaction is Reaction.FENCED:
             error = ProducerFenced(
-                f"another producer has taken over the transactional id {self.transactional_id!r}, or its transaction "
-                f"timed out (transaction_timeout_ms={self._config.transaction_timeout_ms}): {cause}"
+                f"another producer has taken over the transactional id {self.transactional_id!r}{self._timeout_hint}: "
+                f"{cause}"
             )
         self._machine.break_down(error)
         self._delivery.take_records(False)
         raise error from cause
+
+    @property
+    def _timeout_hint(self) -> str:
+        return (
+            f", or the transaction was open for too long (transaction_timeout_ms={self._config.transaction_timeout_ms})"
+        )
 
 
 def _code_of_partitions(response: AddPartitionsToTxnResponse) -> int:

@@ -93,7 +93,7 @@ def test_a_failure_outside_of_a_transaction_changes_nothing() -> None:
         (ErrorCode.PRODUCER_FENCED, Reaction.FENCED),
         (ErrorCode.INVALID_PRODUCER_EPOCH, Reaction.FENCED),
         (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Reaction.FATAL),
-        (ErrorCode.INVALID_TXN_STATE, Reaction.FATAL),
+        (ErrorCode.INVALID_TXN_STATE, Reaction.ABORT),
         (12345, Reaction.FATAL),
     ],
 )

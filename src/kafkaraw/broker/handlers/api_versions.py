@@ -13,11 +13,22 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkaraw.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 PRODUCE_KEY: Final = 0
 API_VERSIONS_KEY: Final = 18
 SOFTWARE_VERSION_MIN: Final = 3
+ZERO_LEVEL_VERSION_MIN: Final = 4  # older clients refuse a feature whose lowest level is 0 (KAFKA-17011)
+TRANSACTION_VERSION: Final = "transaction.version"
+TRANSACTION_VERSION_MAX: Final = 2
+EPOCH_BUMP_END_TXN: Final = 5
+FEATURES_EPOCH: Final = 1
 # The APIs with a handler; `handlers.table` has the same names, a test compares the two.
 OFFERED: Final = (
     "Produce",
@@ -37,8 +48,16 @@ OFFERED: Final = (
     "DescribeCluster",
     "DescribeTopicPartitions",
     "DescribeConfigs",
+    "AddOffsetsToTxn",
+    "AddPartitionsToTxn",
     "AlterConfigs",
+    "DescribeProducers",
+    "DescribeTransactions",
+    "EndTxn",
     "IncrementalAlterConfigs",
+    "ListTransactions",
+    "TxnOffsetCommit",
+    "WriteTxnMarkers",
     "DescribeAcls",
     "CreateAcls",
     "DeleteAcls",
@@ -56,9 +75,20 @@ def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequ
     """Answer with the table of APIs."""
     if context.api_version >= SOFTWARE_VERSION_MIN and not _names_itself(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    return ApiVersionsResponse(
+    response = ApiVersionsResponse(
         error_code=ErrorCode.NONE, api_keys=advertised(state, (API_BY_NAME[name] for name in OFFERED))
     )
+    if state.offer.versions(API_BY_NAME["EndTxn"]).max >= EPOCH_BUMP_END_TXN:
+        level = state.config.transaction_version
+        response.finalized_features_epoch = FEATURES_EPOCH
+        response.finalized_features = [
+            FinalizedFeatureKey(name=TRANSACTION_VERSION, max_version_level=level, min_version_level=level)
+        ]
+        if context.api_version >= ZERO_LEVEL_VERSION_MIN:
+            response.supported_features = [
+                SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_VERSION_MAX)
+            ]
+    return response
 
 
 def unsupported(state: BrokerState) -> ApiVersionsResponse:

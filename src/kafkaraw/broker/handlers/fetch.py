@@ -18,11 +18,13 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
+from kafkaraw.broker.log.storage import Content
 from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -80,11 +82,13 @@ class _Fetch:
     request: FetchRequest
     max_bytes: int = field(init=False)
     min_bytes: int = field(init=False)
+    committed_only: bool = field(init=False)
 
     def __post_init__(self) -> None:
         unthrottled = self.state.throttling.largest_fetch_bytes(self.context.client)
         self.max_bytes = int(min(self.request.max_bytes, self.state.config.fetch_max_bytes, unthrottled))
         self.min_bytes = min(self.request.min_bytes, self.max_bytes)
+        self.committed_only = self.request.isolation_level == READ_COMMITTED
 
     def read(self) -> _Reading:
         """Read what is there now."""
@@ -135,7 +139,12 @@ class _Fetch:
         content = None
         if diverging is None:
             size_max = min(asked.partition_max_bytes, reading.left_bytes)
-            content = partition.read(asked.fetch_offset, size_max, at_least_one=reading.size_bytes == 0)
+            content = partition.read(
+                asked.fetch_offset,
+                size_max,
+                at_least_one=reading.size_bytes == 0,
+                committed_only=self.committed_only,
+            )
         else:
             reading.must_answer = True
         size = content_size(content)
@@ -147,7 +156,7 @@ class _Fetch:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
-            aborted_transactions=[] if self.request.isolation_level == READ_COMMITTED else None,
+            aborted_transactions=_aborted(partition, asked, content) if self.committed_only else None,
             diverging_epoch=diverging or EpochEndOffset(),
             records=b"" if content is None else content,
         )
@@ -188,8 +197,20 @@ class _Fetch:
         """How many bytes must still come before there are `min_bytes` to give."""
         there = 0
         for partition, asked in self.partitions():
-            there += min(partition.readable_bytes(asked.fetch_offset), asked.partition_max_bytes)
+            readable = partition.readable_bytes(asked.fetch_offset, committed_only=self.committed_only)
+            there += min(readable, asked.partition_max_bytes)
         return self.min_bytes - there
+
+
+def _aborted(partition: Partition, asked: FetchPartition, content: Content | None) -> list[AbortedTransaction]:
+    """The aborted transactions that have records in what is given.
+
+    Where that ends is not looked up in it: an entry too many does no harm, its records are not there.
+    """
+    if content is None:
+        return []
+    found = partition.transactions.aborted_between(asked.fetch_offset, partition.last_stable_offset)
+    return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in found]
 
 
 def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
@@ -224,7 +245,8 @@ class _WaitingFetch:
     def readable(self, size_bytes: int) -> None:
         """There is more to read in one of the partitions."""
         self._missing_bytes -= size_bytes
-        if self._missing_bytes > 0:
+        # A small marker can make much readable for those who wait for outcomes: they count anew each time.
+        if self._missing_bytes > 0 and not self._fetch.committed_only:
             return
         # Counted again, because partition_max_bytes may hide some of what came.
         self._missing_bytes = self._fetch.missing_bytes()

@@ -1,7 +1,7 @@
-"""FindCoordinator: the broker that keeps a group's offsets.
+"""FindCoordinator: the broker that keeps a group's offsets, or coordinates the transactions of an id.
 
-There is no transaction coordinator and no share coordinator; asking for one is answered with a code that makes clients
-give up at once, and a message that says why.
+There is no share coordinator; asking for one is answered with a code that makes clients give up at once, and a message
+that says why.
 Source: KIP-699 (many keys at once).
 """
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 MANY_KEYS_VERSION_MIN: Final = 4
 GROUP: Final = 0
-KEY_TYPE_NAMES: Final = {1: "transactions", 2: "share groups"}
+TRANSACTION: Final = 1
+KEY_TYPE_NAMES: Final = {2: "share groups"}
 NOWHERE: Final = -1
 
 
@@ -36,14 +38,19 @@ def handle(state: BrokerState, context: RequestContext, request: FindCoordinator
 
 
 def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key: str) -> Coordinator:
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         what = KEY_TYPE_NAMES.get(key_type, f"key type {key_type}")
         return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not have {what}")
-    node_id = state.catalog.coordinator_of(key)
+    if not key:
+        return _none(key, ErrorCode.INVALID_REQUEST, "the empty string names nothing that could be coordinated")
+    try:
+        node_id = state.catalog.coordinator_of(key) if key_type == GROUP else state.transactions.leader_for(key)
+    except Refusal as refusal:
+        return _none(key, refusal.code, refusal.message)
     broker = None if node_id is None else state.catalog.brokers.get(node_id)
     endpoint = None if broker is None else broker.endpoints.get(context.listener)
     if broker is None or endpoint is None:
-        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has no address on this listener")
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached on this listener")
     return Coordinator(
         key=key,
         node_id=broker.node_id,

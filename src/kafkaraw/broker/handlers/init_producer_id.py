@@ -1,8 +1,7 @@
-"""InitProducerId: hand out producer ids for idempotent producers.
+"""InitProducerId: an identity for a producer that is idempotent, or transactional.
 
-Each call gives a new id at epoch 0, also to a producer that has one already.
-Transactional ids are refused: this broker has no transaction coordinator, and says so in FindCoordinator too.
-Source: KIP-98; org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
+Without a transactional id each call gives a new id at epoch 0, whatever id the producer had.
+Source: KIP-98, KIP-360; org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
@@ -10,34 +9,62 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kafkaraw.broker.deferred import Deferred, answered
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.transactions.coordinator import NOBODY, Identity, Outcome
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-NO_PRODUCER_ID: Final = -1
-NO_EPOCH: Final = -1
+FENCED_VERSION_MIN: Final = 4
 
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-def handle(state: BrokerState, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Give a new id, at epoch 0.
-
-    Without a transactional id Kafka gives a new id each time, whatever id the producer had.
-    """
-    if request.transactional_id is not None:
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
-        return _refused(ErrorCode.INVALID_REQUEST)
+def handle(
+    state: BrokerState, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+    """Give an identity."""
+    had = Identity(request.producer_id, request.producer_epoch)
+    if (had.producer_id == NOBODY.producer_id) != (had.epoch == NOBODY.epoch):
+        return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
+    if request.transactional_id is None:
+        return _response(context, _new_identity(state))
+    name, timeout_ms, expected = (
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        had if had != NOBODY else None,
+    )
+    if not name:
+        return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
     try:
-        producer_id = state.producer_ids.take()
+        coordinator = state.transactions.coordinator(name)
+    except Refusal as refusal:
+        return _response(context, Outcome(refusal.code))
+    return answered(
+        lambda done: coordinator.init_producer_id(
+            name, timeout_ms, expected, lambda outcome: done(_response(context, outcome))
+        )
+    )
+
+
+def _new_identity(state: BrokerState) -> Outcome:
+    try:
+        return Outcome(ErrorCode.NONE, Identity(state.producer_ids.take(), 0))
     except (OSError, ConfigError) as error:
         _logger.error("cannot reserve producer ids: %s", error)
-        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+        return Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+def _response(context: RequestContext, outcome: Outcome) -> InitProducerIdResponse:
+    code = fenced_code(outcome.code, knows_fenced=context.api_version >= FENCED_VERSION_MIN)
+    return InitProducerIdResponse(
+        error_code=code, producer_id=outcome.identity.producer_id, producer_epoch=outcome.identity.epoch
+    )
+
+
+def fenced_code(code: ErrorCode, *, knows_fenced: bool) -> ErrorCode:
+    """What a client is told that is fenced: older ones do not know PRODUCER_FENCED (KIP-588)."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and not knows_fenced else code

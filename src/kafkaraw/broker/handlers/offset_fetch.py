@@ -34,7 +34,9 @@ NOT_COMMITTED: Final = CommittedOffset(-1, -1, "")
 def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Answer for each group and partition."""
     if context.api_version >= MANY_GROUPS_VERSION_MIN:
-        return OffsetFetchResponse(groups=[_group(state, context, group) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[_group(state, context, group, request.require_stable) for group in request.groups]
+        )
     if not _coordinates(state, request.group_id) and context.api_version >= GROUP_ERROR_VERSION_MIN:
         return OffsetFetchResponse(error_code=ErrorCode.NOT_COORDINATOR, topics=[])
     if request.topics is None:
@@ -44,7 +46,7 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequ
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
-                name=name, partitions=[_old_partition(state, request.group_id, name, index) for index in indexes]
+                name=name, partitions=[_old_partition(state, request, name, index) for index in indexes]
             )
             for name, indexes in wanted
         ]
@@ -60,26 +62,38 @@ def _all_of(state: BrokerState, group_id: str) -> list[tuple[str, list[int]]]:
     return [(name, [found.partition for found in partitions]) for name, partitions in by_topic]
 
 
-def _old_partition(state: BrokerState, group_id: str, name: str, index: int) -> OffsetFetchResponsePartition:
-    coordinates = _coordinates(state, group_id)
-    found = state.offsets.committed(group_id, TopicPartition(name, index)) if coordinates else None
-    committed = found or NOT_COMMITTED
+def _old_partition(
+    state: BrokerState, request: OffsetFetchRequest, name: str, index: int
+) -> OffsetFetchResponsePartition:
+    coordinates = _coordinates(state, request.group_id)
+    code, committed = ErrorCode.NOT_COORDINATOR, NOT_COMMITTED
+    if coordinates:
+        code, committed = _look_up(state, request.group_id, TopicPartition(name, index), request.require_stable)
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=ErrorCode.NONE if coordinates else ErrorCode.NOT_COORDINATOR,
+        error_code=code,
     )
 
 
-def _group(state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _look_up(
+    state: BrokerState, group_id: str, key: TopicPartition, require_stable: bool
+) -> tuple[ErrorCode, CommittedOffset]:
+    if require_stable and state.offsets.is_undecided(group_id, key):
+        return ErrorCode.UNSTABLE_OFFSET_COMMIT, NOT_COMMITTED
+    return ErrorCode.NONE, state.offsets.committed(group_id, key) or NOT_COMMITTED
+
+
+def _group(
+    state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
     if not _coordinates(state, group.group_id):
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=ErrorCode.NOT_COORDINATOR)
     topics = []
     for name, topic_id, indexes in _wanted(state, context, group):
-        known = name is not None
-        partitions = [_partition(state, group.group_id, name or "", index, known=known) for index in indexes]
+        partitions = [_partition(state, group.group_id, name, index, require_stable) for index in indexes]
         topics.append(OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=ErrorCode.NONE)
 
@@ -105,13 +119,15 @@ def _id_of(state: BrokerState, name: str) -> Uuid:
 
 
 def _partition(
-    state: BrokerState, group_id: str, name: str, index: int, *, known: bool
+    state: BrokerState, group_id: str, name: str | None, index: int, require_stable: bool
 ) -> OffsetFetchResponsePartitions:
-    committed = state.offsets.committed(group_id, TopicPartition(name, index)) or NOT_COMMITTED
+    code, committed = ErrorCode.UNKNOWN_TOPIC_ID, NOT_COMMITTED
+    if name is not None:
+        code, committed = _look_up(state, group_id, TopicPartition(name, index), require_stable)
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_ID,
+        error_code=code,
     )

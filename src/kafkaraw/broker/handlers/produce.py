@@ -9,13 +9,15 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.catalog import Topic
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.deferred import Deferred, answered
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
+from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
 from kafkaraw.broker.partition import ALL_IN_SYNC, Partition
 from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.state import BrokerState
@@ -41,8 +43,30 @@ NO_OFFSET: Final = -1
 def handle(
     state: BrokerState, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
-    """Append, and say where."""
-    produce = _Produce(state, context, request)
+    """Append, and say where; records of a transaction after their partitions have become part of it."""
+    if request.acks == 0:
+        return _append(state, context, request, {})
+    return answered(lambda done: _join_and_append(state, context, request, done))
+
+
+def _join_and_append(
+    state: BrokerState, context: RequestContext, request: ProduceRequest, done: Callable[[ProduceResponse], None]
+) -> None:
+    def go_on(codes: Codes) -> None:
+        answer = _append(state, context, request, codes)
+        if isinstance(answer, Deferred):
+            answer.when_done(done)
+        elif answer is not None:
+            done(answer)
+
+    if not join_transaction(state, context, request, go_on):
+        go_on({})
+
+
+def _append(
+    state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
+    produce = _Produce(state, context, request, codes)
     response = ProduceResponse(responses=[produce.topic(topic) for topic in request.topic_data])
     if request.acks == 0:
         _check_none_failed(response)
@@ -90,7 +114,8 @@ class _Waiting:
 class _Produce:
     """One request with what it works on."""
 
-    def __init__(self, state: BrokerState, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(self, state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes) -> None:
+        self._codes = codes
         self.waiting: list[_Waiting] = []
         self._state = state
         self._context = context
@@ -123,12 +148,17 @@ class _Produce:
         return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
 
     def _append(self, topic: Topic, data: PartitionProduceData) -> PartitionProduceResponse:
-        partition = led_partition(self._state, TopicPartition(topic.name, data.index))
+        key = TopicPartition(topic.name, data.index)
+        partition = led_partition(self._state, key)
+        if self._codes.get(key):
+            raise Refusal(self._codes[key], "the partition is not part of the transaction")
         records = data.records
         if records is not None and not isinstance(records, memoryview):
             raise TypeError("records of a decoded request are a memoryview")
         leader_epoch = partition.leader_epoch
-        appended = partition.append(records, version=self._context.api_version, acks=self._acks)
+        appended = partition.append(
+            records, version=self._context.api_version, acks=self._acks, in_transaction=key in self._codes
+        )
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,

@@ -1,6 +1,6 @@
 """Which handler answers which API: the one place that lists them all.
 
-What is not in this table is not advertised: group membership, transactions and most admin APIs come later.
+What is not in this table is not advertised: group membership comes later.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Final, cast
 
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_user_scram_credentials,
@@ -24,13 +26,17 @@ from kafkaraw.broker.handlers import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
+    end_txn,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_fetch,
@@ -38,6 +44,8 @@ from kafkaraw.broker.handlers import (
     produce,
     sasl_authenticate,
     sasl_handshake,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.guards.table import guarded
@@ -64,9 +72,17 @@ _BY_NAME: Final[dict[str, Callable[..., object]]] = {
     "DeleteRecords": delete_records.handle,
     "DescribeCluster": describe_cluster.handle,
     "DescribeTopicPartitions": describe_topic_partitions.handle,
-    "DescribeConfigs": describe_configs.handle,
+    "AddOffsetsToTxn": add_offsets_to_txn.handle,
+    "AddPartitionsToTxn": add_partitions_to_txn.handle,
     "AlterConfigs": alter_configs.handle,
+    "DescribeConfigs": describe_configs.handle,
+    "DescribeProducers": describe_producers.handle,
+    "DescribeTransactions": describe_transactions.handle,
+    "EndTxn": end_txn.handle,
     "IncrementalAlterConfigs": incremental_alter_configs.handle,
+    "ListTransactions": list_transactions.handle,
+    "TxnOffsetCommit": txn_offset_commit.handle,
+    "WriteTxnMarkers": write_txn_markers.handle,
     "DescribeAcls": describe_acls.handle,
     "CreateAcls": create_acls.handle,
     "DeleteAcls": delete_acls.handle,

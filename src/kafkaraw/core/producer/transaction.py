@@ -83,6 +83,7 @@ _REACTIONS: Final[dict[int, Reaction]] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: Reaction.FENCED,  # what older coordinators say instead (KIP-588)
     ErrorCode.TRANSACTION_ABORTABLE: Reaction.ABORT,
     ErrorCode.UNKNOWN_PRODUCER_ID: Reaction.ABORT,
+    ErrorCode.INVALID_TXN_STATE: Reaction.ABORT,  # as when the coordinator has aborted it because of its timeout
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: Reaction.ABORT,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.ABORT,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: Reaction.ABORT,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.guards import admin, groups, records, topics
+from kafkaraw.broker.handlers.guards import admin, groups, records, topics, transactions
 from kafkaraw.broker.handlers.guards.call import Call, client_of
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
@@ -111,6 +111,38 @@ RULES: Final[dict[str, Rule]] = {
     "OffsetForLeaderEpoch": Rule(
         records.offset_for_leader_epoch,
         (Right(_Op.CLUSTER_ACTION, _On.CLUSTER), Right(_Op.DESCRIBE, _On.TOPIC, "or")),
+    ),
+    "AddPartitionsToTxn": Rule(
+        transactions.add_partitions,
+        (
+            Right(_Op.WRITE, _On.TRANSACTIONAL_ID),
+            Right(_Op.WRITE, _On.TOPIC),
+            Right(_Op.CLUSTER_ACTION, _On.CLUSTER, "instead, from version 4 on, which is for brokers"),
+        ),
+        "all partitions are added, or none",
+    ),
+    "AddOffsetsToTxn": Rule(
+        transactions.add_offsets, (Right(_Op.WRITE, _On.TRANSACTIONAL_ID), Right(_Op.READ, _On.GROUP))
+    ),
+    "EndTxn": Rule(transactions.end, (Right(_Op.WRITE, _On.TRANSACTIONAL_ID),)),
+    "WriteTxnMarkers": Rule(
+        transactions.write_markers,
+        (Right(_Op.ALTER, _On.CLUSTER), Right(_Op.CLUSTER_ACTION, _On.CLUSTER, "or, what brokers have")),
+    ),
+    "TxnOffsetCommit": Rule(
+        transactions.commit_offsets,
+        (Right(_Op.WRITE, _On.TRANSACTIONAL_ID), Right(_Op.READ, _On.GROUP), Right(_Op.READ, _On.TOPIC)),
+    ),
+    "DescribeProducers": Rule(transactions.describe_producers, (Right(_Op.READ, _On.TOPIC),)),
+    "DescribeTransactions": Rule(
+        transactions.describe,
+        (Right(_Op.DESCRIBE, _On.TRANSACTIONAL_ID),),
+        "topics without DESCRIBE are left out",
+    ),
+    "ListTransactions": Rule(
+        transactions.list_all,
+        (Right(_Op.DESCRIBE, _On.TRANSACTIONAL_ID),),
+        "those without the right are left out",
     ),
     "DescribeAcls": Rule(
         admin.on_cluster(_Op.DESCRIBE, admin.refuse_describe_acls), (Right(_Op.DESCRIBE, _On.CLUSTER),)

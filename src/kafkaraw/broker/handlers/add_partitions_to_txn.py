@@ -1,0 +1,121 @@
+"""AddPartitionsToTxn: make partitions part of a transaction, all of them or none.
+
+From version 4 on it is the form that brokers send to each other (KIP-890); it is answered all the same.
+Source: kafka.server.KafkaApis.handleAddPartitionsToTransaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.init_producer_id import fenced_code
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from kafkaraw.records import TopicPartition
+
+MANY_VERSION_MIN: Final = 4
+FENCED_VERSION_MIN: Final = 2
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
+    """Answer for each partition."""
+    if context.api_version >= MANY_VERSION_MIN:
+        return answered(lambda done: _Many(state, request.transactions, done).begin())
+    one = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    knows_fenced = context.api_version >= FENCED_VERSION_MIN
+
+    def response(codes: Codes) -> AddPartitionsToTxnResponse:
+        told = {key: fenced_code(code, knows_fenced=knows_fenced) for key, code in codes.items()}
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(one.topics, told))
+
+    return answered(lambda done: _add(state, one, lambda codes: done(response(codes))))
+
+
+class _Many:
+    """Several transactions in one request, answered together."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        transactions: Sequence[AddPartitionsToTxnTransaction],
+        done: Callable[[AddPartitionsToTxnResponse], None],
+    ) -> None:
+        self._state = state
+        self._transactions = transactions
+        self._done = done
+        self._results: dict[str, AddPartitionsToTxnResult] = {}
+
+    def begin(self) -> None:
+        """Have each answered."""
+        if not self._transactions:
+            self._done(AddPartitionsToTxnResponse())
+        for transaction in self._transactions:
+            self._begin_one(transaction)
+
+    def _begin_one(self, transaction: AddPartitionsToTxnTransaction) -> None:
+        def add_result(codes: Codes) -> None:
+            name = transaction.transactional_id
+            results = _results(transaction.topics, codes)
+            self._results[name] = AddPartitionsToTxnResult(transactional_id=name, topic_results=results)
+            if len(self._results) == len({one.transactional_id for one in self._transactions}):
+                self._done(AddPartitionsToTxnResponse(results_by_transaction=list(self._results.values())))
+
+        _add(self._state, transaction, add_result)
+
+
+def _add(state: BrokerState, asked: AddPartitionsToTxnTransaction, done: Callable[[Codes], None]) -> None:
+    partitions = frozenset(TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions)
+    unknown = {each for each in partitions if state.catalog.state_of(each) is None}
+    if unknown:
+        bad, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        done({each: bad if each in unknown else rest for each in partitions})
+        return
+    name, identity = asked.transactional_id, Identity(asked.producer_id, asked.producer_epoch)
+    try:
+        coordinator = state.transactions.coordinator(name)
+    except Refusal as refusal:
+        done(dict.fromkeys(partitions, refusal.code))
+        return
+    if asked.verify_only:
+        done(coordinator.verify_partitions(name, identity, partitions))
+        return
+    # Version 0 of the feature: whoever asks explicitly works without epoch bumps.
+    coordinator.add_partitions(name, identity, partitions, 0, lambda code: done(dict.fromkeys(partitions, code)))
+
+
+def _results(topics: Sequence[AddPartitionsToTxnTopic], codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,68 @@
+"""DescribeProducers: who writes to the partitions that this node leads.
+
+Source: KIP-664; kafka.server.ReplicaManager.activeProducerState.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.leadership import led_partition
+from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kafkaraw.records import TopicPartition
+
+NONE = -1
+
+
+def handle(state: BrokerState, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """Answer for each partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_answer(state, TopicPartition(topic.name, index)) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(state: BrokerState, key: TopicPartition) -> PartitionResponse:
+    try:
+        partition = led_partition(state, key)
+    except Refusal as refusal:
+        return PartitionResponse(
+            partition_index=key.partition,
+            error_code=refusal.code,
+            error_message=refusal.message,
+            active_producers=[],
+        )
+    return PartitionResponse(
+        partition_index=key.partition, error_code=ErrorCode.NONE, active_producers=_producers(partition)
+    )
+
+
+def _producers(partition: Partition) -> list[ProducerState]:
+    found = []
+    for producer_id, entry in partition.producers.describe():
+        first_offset = partition.transactions.first_offset_of(producer_id)
+        found.append(
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.batches[-1].last_sequence if entry.batches else NONE,
+                last_timestamp=entry.batches[-1].max_timestamp_ms if entry.batches else NONE,
+                coordinator_epoch=NONE,
+                current_txn_start_offset=NONE if first_offset is None else first_offset,
+            )
+        )
+    return found

@@ -1,0 +1,47 @@
+"""EndTxn: commit or abort a transaction.
+
+Source: kafka.server.KafkaApis.handleEndTxnRequest; KIP-890 (version 5 ends with a new epoch).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.init_producer_id import fenced_code
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.transactions.coordinator import Identity, Outcome
+from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
+from kafkaraw.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FENCED_VERSION_MIN: Final = 2
+EPOCH_BUMP_API_VERSION_MIN: Final = 5
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse | Deferred[EndTxnResponse]:
+    """End it; answered when the outcome cannot be lost."""
+    bumps = context.api_version >= EPOCH_BUMP_API_VERSION_MIN
+
+    def response(outcome: Outcome) -> EndTxnResponse:
+        code = fenced_code(outcome.code, knows_fenced=context.api_version >= FENCED_VERSION_MIN)
+        return EndTxnResponse(
+            error_code=code, producer_id=outcome.identity.producer_id, producer_epoch=outcome.identity.epoch
+        )
+
+    try:
+        coordinator = state.transactions.coordinator(request.transactional_id)
+    except Refusal as refusal:
+        return response(Outcome(refusal.code))
+    return answered(
+        lambda done: coordinator.end(
+            request.transactional_id,
+            Identity(request.producer_id, request.producer_epoch),
+            commit=request.committed,
+            version=EPOCH_BUMP_VERSION if bumps else 0,
+            answer=lambda outcome: done(response(outcome)),
+        )
+    )

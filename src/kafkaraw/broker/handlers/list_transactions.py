@@ -1,0 +1,53 @@
+"""ListTransactions: the transactional ids that this node coordinates, filtered.
+
+The pattern is matched by Python's `re`; Kafka uses RE2, whose patterns mean the same apart from exotic ones.
+Source: KIP-664, KIP-994, KIP-1152; kafka.coordinator.transaction.TransactionStateManager.listTransactionStates.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.transactions.states import Transaction
+from kafkaraw.broker.transactions.states import TransactionState as State
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+_LABELS = {state.label for state in State}
+
+
+def handle(state: BrokerState, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """List them."""
+    unknown = [name for name in request.state_filters if name not in _LABELS]
+    try:
+        pattern = re.compile(request.transactional_id_pattern or "")
+    except re.error:
+        return ListTransactionsResponse(
+            error_code=ErrorCode.INVALID_REGULAR_EXPRESSION, unknown_state_filters=[], transaction_states=[]
+        )
+    now_ms = state.clock.time_ms()
+    found = [
+        TransactionState(
+            transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.label
+        )
+        for coordinator in state.transactions.hosted()
+        for one in coordinator.transactions()
+        if _wanted(one, request, now_ms)
+        and (not request.transactional_id_pattern or pattern.fullmatch(one.transactional_id))
+    ]
+    return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found)
+
+
+def _wanted(one: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    return (
+        one.state is not State.DEAD
+        and (not request.state_filters or one.state.label in request.state_filters)
+        and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
+        and (request.duration_filter < 0 or now_ms - one.started_ms > request.duration_filter)
+    )

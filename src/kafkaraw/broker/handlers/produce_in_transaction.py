@@ -1,0 +1,112 @@
+"""Before transactional records are appended: make sure that their partitions are part of the transaction.
+
+Clients of the first generation have added them (and it is checked that they did), for those of the second the broker
+adds them (KIP-890). A partition in which the transaction has records already needs neither.
+Source: kafka.server.{ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.produce import ProduceRequest
+from kafkaraw.records import BatchHeader, TopicPartition, parse_header
+
+IMPLICIT_VERSION_MIN: Final = 12
+ABORTABLE_VERSION_MIN: Final = 11
+TOPIC_ID_VERSION_MIN: Final = 13
+# Clients do not know these in answers to Produce: this one makes them try again without asking for metadata.
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+def join_transaction(
+    state: BrokerState, context: RequestContext, request: ProduceRequest, go_on: Callable[[Codes], None]
+) -> bool:
+    """Have the partitions of a request be part of its transaction.
+
+    Args:
+        state: the node.
+        context: of the request.
+        request: with transactional records or without.
+        go_on: told, now or later, the code of each partition that had to be added or checked.
+
+    Returns:
+        False when nothing has to be done: then `go_on` is not called.
+    """
+    if request.transactional_id is None:
+        return False
+    new = _partitions_new_to_it(state, context, request)
+    if not new:
+        return False
+    implicit = context.api_version >= IMPLICIT_VERSION_MIN
+    if not implicit and not state.config.transaction_partition_verification_enable:
+        go_on(dict.fromkeys(new, ErrorCode.NONE))
+        return True
+    identities = set(new.values())
+    if len(identities) > 1:
+        go_on(dict.fromkeys(new, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return True
+    knows_abortable = context.api_version >= ABORTABLE_VERSION_MIN
+
+    def told(codes: Codes) -> None:
+        go_on(
+            {
+                key: code_for_producers(code, implicit=implicit, knows_abortable=knows_abortable)
+                for key, code in codes.items()
+            }
+        )
+
+    state.transactions.join(request.transactional_id, identities.pop(), frozenset(new), add=implicit, done=told)
+    return True
+
+
+def code_for_producers(code: ErrorCode, *, implicit: bool, knows_abortable: bool = True) -> ErrorCode:
+    """What a producer is told of a coordinator's code."""
+    if code in _TRY_AGAIN:
+        own = implicit and code == ErrorCode.CONCURRENT_TRANSACTIONS
+        return code if own else ErrorCode.NOT_ENOUGH_REPLICAS
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED else code
+
+
+def _partitions_new_to_it(
+    state: BrokerState, context: RequestContext, request: ProduceRequest
+) -> dict[TopicPartition, Identity]:
+    found: dict[TopicPartition, Identity] = {}
+    for topic in request.topic_data:
+        by_id = context.api_version >= TOPIC_ID_VERSION_MIN
+        known = state.catalog.topic_by_id(topic.topic_id) if by_id else state.catalog.topic(topic.name)
+        for data in topic.partition_data:
+            header = _header(data.records)
+            if known is None or header is None or not header.is_transactional:
+                continue
+            key = TopicPartition(known.name, data.index)
+            partition = state.partition(key)
+            if partition is not None and partition.is_leader and not partition.knows_transaction(header):
+                found[key] = Identity(header.producer_id, header.producer_epoch)
+    return found
+
+
+def _header(records: object) -> BatchHeader | None:
+    """The header of the first batch; None when it makes no sense, which appending it will say."""
+    try:
+        return parse_header(records) if isinstance(records, memoryview) else None
+    except ProtocolError:
+        return None

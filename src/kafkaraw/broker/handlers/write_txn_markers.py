@@ -1,0 +1,91 @@
+"""WriteTxnMarkers: end transactions in partitions that this node leads. Administrators end hanging ones with it.
+
+Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-664.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.leadership import led_partition
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kafkaraw.records import ControlType, TopicPartition
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Deferred[WriteTxnMarkersResponse]:
+    """Write each marker; answered when all of them are replicated."""
+    return answered(lambda done: _Writing(state, request, done).begin())
+
+
+class _Writing:
+    """One request: as many answers as it has partitions, collected."""
+
+    def __init__(
+        self, state: BrokerState, request: WriteTxnMarkersRequest, done: Callable[[WriteTxnMarkersResponse], None]
+    ) -> None:
+        self._state = state
+        self._request = request
+        self._done = done
+        self._left = 1
+
+    def begin(self) -> None:
+        """Write all."""
+        response = WriteTxnMarkersResponse(markers=[self._marker(marker) for marker in self._request.markers])
+        self._response = response
+        self._ended()
+
+    def _marker(self, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+        return WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=[
+                WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        self._partition(marker, TopicPartition(topic.name, index)) for index in topic.partition_indexes
+                    ],
+                )
+                for topic in marker.topics
+            ],
+        )
+
+    def _partition(self, marker: WritableTxnMarker, key: TopicPartition) -> WritableTxnMarkerPartitionResult:
+        result = WritableTxnMarkerPartitionResult(partition_index=key.partition, error_code=ErrorCode.NONE)
+        try:
+            led_partition(self._state, key)
+        except Refusal as refusal:
+            result.error_code = refusal.code
+            return result
+        self._left += 1
+
+        def written(code: ErrorCode) -> None:
+            result.error_code = code
+            self._ended()
+
+        self._state.transactions.append_marker(
+            key,
+            ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
+            Identity(marker.producer_id, marker.producer_epoch),
+            marker.coordinator_epoch,
+            written,
+        )
+        return result
+
+    def _ended(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done(self._response)

@@ -1,0 +1,92 @@
+"""The transactions that touch one partition: which are open, which were aborted, and how far a reader may go.
+
+Fed with every batch that is appended or found in the log. From it follow the last stable offset (nothing before it is
+undecided) and the list of aborted transactions that a read_committed fetch is answered with.
+Source: KIP-98; org.apache.kafka.storage.internals.log.{ProducerStateManager, TransactionIndex}.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from kafkaraw.records import BatchHeader, ControlType
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """One producer's aborted records in this partition.
+
+    Attributes:
+        first_offset: of its first record.
+        last_offset: of the marker.
+        last_stable_offset: as it was once the transaction had ended; readers below it need not look further.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(slots=True)
+class _Ended:
+    """A transaction whose marker is in the log, but may not be replicated yet."""
+
+    first_offset: int
+    marker_offset: int
+
+
+class OpenTransactions:
+    """The transactions of one partition."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        self._ended: list[_Ended] = []
+        self._aborted: list[AbortedTransaction] = []
+
+    def note(self, header: BatchHeader, control: ControlType | None = None) -> None:
+        """Take note of a batch that is in the log now.
+
+        Args:
+            header: of the batch.
+            control: what its marker says; None when it holds data.
+        """
+        if not header.is_transactional:
+            return
+        if control is None:
+            self._open.setdefault(header.producer_id, header.base_offset)
+            return
+        first_offset = self._open.pop(header.producer_id, None)
+        if first_offset is None:
+            return
+        self._ended.append(_Ended(first_offset, header.base_offset))
+        if control is ControlType.ABORT:
+            after = min(self._open.values(), default=header.last_offset + 1)
+            self._aborted.append(AbortedTransaction(header.producer_id, first_offset, header.last_offset, after))
+
+    def first_offset_of(self, producer_id: int) -> int | None:
+        """Where a producer's open transaction begins; None when it has none."""
+        return self._open.get(producer_id)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The offset up to which everything is decided and replicated."""
+        self._ended = [ended for ended in self._ended if ended.marker_offset >= high_watermark]
+        undecided = min(self._open.values(), default=high_watermark)
+        unreplicated = min((ended.first_offset for ended in self._ended), default=high_watermark)
+        return min(undecided, unreplicated, high_watermark)
+
+    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records at `offset` or later, and before `end_offset`."""
+        at = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
+        found = []
+        for aborted in self._aborted[at:]:
+            if aborted.first_offset < end_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                break
+        return found
+
+    def forget_before(self, log_start_offset: int) -> None:
+        """Drop what concerns records that are gone."""
+        self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= log_start_offset]

@@ -1,0 +1,431 @@
+"""The transaction coordinator's decisions: who may go on, who is fenced, what is written, when markers go out.
+
+Pure: it has no clock, loop or log of its own. What it decides goes through two ports, `StateLog` (make a state
+durable) and `Markers` (end a transaction in its partitions), which call back when that is done; answers are callbacks,
+too. While a state is being written, the id is busy: clients are told CONCURRENT_TRANSACTIONS and try again.
+
+One object coordinates the ids of one partition of `__transaction_state`, as long as this node leads it. Start at
+`init_producer_id`, `add_partitions` and `end`; `load` brings back what a log says after a change of leader.
+Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-98, KIP-360, KIP-588, KIP-890.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from kafkaraw.broker.transactions.states import (
+    AT_REST,
+    ENDING,
+    EPOCH_BUMP_VERSION,
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Transaction,
+    TransactionState,
+    is_exhausted,
+)
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+_S = TransactionState
+
+
+class Identity(NamedTuple):
+    """A producer id with its epoch; -1 and -1 for none."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = Identity(NO_PRODUCER_ID, NO_EPOCH)
+_DECIDED_BY: Final = {_S.COMPLETE_COMMIT: _S.PREPARE_COMMIT, _S.COMPLETE_ABORT: _S.PREPARE_ABORT}
+
+
+class Outcome(NamedTuple):
+    """The answer to a request: an error code, and on success the identity to go on with."""
+
+    code: ErrorCode
+    identity: Identity = NOBODY
+
+
+Answer = Callable[[Outcome], None]
+Done = Callable[[ErrorCode], None]
+
+
+class StateLog(Protocol):
+    """Where states are made durable."""
+
+    def append(self, transaction: Transaction, done: Done) -> None:
+        """Write a state; `done` is told NONE once it cannot be lost, or why it was not written."""
+        ...
+
+    def forget(self, transactional_id: str, done: Done) -> None:
+        """Write that there is no such id any more."""
+        ...
+
+
+class Markers(Protocol):
+    """Ends transactions in the partitions that they touched."""
+
+    def later(self, act: Callable[[], None]) -> None:
+        """Do something after a moment, as when the log refuses just now."""
+        ...
+
+    def write(self, ending: Transaction, done: Callable[[], None]) -> None:
+        """Write the outcome into each of the transaction's partitions, however long it takes; then call `done`."""
+        ...
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One transactional id: the state in force, and the one that is being written."""
+
+    current: Transaction
+    pending: Transaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The broker's settings; Kafka's names in the comments."""
+
+    timeout_max_ms: int = 900_000  # transaction.max.timeout.ms
+    expiration_ms: int = 604_800_000  # transactional.id.expiration.ms
+
+
+class TransactionCoordinator:
+    """Coordinates the transactional ids of one partition of `__transaction_state`.
+
+    Args:
+        log: where states are kept.
+        markers: ends transactions in their partitions.
+        take_producer_id: gives a producer id that nobody has; may raise OSError.
+        now_ms: wall clock, in milliseconds since 1970.
+        limits: the settings.
+    """
+
+    def __init__(
+        self,
+        log: StateLog,
+        markers: Markers,
+        take_producer_id: Callable[[], int],
+        now_ms: Callable[[], int],
+        limits: Limits,
+    ) -> None:
+        self._log = log
+        self._markers = markers
+        self._take_producer_id = take_producer_id
+        self._now_ms = now_ms
+        self._limits = limits
+        self._entries: dict[str, _Entry] = {}
+        self._resigned = False
+
+    # ---- a change of leader
+
+    def load(self, transactions: Iterable[Transaction]) -> None:
+        """Take over what the log says; transactions whose outcome was decided are carried to their end."""
+        for transaction in transactions:
+            entry = self._entries[transaction.transactional_id] = _Entry(transaction)
+            if transaction.state in ENDING:
+                self._complete(entry)
+
+    def resign(self) -> None:
+        """Another node leads the partition now: whatever is under way ends without effect."""
+        self._resigned = True
+        self._entries.clear()
+
+    # ---- requests
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Identity | None, answer: Answer
+    ) -> None:
+        """Give a producer an identity that fences all earlier ones of the same id.
+
+        Args:
+            transactional_id: whose.
+            timeout_ms: after which the coordinator aborts its transactions.
+            expected: the identity that the producer thinks it has; None when it is new.
+            answer: told the identity, or the error.
+        """
+        if not transactional_id:
+            answer(Outcome(ErrorCode.INVALID_REQUEST))
+            return
+        if not 0 < timeout_ms <= self._limits.timeout_max_ms:
+            answer(Outcome(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return
+        try:
+            entry = self._entry_for(transactional_id, timeout_ms)
+            started = self._started_anew(entry, timeout_ms, expected)
+        except OSError as error:
+            _logger.error("cannot reserve producer ids: %s", error)
+            answer(Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        if isinstance(started, ErrorCode):
+            answer(Outcome(started))
+        elif started.state is _S.PREPARE_ABORT:
+            self._end(
+                entry, started, lambda outcome: answer(Outcome(outcome.code or ErrorCode.CONCURRENT_TRANSACTIONS))
+            )
+        else:
+            identity = Identity(started.producer_id, started.producer_epoch)
+            self._write(entry, started, lambda code: answer(Outcome(code, identity if not code else NOBODY)))
+
+    def _entry_for(self, transactional_id: str, timeout_ms: int) -> _Entry:
+        entry = self._entries.get(transactional_id)
+        if entry is None:
+            made = Transaction(
+                transactional_id, self._take_producer_id(), timeout_ms=timeout_ms, updated_ms=self._now_ms()
+            )
+            entry = self._entries[transactional_id] = _Entry(made)
+        return entry
+
+    def _started_anew(self, entry: _Entry, timeout_ms: int, expected: Identity | None) -> Transaction | ErrorCode:
+        """The state to write for a producer that (re)starts, or why it may not."""
+        current, now_ms = entry.current, self._now_ms()
+        if entry.pending is not None or current.state in ENDING:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        if expected is not None and not _is_known(expected, current):
+            return ErrorCode.PRODUCER_FENCED
+        if current.state is _S.ONGOING:
+            return current.fencing_abort(now_ms)  # the producer before; the new one has to ask again meanwhile
+        if current.epoch_exhausted and (expected is None or expected.epoch == current.producer_epoch):
+            last_epoch = NO_EPOCH if expected is None else current.producer_epoch
+            return current.with_new_producer_id(self._take_producer_id(), last_epoch, timeout_ms, now_ms)
+        if expected is None:
+            return current.with_next_epoch(NO_EPOCH, timeout_ms, now_ms)
+        if current.producer_epoch in (NO_EPOCH, expected.epoch):
+            return current.with_next_epoch(current.producer_epoch, timeout_ms, now_ms)
+        if expected.epoch == current.last_producer_epoch:
+            return current.again(timeout_ms, now_ms)
+        return ErrorCode.PRODUCER_FENCED
+
+    def add_partitions(
+        self, transactional_id: str, identity: Identity, partitions: frozenset[TopicPartition], version: int, done: Done
+    ) -> None:
+        """Make partitions part of a transaction.
+
+        Args:
+            transactional_id: whose.
+            identity: of the producer that asks.
+            partitions: those to add.
+            version: the `transaction.version` that the producer works by.
+            done: told NONE once they are part of it.
+        """
+        entry = self._entries.get(transactional_id)
+        code = self._may_add(entry, transactional_id, identity)
+        if code or entry is None:
+            done(code)
+        elif entry.current.state is _S.ONGOING and partitions <= entry.current.partitions:
+            done(ErrorCode.NONE)
+        else:
+            self._write(entry, entry.current.with_partitions(partitions, self._now_ms(), version), done)
+
+    def verify_partitions(
+        self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether partitions are part of a transaction that is open, for a broker that is to append to them."""
+        entry = self._entries.get(transactional_id)
+        code = self._may_add(entry, transactional_id, identity)
+        if code or entry is None:
+            return dict.fromkeys(partitions, code)
+        known = entry.current.partitions if entry.current.state is _S.ONGOING else frozenset()
+        return {each: ErrorCode.NONE if each in known else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+
+    def _may_add(self, entry: _Entry | None, transactional_id: str, identity: Identity) -> ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        if entry is None or entry.current.producer_id != identity.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if entry.current.producer_epoch != identity.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        if entry.pending is not None or entry.current.state in ENDING:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.NONE
+
+    def end(self, transactional_id: str, identity: Identity, *, commit: bool, version: int, answer: Answer) -> None:
+        """Commit or abort a transaction.
+
+        Args:
+            transactional_id: whose.
+            identity: of the producer that asks.
+            commit: the outcome that it wants.
+            version: the `transaction.version` that the producer works by.
+            answer: told as soon as the outcome cannot be lost; the markers follow.
+        """
+        entry = self._entries.get(transactional_id)
+        if not transactional_id:
+            answer(Outcome(ErrorCode.INVALID_REQUEST))
+        elif entry is None:
+            answer(Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        else:
+            wanted = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
+            try:
+                ending = self._ended(entry, identity, wanted, version)
+            except OSError as error:
+                _logger.error("cannot reserve producer ids: %s", error)
+                ending = Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if isinstance(ending, Outcome):
+                answer(ending)
+            else:
+                self._end(entry, ending, answer)
+
+    def _ended(
+        self, entry: _Entry, identity: Identity, wanted: TransactionState, version: int
+    ) -> Transaction | Outcome:
+        """The state to write for an end of a transaction, or the answer when there is nothing to write."""
+        current = entry.current
+        bumps = version >= EPOCH_BUMP_VERSION
+        if entry.pending is not None:
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+        repeated = bumps and _is_repeated_end(identity, current)
+        if identity.producer_id != current.producer_id and not repeated:
+            return Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if not _may_end(identity, current, repeated=repeated, bumps=bumps):
+            return Outcome(ErrorCode.PRODUCER_FENCED)
+        if current.state is _S.ONGOING:
+            return self._ending(current, wanted, version)
+        return self._end_of_rest(current, wanted, version, repeated=repeated)
+
+    def _ending(self, current: Transaction, wanted: TransactionState, version: int) -> Transaction:
+        rotates = version >= EPOCH_BUMP_VERSION and current.epoch_exhausted
+        next_id = self._take_producer_id() if rotates else NO_PRODUCER_ID
+        return current.ending(wanted, version, self._now_ms(), next_producer_id=next_id)
+
+    def _end_of_rest(
+        self, current: Transaction, wanted: TransactionState, version: int, *, repeated: bool
+    ) -> Transaction | Outcome:
+        """The end of a transaction that is not open: a repetition, a mistake, or an abort of nothing (KIP-890)."""
+        bumps = version >= EPOCH_BUMP_VERSION
+        if current.state in ENDING:
+            same = current.state is wanted
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE)
+        if _DECIDED_BY.get(current.state) is wanted and (repeated or not bumps):
+            return Outcome(ErrorCode.NONE, Identity(current.producer_id, current.producer_epoch))
+        if bumps and wanted is _S.PREPARE_ABORT and not repeated:
+            return self._ending(current, wanted, version)
+        return Outcome(ErrorCode.INVALID_TXN_STATE)
+
+    # ---- carrying out
+
+    def _write(self, entry: _Entry, state: Transaction, done: Done) -> None:
+        """Make a state durable; it is in force once it is."""
+        entry.pending = state
+
+        def written(code: ErrorCode) -> None:
+            if self._resigned:
+                done(ErrorCode.NOT_COORDINATOR)
+                return
+            entry.pending = None
+            if not code:
+                entry.current = state
+            done(code)
+
+        self._log.append(state, written)
+
+    def _end(self, entry: _Entry, ending: Transaction, answer: Answer) -> None:
+        """Write the outcome; answer as soon as it cannot be lost, then carry it out."""
+
+        def written(code: ErrorCode) -> None:
+            if code:
+                answer(Outcome(code))
+                return
+            after = ending.completed(ending.updated_ms)
+            answer(Outcome(ErrorCode.NONE, Identity(after.producer_id, after.producer_epoch)))
+            self._complete(entry)
+
+        self._write(entry, ending, written)
+
+    def _complete(self, entry: _Entry) -> None:
+        """Have the markers of a decided transaction written, then note that it is over."""
+        ending = entry.current
+
+        def marked_all() -> None:
+            if not self._resigned:
+                self._write(entry, ending.completed(self._now_ms()), completed)
+
+        def completed(code: ErrorCode) -> None:
+            if code and not self._resigned:
+                _logger.info("%s: %s; trying again", ending.transactional_id, code.name)
+                self._markers.later(marked_all)
+
+        self._markers.write(ending, marked_all)
+
+    # ---- time
+
+    def abort_overdue(self) -> None:
+        """Abort the transactions that have been open for longer than their producers wanted.
+
+        The producer is fenced, as by a successor: it finds out with its next request.
+        """
+        now_ms = self._now_ms()
+        for entry in list(self._entries.values()):
+            current = entry.current
+            overdue = current.state is _S.ONGOING and now_ms > current.started_ms + current.timeout_ms
+            if overdue and entry.pending is None:
+                _logger.info("aborting the transaction of %s: it timed out", current.transactional_id)
+                self._end(entry, current.fencing_abort(now_ms), _ignored)
+
+    def forget_unused(self) -> None:
+        """Forget the transactional ids that nobody has used for long."""
+        oldest = self._now_ms() - self._limits.expiration_ms
+        for transactional_id, entry in list(self._entries.items()):
+            if entry.pending is None and entry.current.state in AT_REST and entry.current.updated_ms <= oldest:
+                self._forget(transactional_id, entry)
+
+    def _forget(self, transactional_id: str, entry: _Entry) -> None:
+        entry.pending = entry.current.dead()
+
+        def forgotten(code: ErrorCode) -> None:
+            if self._resigned:
+                return
+            entry.pending = None
+            if not code:
+                del self._entries[transactional_id]
+
+        self._log.forget(transactional_id, forgotten)
+
+    # ---- questions
+
+    def transaction(self, transactional_id: str) -> Transaction | None:
+        """The state in force of an id; None when there is no such id."""
+        entry = self._entries.get(transactional_id)
+        return None if entry is None else entry.current
+
+    def transactions(self) -> list[Transaction]:
+        """All states in force, by transactional id."""
+        return [self._entries[transactional_id].current for transactional_id in sorted(self._entries)]
+
+
+def _is_known(expected: Identity, current: Transaction) -> bool:
+    """Whether a producer that names its identity is, or may be, the one that has it now."""
+    return (
+        current.producer_epoch == NO_EPOCH
+        or expected.producer_id == current.producer_id
+        or (expected.producer_id == current.previous_producer_id and is_exhausted(expected.epoch))
+    )
+
+
+def _is_repeated_end(identity: Identity, current: Transaction) -> bool:
+    """Whether an EndTxn repeats one that was carried out, whose answer may have been lost (KIP-890)."""
+    if not current.bumps_epochs:
+        return False
+    if identity.producer_id == current.producer_id:
+        return current.producer_epoch == identity.epoch + 1
+    rotated = current.previous_producer_id == identity.producer_id and current.producer_epoch == 0
+    return rotated and identity.epoch == EPOCH_MAX - 1
+
+
+def _may_end(identity: Identity, current: Transaction, *, repeated: bool, bumps: bool) -> bool:
+    """Whether the epoch that a request names is the one to end a transaction with."""
+    same = identity.epoch == current.producer_epoch
+    if not bumps or current.state not in (*ENDING, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
+        return same
+    return repeated if current.state in ENDING else repeated or same
+
+
+def _ignored(outcome: Outcome) -> None:
+    """Nobody waits for this."""

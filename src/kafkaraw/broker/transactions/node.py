@@ -1,0 +1,333 @@
+"""One node's part in transactions: the coordinators that it hosts, and the markers that it sends and writes.
+
+The node that leads a partition of `__transaction_state` coordinates the ids in it. `TransactionNode` makes and resigns
+coordinators as leaders change, and finds those of other nodes. It knows nothing of requests; handlers ask it.
+Source: kafka.coordinator.transaction.{TransactionStateManager, TransactionMarkerChannelManager};
+kafka.server.AddPartitionsToTxnManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafkaraw.broker.coordinators import partition_of
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.topic_creation import Wish, plan_topic
+from kafkaraw.broker.transactions.coordinator import Identity, Limits, TransactionCoordinator
+from kafkaraw.broker.transactions.replicated import when_replicated
+from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog
+from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION, Transaction, TransactionState
+from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import ControlType, TopicPartition, encode_control_batch
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.config import BrokerConfig
+    from kafkaraw.broker.controller import Controller
+    from kafkaraw.broker.partition import Partition
+    from kafkaraw.net import Clock
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+MARKER_RETRY_S: Final = 0.05
+_COORDINATOR_EPOCH: Final = 0
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+T = TypeVar("T")
+Code = Callable[[ErrorCode], None]
+
+
+class TransactionNode:
+    """The transactions that one node has to do with.
+
+    Args:
+        node_id: the node.
+        controller: what the cluster's nodes share.
+        config: the node's properties.
+        clock: wall clock.
+    """
+
+    def __init__(self, node_id: int, controller: Controller, config: BrokerConfig, clock: Clock) -> None:
+        self._node_id = node_id
+        self._controller = controller
+        self._config = config
+        self._clock = clock
+        self._limits = Limits(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
+        self._hosted: dict[int, tuple[int, TransactionCoordinator]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._owed: dict[object, Callable[[], None]] = {}
+        self._closed = False
+
+    # -- which coordinators are here ---------------------------------------------------------------------------------
+
+    def lead_or_follow(self, partition: Partition) -> None:
+        """A partition of `__transaction_state` has a new state: begin to coordinate its ids, or stop."""
+        index = partition.topic_partition.partition
+        epoch, coordinator = self._hosted.get(index, (-1, None))
+        if coordinator is not None and not (partition.is_leader and epoch == partition.leader_epoch):
+            del self._hosted[index]
+            coordinator.resign()
+        if partition.is_leader and index not in self._hosted:
+            self._begin(index, partition)
+
+    def _begin(self, index: int, partition: Partition) -> None:
+        log = PartitionStateLog(partition, self._clock.time_ms)
+        coordinator = TransactionCoordinator(
+            log, self, self._controller.producer_ids.take, self._clock.time_ms, self._limits
+        )
+        try:
+            found = log.read()
+        except (OSError, ProtocolError) as error:
+            _logger.error("%s-%d cannot be read, its transactional ids are not served: %s", TOPIC, index, error)
+            return
+        self._hosted[index] = (partition.leader_epoch, coordinator)
+        coordinator.load(found)
+        if found:
+            self._watch_time()
+
+    def close(self) -> None:
+        """The node stops: whoever waits for something from it is told that it will not come."""
+        self._closed = True
+        for _, coordinator in self._hosted.values():
+            coordinator.resign()
+        self._hosted.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        owed, self._owed = self._owed, {}
+        for give_up in owed.values():
+            give_up()
+
+    def _owing(self, done: Callable[[T], None], otherwise: T) -> Callable[[T], None]:
+        """What to call with an answer of this node; one comes for certain: `otherwise`, when the node stops before."""
+        key = object()
+        self._owed[key] = lambda: done(otherwise)
+
+        def answer(value: T) -> None:
+            if self._owed.pop(key, None) is not None:
+                done(value)
+
+        return answer
+
+    def hosted(self) -> list[TransactionCoordinator]:
+        """The coordinators on this node."""
+        return [coordinator for _, coordinator in self._hosted.values()]
+
+    def coordinator(self, transactional_id: str) -> TransactionCoordinator:
+        """The coordinator of an id, which this node hosts.
+
+        Raises:
+            Refusal: NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE when there is none yet.
+        """
+        self._have_topic()
+        index = self._index(transactional_id)
+        if index not in self._hosted:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"node {self._node_id} does not coordinate {transactional_id!r}")
+        self._watch_time()
+        return self._hosted[index][1]
+
+    def leader_for(self, transactional_id: str) -> int | None:
+        """The node that coordinates an id; None when none can just now.
+
+        Raises:
+            Refusal: there is no room for `__transaction_state`.
+        """
+        self._have_topic()
+        state = self._controller.catalog.state_of(TopicPartition(TOPIC, self._index(transactional_id)))
+        return state.leader if state is not None and state.leader in self._controller.catalog.brokers else None
+
+    def _index(self, transactional_id: str) -> int:
+        topic = self._controller.catalog.topic(TOPIC)
+        return 0 if topic is None else partition_of(transactional_id, topic.partitions_count)
+
+    def _have_topic(self) -> None:
+        """Create `__transaction_state` when it is needed for the first time."""
+        catalog = self._controller.catalog
+        if catalog.topic(TOPIC) is not None:
+            return
+        replicas = min(self._config.transaction_state_log_replication_factor, len(catalog.brokers))
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min(self._config.transaction_state_log_min_isr, replicas)),
+            "segment.bytes": str(self._config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+        wish = Wish(TOPIC, self._config.transaction_state_log_num_partitions, replicas, configs=configs)
+        try:
+            self._controller.create_topic(plan_topic(wish, catalog, self._config))
+        except (OSError, Refusal) as error:
+            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TOPIC} cannot be created: {error}") from error
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _watch_time(self) -> None:
+        """Look now and then for what is overdue, as long as there is anything that could be."""
+        if self._timer is None:
+            interval_s = self._config.transaction_abort_interval_ms / 1000
+            self._timer = asyncio.get_running_loop().call_later(interval_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        for coordinator in self.hosted():
+            coordinator.abort_overdue()
+            coordinator.forget_unused()
+        if any(coordinator.transactions() for coordinator in self.hosted()):
+            self._watch_time()
+
+    # -- partitions that brokers add by themselves -----------------------------------------------------------------
+
+    def join(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        partitions: frozenset[TopicPartition],
+        *,
+        add: bool,
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """Have partitions be part of a transaction before records are appended to them, wherever its coordinator is.
+
+        Args:
+            transactional_id: whose.
+            identity: of the producer.
+            partitions: where its records are to go.
+            add: make them part of it (KIP-890, second generation); without, only check that they are.
+            done: told the code for each.
+        """
+        try:
+            leader = self.leader_for(transactional_id)
+        except Refusal as refusal:
+            done(dict.fromkeys(partitions, refusal.code))
+            return
+        node = None if leader is None else self._controller.transactions_of(leader)
+        if node is None:
+            done(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+
+        def reply(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+            self._send(node, lambda: done(codes))
+
+        self._send(node, lambda: node.add_or_verify(transactional_id, identity, partitions, add, reply))
+
+    def add_or_verify(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        partitions: frozenset[TopicPartition],
+        add: bool,
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """Answer another node's `join`."""
+        gone = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        try:
+            if self._closed:
+                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's node stops")
+            coordinator = self.coordinator(transactional_id)
+        except Refusal as refusal:
+            done(dict.fromkeys(partitions, refusal.code))
+            return
+        if not add:
+            done(coordinator.verify_partitions(transactional_id, identity, partitions))
+            return
+        answer = self._owing(done, gone)
+        coordinator.add_partitions(
+            transactional_id,
+            identity,
+            partitions,
+            EPOCH_BUMP_VERSION,
+            lambda code: answer(dict.fromkeys(partitions, code)),
+        )
+
+    def _send(self, other: TransactionNode, message: Callable[[], None]) -> None:
+        """Have something happen on another node, or come back from there; at once when it is this one."""
+        if other is self:
+            message()
+        else:
+            self._controller.replication.send(message)
+
+    # -- markers -------------------------------------------------------------------------------------------------------
+
+    def write(self, ending: Transaction, done: Callable[[], None]) -> None:
+        """Have the outcome written into each partition; implements `coordinator.Markers`."""
+        left = dict.fromkeys(sorted(ending.partitions))
+        if not left:
+            done()
+
+        def written(topic_partition: TopicPartition) -> None:
+            left.pop(topic_partition, None)
+            if not left:
+                done()
+
+        for topic_partition in list(left):
+            self._send_marker(topic_partition, ending, written)
+
+    def _send_marker(
+        self, topic_partition: TopicPartition, ending: Transaction, written: Callable[[TopicPartition], None]
+    ) -> None:
+        if topic_partition.topic == OFFSETS_TOPIC:
+            commit = ending.state is TransactionState.PREPARE_COMMIT
+            self._controller.offsets.end_transaction(ending.producer_id, commit=commit)
+            written(topic_partition)
+            return
+        state = self._controller.catalog.state_of(topic_partition)
+        if state is None:  # the topic was deleted
+            written(topic_partition)
+            return
+
+        def heard(code: ErrorCode) -> None:
+            if code:
+                self.later(lambda: self._send_marker(topic_partition, ending, written))
+            else:
+                written(topic_partition)
+
+        leader = self._controller.transactions_of(state.leader)
+        if leader is None:
+            heard(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+
+            def reply(code: ErrorCode) -> None:
+                self._send(leader, lambda: heard(code))
+
+            self._send(leader, lambda: leader.write_marker(topic_partition, ending, reply))
+
+    def later(self, act: Callable[[], None]) -> None:
+        """Do something after a moment; implements `coordinator.Markers`."""
+        asyncio.get_running_loop().call_later(MARKER_RETRY_S, act)
+
+    def write_marker(self, topic_partition: TopicPartition, ending: Transaction, done: Code) -> None:
+        """Write the outcome of a transaction into a partition that this node leads; `done` when it is replicated."""
+        kind = ControlType.COMMIT if ending.state is TransactionState.PREPARE_COMMIT else ControlType.ABORT
+        self.append_marker(
+            topic_partition, kind, Identity(ending.producer_id, ending.producer_epoch), _COORDINATOR_EPOCH, done
+        )
+
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        kind: ControlType,
+        identity: Identity,
+        coordinator_epoch: int,
+        done: Code,
+    ) -> None:
+        """Append a marker to a partition that this node leads; `done` is told the code once it is replicated."""
+        partition = self._controller.replication.replica(self._node_id, topic_partition)
+        if partition is None or self._closed:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        marker = encode_control_batch(
+            kind,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=self._clock.time_ms(),
+        )
+        try:
+            partition.producers.check_marker(identity.producer_id, identity.epoch)
+            appended = partition.append_own(marker)
+        except Refusal as refusal:
+            done(refusal.code)
+            return
+        when_replicated(partition, appended.next_offset, self._owing(done, ErrorCode.NOT_LEADER_OR_FOLLOWER))

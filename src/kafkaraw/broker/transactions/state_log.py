@@ -1,0 +1,146 @@
+"""The coordinator's states in one partition of `__transaction_state`, in Apache Kafka's own record format.
+
+A state counts once all replicas in sync have it. What is written here is what a new leader of the partition reads.
+Source: org.apache.kafka.coordinator.transaction.TransactionLog; kafka.coordinator.transaction.TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Final
+
+from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.transactions.coordinator import Done
+from kafkaraw.broker.transactions.replicated import when_replicated
+from kafkaraw.broker.transactions.states import Transaction, TransactionState
+from kafkaraw.protocol import decode_message, encode_message
+from kafkaraw.protocol.embedded.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import Batch, Record, TopicPartition, encode_batch
+
+TOPIC: Final = "__transaction_state"
+KEY_VERSION: Final = 0
+VALUE_VERSION: Final = 1
+_VERSION: Final = struct.Struct(">h")
+_READ_BYTES: Final = 1 << 20
+# What a coordinator says when its log refuses: clients look for the coordinator and try again.
+_ANSWERS: Final = {
+    ErrorCode.NONE: ErrorCode.NONE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class PartitionStateLog:
+    """States in one partition, which this node leads; implements `coordinator.StateLog`.
+
+    Args:
+        partition: of `__transaction_state`.
+        now_ms: wall clock.
+    """
+
+    def __init__(self, partition: Partition, now_ms: Callable[[], int]) -> None:
+        self._partition = partition
+        self._now_ms = now_ms
+
+    def append(self, transaction: Transaction, done: Done) -> None:
+        """Write a state; see `coordinator.StateLog`."""
+        self._append(transaction.transactional_id, _value_of(transaction), done)
+
+    def forget(self, transactional_id: str, done: Done) -> None:
+        """Write a tombstone; see `coordinator.StateLog`."""
+        self._append(transactional_id, None, done)
+
+    def _append(self, transactional_id: str, value: bytes | None, done: Done) -> None:
+        key = encode_message(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+        record = (self._now_ms(), _VERSION.pack(KEY_VERSION) + key, value, ())
+        try:
+            appended = self._partition.append_own(encode_batch([record]))
+        except Refusal as refusal:
+            done(_ANSWERS.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        when_replicated(
+            self._partition,
+            appended.next_offset,
+            lambda code: done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        )
+
+    def read(self) -> list[Transaction]:
+        """The newest state of each transactional id.
+
+        Raises:
+            ProtocolError: a record makes no sense.
+        """
+        found: dict[str, Transaction] = {}
+        for record in self._records():
+            key = record.key or b""
+            (version,) = _VERSION.unpack_from(key)
+            if version != KEY_VERSION:
+                continue  # of a later Kafka
+            name = decode_message(TransactionLogKey, version, key, _VERSION.size).transactional_id
+            found.pop(name, None)
+            if record.value is not None:
+                found[name] = _transaction_of(name, record.value)
+        return list(found.values())
+
+    def _records(self) -> Iterator[Record]:
+        log = self._partition.log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            batch = Batch(TOPIC, 0, memoryview(log.copy(offset, _READ_BYTES)), start_offset=offset)
+            yield from batch
+            offset = batch.next_offset
+
+
+def _value_of(transaction: Transaction) -> bytes:
+    partitions = [
+        PartitionsSchema(topic=topic, partition_ids=[each.partition for each in them])
+        for topic, them in groupby(sorted(transaction.partitions), key=lambda each: each.topic)
+    ]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.producer_epoch,
+        next_producer_epoch=-1,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None if transaction.state is TransactionState.EMPTY else partitions,
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+        client_transaction_version=transaction.client_version,
+    )
+    return _VERSION.pack(VALUE_VERSION) + encode_message(value, VALUE_VERSION)
+
+
+def _transaction_of(name: str, content: bytes) -> Transaction:
+    (version,) = _VERSION.unpack_from(content)
+    value = decode_message(TransactionLogValue, version, content, _VERSION.size)
+    state = TransactionState(value.transaction_status)
+    bumped = value.client_transaction_version >= 2 and state in (
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.PREPARE_ABORT,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
+    return Transaction(
+        transactional_id=name,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        last_producer_epoch=value.producer_epoch - 1 if bumped and value.producer_epoch > 0 else -1,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset(
+            TopicPartition(entry.topic, partition)
+            for entry in value.transaction_partitions or ()
+            for partition in entry.partition_ids
+        ),
+        started_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )

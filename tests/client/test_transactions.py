@@ -1,0 +1,156 @@
+"""Transactions of our producer on our broker, in virtual time: what breaks in between, and what is read in the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaraw import KafkaTimeoutError, ProducerFenced, TopicPartition, TransactionMustAbort, UsageError
+from kafkaraw.client.consumer import AsyncConsumer
+from tests.client.virtual_cluster import VirtualCluster, on_cluster
+
+TOPIC = "orders"
+GENERATIONS = pytest.mark.parametrize("level", [0, 2])
+
+
+async def committed(cluster: VirtualCluster, topic: str = TOPIC) -> list[bytes | None]:
+    """What a reader of committed records finds between the two ends."""
+    consumer: AsyncConsumer = cluster.consumer(isolation_level="read_committed")
+    async with consumer:
+        partitions = await consumer.partitions_for(topic)
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        values = []
+        while any([await consumer.position(each) < ends[each] for each in partitions]):
+            values += [record.value for batch in (await consumer.poll(1)).values() for record in batch]
+    return sorted(values, key=lambda value: value or b"")
+
+
+@GENERATIONS
+def test_a_transaction_spans_a_crash_of_the_broker(level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 3)
+        async with cluster.producer(transactional_id="tx", linger_ms=0) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"before", partition=0)
+            await producer.flush()
+            await cluster.kill()
+            await cluster.restart()
+            await producer.send(TOPIC, b"after", partition=1)
+            await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+        assert await committed(cluster) == [b"after", b"before", b"next"]
+
+    on_cluster(test, transaction_version=level)
+
+
+def test_a_producer_that_takes_too_long_is_fenced_and_its_records_are_not_read() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        producer = cluster.producer(transactional_id="tx", transaction_timeout_ms=5_000)
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send(TOPIC, b"late", partition=0)
+        await producer.flush()
+        await asyncio.sleep(30)
+        with pytest.raises(ProducerFenced, match="transaction_timeout_ms=5000"):
+            await producer.commit_transaction()
+        await producer.close()
+        assert await committed(cluster) == []
+
+    on_cluster(test, transaction_version=0)
+
+
+def test_with_epoch_bumps_a_producer_that_takes_too_long_aborts_and_goes_on() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx", transaction_timeout_ms=5_000) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"late", partition=0)
+            await producer.flush()
+            await asyncio.sleep(30)
+            with pytest.raises(TransactionMustAbort, match="transaction_timeout_ms=5000"):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"in time", partition=0)
+        assert await committed(cluster) == [b"in time"]
+
+    on_cluster(test, transaction_version=2)
+
+
+@GENERATIONS
+def test_an_outcome_that_is_not_known_in_time_can_be_asked_for_again(level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx", request_timeout_ms=1_000) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"kept", partition=0)
+            await producer.flush()
+            cluster.silence()
+            with pytest.raises(KafkaTimeoutError, match="the coordinator of transaction 'tx'"):
+                await producer.commit_transaction(3)
+            with pytest.raises(UsageError, match="commit_transaction\\(\\) again"):
+                await producer.abort_transaction(3)
+            cluster.silence(False)
+            await producer.commit_transaction(60)
+        assert await committed(cluster) == [b"kept"]
+
+    on_cluster(test, transaction_version=level)
+
+
+@GENERATIONS
+def test_records_that_nobody_acknowledges_fail_the_transaction_and_the_next_one_is_well(level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        settings = {"request_timeout_ms": 500, "delivery_timeout_ms": 2_000, "linger_ms": 0}
+        async with cluster.producer(transactional_id="tx", **settings) as producer:
+            await producer.init_transactions()
+            await producer.partitions_for(TOPIC)
+            await producer.begin_transaction()
+            cluster.silence()
+            ticket = await producer.send(TOPIC, b"lost", partition=0)
+            with pytest.raises(TransactionMustAbort, match="delivery_timeout_ms=2000"):
+                await producer.commit_transaction(20)
+            assert ticket.done
+            cluster.silence(False)
+            await producer.abort_transaction(60)
+            for number in range(3):
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"%d" % number, partition=0)
+        assert await committed(cluster) == [b"0", b"1", b"2"]
+
+    on_cluster(test, transaction_version=level)
+
+
+def test_a_producer_without_a_transactional_id_says_what_is_missing() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        async with cluster.producer() as producer:
+            with pytest.raises(UsageError, match="transactional_id"):
+                await producer.begin_transaction()
+
+    on_cluster(test)
+
+
+def test_offsets_of_an_open_transaction_are_not_committed_yet() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        first = TopicPartition(TOPIC, 0)
+        async with cluster.producer(transactional_id="tx") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction({first: 7}, "g")
+            offsets = cluster.node.state.offsets
+            assert offsets.committed("g", first) is None
+            assert offsets.is_undecided("g", first)
+            await producer.commit_transaction()
+            found = offsets.committed("g", first)
+            assert found is not None and found.offset == 7
+            assert not offsets.is_undecided("g", first)
+
+    on_cluster(test)
