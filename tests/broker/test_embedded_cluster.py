@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,17 @@ def test_a_forked_child_can_do_nothing_to_its_parents_cluster():
         assert os.waitpid(child, 0)[1] == 0
         assert cluster.nodes == [0, 1, 2]
         create(cluster)
+
+
+def test_the_port_of_a_node_that_is_down_refuses_connections_and_is_kept_for_it():
+    with EmbeddedCluster() as cluster:
+        address = cluster.address_of(1)
+        host, _, port = address.partition(":")
+        for end in (cluster.kill_node, cluster.stop_node):
+            end(1)
+            with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+                client.connect((host, int(port)))
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind((host, int(port)))
+            cluster.start_node(1)
+            assert cluster.address_of(1) == address

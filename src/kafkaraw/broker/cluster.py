@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
@@ -31,6 +31,14 @@ CLUSTER_VERSION: Final = 1
 WAIT_TIMEOUT_S: Final = 10.0
 
 
+class Held(Protocol):
+    """A port that is kept."""
+
+    def release(self) -> None:
+        """Keep it no longer."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The world that a cluster is in.
@@ -42,6 +50,7 @@ class Surroundings:
         clock: wall clock.
         rng: for ids; `random.Random` or alike.
         replication_delay_s: how long each message between nodes takes, in seconds; None is no time.
+        hold_port: keeps the port of a node that is down for its return; None where nobody else would take it.
     """
 
     network: Network
@@ -50,6 +59,7 @@ class Surroundings:
     clock: Clock
     rng: RandomBits
     replication_delay_s: Callable[[], float] | None = None
+    hold_port: Callable[[str, int], Held] | None = None
 
 
 class Cluster:
@@ -85,6 +95,7 @@ class Cluster:
         self._config_of = config_of
         self._around = surroundings
         self._max_versions = max_versions
+        self._held_ports: dict[int, list[Held]] = {}
 
     # -- what is so ------------------------------------------------------------------------------------------------
 
@@ -182,6 +193,7 @@ class Cluster:
             controller=self.controller,
         )
         await node.prepare()
+        self._release_ports(node_id)
         self.nodes[node_id] = node
         self._configs[node_id] = _pinned(config, node.description.endpoints.values())
         self.controller.catalog.racks[node_id] = config.rack
@@ -198,6 +210,8 @@ class Cluster:
     async def _end(self, end: Callable[[BrokerNode], Coroutine[object, None, None]]) -> None:
         nodes, self.nodes = list(self.nodes.values()), {}
         self.controller.close()
+        for node_id in list(self._held_ports):
+            self._release_ports(node_id)
         try:
             await asyncio.gather(*(end(node) for node in nodes))
         finally:
@@ -226,6 +240,7 @@ class Cluster:
             UsageError: it does not run.
         """
         await self._remove(node_id).stop()
+        self._hold_ports(node_id)
 
     async def kill_node(self, node_id: int) -> None:
         """Stop a node as a process stops that is killed: nothing is synced or said, others take over.
@@ -234,6 +249,17 @@ class Cluster:
             UsageError: it does not run.
         """
         await self._remove(node_id).kill()
+        self._hold_ports(node_id)
+
+    def _hold_ports(self, node_id: int) -> None:
+        """Clients go on asking for a node that is down: its port must not become anybody else's meanwhile."""
+        hold = self._around.hold_port
+        if hold is not None:
+            self._held_ports[node_id] = [hold(one.host, one.port) for one in self._configs[node_id].listeners]
+
+    def _release_ports(self, node_id: int) -> None:
+        for held in self._held_ports.pop(node_id, []):
+            held.release()
 
     def _remove(self, node_id: int) -> BrokerNode:
         node = self.nodes.pop(node_id, None)

@@ -17,6 +17,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.net import AsyncioNetwork, SystemClock
+from kafkaraw.net.held_port import HeldPort
 
 
 def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: str | None = None) -> BrokerNode:
@@ -62,5 +63,6 @@ def real_cluster(
         facts=MemoryStorage() if data_dir is None else FileStorage(data_dir),
         clock=SystemClock(),
         rng=secrets.SystemRandom(),
+        hold_port=HeldPort,
     )
     return Cluster(nodes, config_of, around, faults=faults, max_versions=max_versions)
