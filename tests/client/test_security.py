@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import time
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
@@ -162,6 +169,54 @@ def test_a_client_shows_its_certificate_where_one_is_asked_for(authority, strang
                 ssl_keyfile=pem(theirs.private_key_pem),
                 **settings,
             ).list_topics()
+
+
+def test_an_address_must_be_in_the_certificate_as_an_address(authority):
+    settings = {"security_protocol": "SSL", "ssl_cadata": pem(authority.cert_pem)}
+    for name, good in (("127.0.0.1", True), ("127.0.0.2", False), ("localhost", False)):
+        certificate = authority.issue_cert(name)
+        properties = tls_properties(authority) | {
+            "ssl.keystore.certificate.chain": pem(*certificate.cert_chain_pems),
+            "ssl.keystore.key": pem(certificate.private_key_pem),
+        }
+        with EmbeddedBroker(properties=properties) as broker:
+            if good:
+                round_trip(broker.bootstrap_servers, **settings)
+                continue
+            with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
+                Admin(bootstrap_servers=broker.bootstrap_servers, **settings).list_topics()
+
+
+def test_a_context_of_ones_own_decides_everything_about_tls(authority, stranger):
+    context = ssl.create_default_context(cadata=pem(authority.cert_pem))
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    with EmbeddedBroker(properties=tls_properties(authority)) as broker:
+        round_trip(broker.bootstrap_servers, security_protocol="SSL", ssl_context=context)
+        other = ssl.create_default_context(cadata=pem(stranger.cert_pem))
+        with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
+            Admin(bootstrap_servers=broker.bootstrap_servers, security_protocol="SSL", ssl_context=other).list_topics()
+    with pytest.raises(ConfigError, match="ssl_context excludes ssl_cafile"):
+        Admin(bootstrap_servers="a:1", security_protocol="SSL", ssl_context=context, ssl_cafile="ca.pem")
+    with pytest.raises(ConfigError, match=r"must be an ssl\.SSLContext"):
+        Admin(bootstrap_servers="a:1", security_protocol="SSL", ssl_context="ca.pem")
+
+
+def test_a_password_that_does_not_open_the_key_is_an_error_that_shows_neither(authority):
+    mine = authority.issue_cert("client@example.org")
+    key = load_pem_private_key(mine.private_key_pem.bytes(), None)
+    lock = BestAvailableEncryption(PASSWORD.encode())
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock).decode()
+    for password in (None, "not-this-one"):
+        with pytest.raises(ConfigError, match="its password if it has one") as refused:
+            Admin(
+                bootstrap_servers="a:1",
+                security_protocol="SSL",
+                ssl_certfile=pem(*mine.cert_chain_pems),
+                ssl_keyfile=encrypted,
+                ssl_password=password,
+            )
+        assert "not-this-one" not in str(refused.value)
+        assert "PRIVATE" not in str(refused.value)
 
 
 def test_plaintext_and_tls_that_meet_are_recognised(authority, broker):

@@ -3,6 +3,7 @@
 // Records pass through standard input and output, one per line, fields separated by tabs, bytes in hex, null as "-":
 //     produce BOOTSTRAP TOPIC CODEC               reads   key value timestamp [header-name header-value]...
 //     consume BOOTSTRAP TOPIC PARTITIONS COUNT    writes  partition offset key value timestamp [name value]...
+//     names                                       writes  kind name, for every setting of every kind of client
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -14,9 +15,12 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.AdminClientConfig;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
@@ -33,6 +37,11 @@ public class JavaClient {
             case "produce" -> produce(arguments[1], arguments[2], arguments[3]);
             case "consume" -> consume(
                 arguments[1], arguments[2], Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
+            case "names" -> {
+                ProducerConfig.configNames().forEach(name -> System.out.println("producer\t" + name));
+                ConsumerConfig.configNames().forEach(name -> System.out.println("consumer\t" + name));
+                AdminClientConfig.configNames().forEach(name -> System.out.println("admin\t" + name));
+            }
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }

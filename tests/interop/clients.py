@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,7 +59,18 @@ def _give_up(name: str, got: int, count: int) -> AssertionError:
     return AssertionError(f"{name} read {got} of {count} records in {READ_SECONDS_MAX:.0f} s")
 
 
-class Confluent:
+class _Adapter:
+    """What every adapter is made with.
+
+    Args:
+        security: how to log in and what to trust, in the client's own settings.
+    """
+
+    def __init__(self, security: Mapping[str, object] | None = None) -> None:
+        self.security = dict(security or {})
+
+
+class Confluent(_Adapter):
     """confluent-kafka, which is librdkafka."""
 
     name = "confluent-kafka"
@@ -73,6 +84,7 @@ class Confluent:
         failures: list[object] = []
         producer = Producer(
             {
+                **self.security,
                 "bootstrap.servers": bootstrap_servers,
                 "acks": acks,
                 "enable.idempotence": idempotent,
@@ -98,6 +110,7 @@ class Confluent:
 
         consumer = Consumer(
             {
+                **self.security,
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": "unused",
                 "enable.auto.commit": False,
@@ -122,7 +135,7 @@ class Confluent:
         return received
 
 
-class KafkaPython:
+class KafkaPython(_Adapter):
     """kafka-python."""
 
     name = "kafka-python"
@@ -135,6 +148,7 @@ class KafkaPython:
 
         producer = KafkaProducer(
             bootstrap_servers=bootstrap_servers,
+            **self.security,
             acks=_acks_number(acks),
             enable_idempotence=idempotent,
             compression_type=None if codec == "none" else codec,
@@ -162,6 +176,7 @@ class KafkaPython:
 
         consumer = KafkaConsumer(
             bootstrap_servers=bootstrap_servers,
+            **self.security,
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -184,7 +199,7 @@ class KafkaPython:
         return received
 
 
-class Aiokafka:
+class Aiokafka(_Adapter):
     """aiokafka."""
 
     name = "aiokafka"
@@ -202,6 +217,7 @@ class Aiokafka:
 
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap_servers,
+            **self.security,
             acks=_acks_number(acks),
             enable_idempotence=idempotent,
             compression_type=None if codec == "none" else codec,
@@ -231,6 +247,7 @@ class Aiokafka:
 
         consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap_servers,
+            **self.security,
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -254,7 +271,7 @@ class Aiokafka:
         return received
 
 
-class Kafkaraw:
+class Kafkaraw(_Adapter):
     """Our blocking client."""
 
     name = "kafkaraw"
@@ -267,6 +284,7 @@ class Kafkaraw:
 
         with Producer(
             bootstrap_servers=bootstrap_servers,
+            **self.security,
             acks=_acks_number(acks),
             enable_idempotence=idempotent,
             compression_type=codec,
@@ -290,7 +308,7 @@ class Kafkaraw:
         from kafkaraw import Consumer, TopicPartition
 
         received: list[Received] = []
-        with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **self.security) as consumer:
             consumer.assign([TopicPartition(topic, index) for index in range(partitions)])
             deadline = time.monotonic() + READ_SECONDS_MAX
             while len(received) < count:
@@ -304,7 +322,7 @@ class Kafkaraw:
         return received
 
 
-class KafkarawAsync:
+class KafkarawAsync(_Adapter):
     """Our asyncio client."""
 
     name = "kafkaraw (async)"
@@ -322,6 +340,7 @@ class KafkarawAsync:
 
         async with AsyncProducer(
             bootstrap_servers=bootstrap_servers,
+            **self.security,
             acks=_acks_number(acks),
             enable_idempotence=idempotent,
             compression_type=codec,
@@ -347,7 +366,9 @@ class KafkarawAsync:
         from kafkaraw import AsyncConsumer, TopicPartition
 
         received: list[Received] = []
-        async with AsyncConsumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        async with AsyncConsumer(
+            bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **self.security
+        ) as consumer:
             consumer.assign([TopicPartition(topic, index) for index in range(partitions)])
             async with asyncio.timeout(READ_SECONDS_MAX):
                 async for r in consumer:

@@ -81,6 +81,14 @@ class JavaClient:
             received.append(Received(int(partition), int(offset), sample))
         return received
 
+    def setting_names(self) -> dict[str, set[str]]:
+        """Names of all settings, by kind of client."""
+        found: dict[str, set[str]] = {}
+        for line in self._run("", "names").splitlines():
+            kind, _, name = line.partition("\t")
+            found.setdefault(kind, set()).add(name)
+        return found
+
     def _run(self, given: str, *arguments: str) -> str:
         command = ["java", *JAVA_OPTIONS, "-cp", f"{self._class_dir}:{self._jars}/*", "JavaClient", *arguments]
         done = subprocess.run(

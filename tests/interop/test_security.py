@@ -1,56 +1,41 @@
-"""Logging in across implementations: our client at Apache Kafka, other clients at our broker."""
+"""Logging in across implementations: our client at Apache Kafka, other clients and Kafka's own tools at our broker.
+
+One Apache Kafka, one broker of ours and one JVM of tools serve all tests; `logins` has the settings.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
-import time
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
-from cryptography.hazmat.primitives import serialization
 
-from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaraw import Admin, Consumer, NewTopic, Producer, ScramPassword, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.errors import AuthenticationError, NetworkError
+from kafkaraw.client.java_names import known_names
+from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError
 from kafkaraw.protocol.messages.metadata import MetadataRequest
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.broker.test_login import Peer
+from tests.interop import logins
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
+from tests.interop.clients import Aiokafka, Confluent, KafkaPython, Sample
+from tests.interop.java_client import JavaClient, why_no_java_client
+from tests.interop.java_tools import CONFIGS, SharedTools, run_tool
+from tests.interop.logins import LISTENER_PROTOCOLS, MECHANISMS, PASSWORD, USER, WAYS, Keys, Way, as_pkcs8, pem
 
-USER, PASSWORD = "ada", "opensesame-4711"
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 MODULES = "org.apache.kafka.common.security"
+TOOLS = "org.apache.kafka.tools"
+UNUSUAL_NAME, UNUSUAL_PASSWORD = "ada,=", "pässwörd ﬁ²\u00a0\u0301ÅÅ"
+"""With characters that SASLprep would change: a ligature, a power, a hard space, a combining accent, an Ångström."""
+REAUTH_MS = 1500
 PLAIN_REAUTH_MS = 60_000
 
 
-def pem(*blobs: trustme.Blob) -> str:
-    return "".join(blob.bytes().decode() for blob in blobs)
-
-
-def as_pkcs8(key: trustme.Blob) -> str:
-    """The form of private key that Java reads."""
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return serialization.load_pem_private_key(key.bytes(), None).private_bytes(*form).decode()
-
-
-def unsecured_token() -> str:
-    now = int(time.time())
-    parts = ({"alg": "none"}, {"sub": USER, "iat": now - 5, "exp": now + 600})
-    return ".".join([*(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts), ""])
-
-
-def our_settings(mechanism: str, password: str = PASSWORD) -> dict[str, object]:
-    login: dict[str, object] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
-    if mechanism == "OAUTHBEARER":
-        return login | {"sasl_oauth_token_provider": unsecured_token}
-    return login | {"sasl_username": USER, "sasl_password": password}
-
-
-def our_round_trip(servers: str, topic: str, **settings: object) -> None:
+def ours_round_trip(servers: str, topic: str, **settings: object) -> None:
     with Admin(bootstrap_servers=servers, **settings) as admin:
         admin.create_topics([NewTopic(topic, 1)])
     with Producer(bootstrap_servers=servers, **settings) as producer:
@@ -60,9 +45,18 @@ def our_round_trip(servers: str, topic: str, **settings: object) -> None:
         assert next(iter(consumer)).value == b"hello"
 
 
+def topic_of(way: Way) -> str:
+    return str(way).replace(" ", "-")
+
+
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
     return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def keys(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return Keys.issued_by(authority, tmp_path_factory.mktemp("keys"))
 
 
 # -- our client at Apache Kafka ------------------------------------------------------------------------------------
@@ -73,31 +67,34 @@ def kafka_properties(ports: dict[str, int], authority: trustme.CA, folder: Path)
     store, trusted = folder / "broker.pem", folder / "trusted.pem"
     store.write_text(as_pkcs8(certificate.private_key_pem) + pem(*certificate.cert_chain_pems))
     trusted.write_text(pem(authority.cert_pem))
-    plain = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}" user_bob="sesame";'
-    oauth = f'{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
-    scram = f"{MODULES}.scram.ScramLoginModule required;"
-    unsecured = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-    return {
+    properties = {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
         "advertised.listeners": ",".join(
             f"{name}://127.0.0.1:{port}" for name, port in ports.items() if name != "CONTROLLER"
         ),
-        "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SSL,MUTUAL:SSL"
-        ),
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        "listener.name.login.plain.sasl.jaas.config": plain,
-        "listener.name.login.plain.connections.max.reauth.ms": str(PLAIN_REAUTH_MS),
-        "listener.name.login.scram-sha-256.sasl.jaas.config": scram,
-        "listener.name.login.scram-sha-512.sasl.jaas.config": scram,
-        "listener.name.login.oauthbearer.sasl.jaas.config": oauth,
-        "listener.name.login.oauthbearer.sasl.server.callback.handler.class": unsecured,
+        "listener.security.protocol.map": f"{LISTENER_PROTOCOLS},RENEWED:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(store),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(trusted),
         "listener.name.mutual.ssl.client.auth": "required",
     }
+    modules = {
+        "plain": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}" user_bob="sesame";',
+        "oauthbearer": f'{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+        "scram-sha-256": f"{MODULES}.scram.ScramLoginModule required;",
+        "scram-sha-512": f"{MODULES}.scram.ScramLoginModule required;",
+    }
+    unsecured = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    for listener in ("login", "both", "renewed"):
+        for mechanism, module in modules.items():
+            properties[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = module
+        properties[f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class"] = unsecured
+    properties["listener.name.login.plain.connections.max.reauth.ms"] = str(PLAIN_REAUTH_MS)
+    for mechanism in modules:
+        properties[f"listener.name.renewed.{mechanism}.connections.max.reauth.ms"] = str(REAUTH_MS)
+    return properties
 
 
 @pytest.fixture(scope="module")
@@ -106,47 +103,94 @@ def secure_kafka(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
     missing = why_missing()
     if missing is not None:
         pytest.skip(missing)
-    names = ("PLAINTEXT", "CONTROLLER", "LOGIN", "TLS", "MUTUAL")
+    names = ("PLAINTEXT", "CONTROLLER", "LOGIN", "TLS", "MUTUAL", "BOTH", "RENEWED")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     properties = kafka_properties(ports, authority, tmp_path_factory.mktemp("stores"))
     kafka = ApacheKafka(properties=properties, ports=(ports["PLAINTEXT"], ports["CONTROLLER"]))
     with kafka:
-        add_scram_user(kafka.bootstrap_servers)
+        with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+            for mechanism in MECHANISMS[1:3]:
+                admin.alter_user_scram_credentials([ScramPassword(USER, mechanism, PASSWORD)])
         yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}
 
 
-def add_scram_user(servers: str) -> None:
-    from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-
-    admin = AdminClient({"bootstrap.servers": servers})
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 8192), PASSWORD.encode())
-        for done in admin.alter_user_scram_credentials([change]).values():
-            done.result(30)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_our_client_logs_in_to_apache_kafka(secure_kafka: dict[str, str], keys: Keys, way: Way) -> None:
+    ours_round_trip(secure_kafka[way.listener], topic_of(way), **logins.ours(way, keys))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, "OAUTHBEARER"])
-def test_our_client_logs_in_to_apache_kafka(secure_kafka: dict[str, str], mechanism: str) -> None:
-    our_round_trip(secure_kafka["LOGIN"], f"from-{mechanism}", **our_settings(mechanism))
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_apache_kafkas_refusal_is_passed_on_in_its_own_words(secure_kafka: dict[str, str], mechanism: str) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
+def test_apache_kafkas_refusal_is_passed_on_in_its_own_words(
+    secure_kafka: dict[str, str], keys: Keys, mechanism: str
+) -> None:
+    settings = logins.ours(Way("LOGIN", mechanism), keys, "wrong")
     with pytest.raises(AuthenticationError, match=r"Authentication failed.*invalid|Invalid username"):
-        Admin(bootstrap_servers=secure_kafka["LOGIN"], **our_settings(mechanism, "wrong")).list_topics()
+        Admin(bootstrap_servers=secure_kafka["LOGIN"], **settings).list_topics()
 
 
 @pytest.mark.timeout(300)
-def test_our_client_speaks_tls_with_apache_kafka(secure_kafka: dict[str, str], authority: trustme.CA) -> None:
-    tls = {"security_protocol": "SSL", "ssl_cadata": pem(authority.cert_pem)}
-    our_round_trip(secure_kafka["TLS"], "over-tls", **tls)
-    mine = authority.issue_cert("client@example.org")
-    identity = {"ssl_certfile": pem(*mine.cert_chain_pems), "ssl_keyfile": pem(mine.private_key_pem)}
-    our_round_trip(secure_kafka["MUTUAL"], "over-mutual-tls", **tls, **identity)
+def test_apache_kafka_turns_a_client_without_a_certificate_away(secure_kafka: dict[str, str], keys: Keys) -> None:
     with pytest.raises(NetworkError):
-        Admin(bootstrap_servers=secure_kafka["MUTUAL"], **tls).list_topics()
+        Admin(bootstrap_servers=secure_kafka["MUTUAL"], **logins.ours(Way("TLS", tls=True), keys)).list_topics()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("listener", "tls"), [("PLAINTEXT", True), ("TLS", False)])
+def test_a_listener_of_apache_kafka_that_speaks_the_other_is_recognised(
+    secure_kafka: dict[str, str], keys: Keys, listener: str, tls: bool
+) -> None:
+    settings = logins.ours(Way(listener, tls=tls), keys)
+    with pytest.raises(KafkaError, match="TLS"):
+        Admin(bootstrap_servers=secure_kafka[listener], **settings).list_topics(timeout=10)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
+def test_our_login_is_renewed_at_apache_kafka_on_the_same_connection(
+    secure_kafka: dict[str, str], keys: Keys, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = logins.ours(Way("RENEWED", mechanism), keys)
+    topic = f"renewed-{mechanism}"
+    caplog.set_level(logging.DEBUG, "kafkaraw.core")
+    sent = 0
+    with Producer(bootstrap_servers=secure_kafka["RENEWED"], **settings) as producer:
+        while caplog.text.count("state to REAUTH_INITIAL") < 2:
+            producer.send(topic, str(sent).encode()).result(20)
+            sent += 1
+        connections = sum(node["connections_opened"] for node in producer.metrics().values())
+    assert caplog.text.count("state to SEND_APIVERSIONS_REQUEST") == connections <= 2
+    assert "FAILED" not in caplog.text
+    with Consumer(bootstrap_servers=secure_kafka["PLAINTEXT"], auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert consumer.end_offsets([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): sent}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("by", ["our client", "Kafka's own tool"])
+def test_passwords_of_scram_are_taken_as_they_are_written(secure_kafka: dict[str, str], by: str) -> None:
+    """Apache Kafka has no SASLprep: what is not ASCII is hashed as it stands, and so it is here."""
+    servers, name = secure_kafka["PLAINTEXT"], f"{UNUSUAL_NAME} {by}"
+    if by == "our client":
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.alter_user_scram_credentials([ScramPassword(name, "SCRAM-SHA-256", UNUSUAL_PASSWORD)])
+    else:
+        change = f"SCRAM-SHA-256=[password={UNUSUAL_PASSWORD}]"
+        address = ("--bootstrap-server", servers, "--entity-type", "users", "--entity-name", name)
+        run_tool(CONFIGS, *address, "--alter", "--add-config", change)
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": name}
+    with Admin(bootstrap_servers=secure_kafka["LOGIN"], sasl_password=UNUSUAL_PASSWORD, **login) as admin:
+        admin.list_topics()
+
+
+@pytest.mark.timeout(300)
+def test_apache_kafka_takes_no_names_beyond_ascii_for_scram(secure_kafka: dict[str, str]) -> None:
+    with Admin(bootstrap_servers=secure_kafka["PLAINTEXT"]) as admin:
+        admin.alter_user_scram_credentials([ScramPassword("jörg", "SCRAM-SHA-256", PASSWORD)])
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "jörg"}
+    with pytest.raises(AuthenticationError, match="invalid credentials"):
+        Admin(bootstrap_servers=secure_kafka["LOGIN"], sasl_password=PASSWORD, **login).list_topics()
 
 
 # -- other clients at our broker -----------------------------------------------------------------------------------
@@ -156,50 +200,77 @@ def test_our_client_speaks_tls_with_apache_kafka(secure_kafka: dict[str, str], a
 def our_broker(authority: trustme.CA) -> Iterator[dict[str, str]]:
     """The address of each listener of our broker."""
     certificate = authority.issue_cert("127.0.0.1", "localhost")
-    ports = dict(zip(("LOGIN", "BOTH"), free_ports(2), strict=True))
+    names = ("PLAINTEXT", "LOGIN", "TLS", "MUTUAL", "BOTH")
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
     properties = {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,BOTH:SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "listener.security.protocol.map": LISTENER_PROTOCOLS,
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "sasl.oauthbearer.unsecured.enable": "true",
         "ssl.keystore.certificate.chain": pem(*certificate.cert_chain_pems),
         "ssl.keystore.key": pem(certificate.private_key_pem),
+        "ssl.truststore.certificates": pem(authority.cert_pem),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "group.initial.rebalance.delay.ms": "0",
     }
     with EmbeddedBroker(properties=properties, users={USER: PASSWORD}):
         yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, "OAUTHBEARER"])
-def test_librdkafka_logs_in_to_our_broker(our_broker: dict[str, str], mechanism: str) -> None:
-    from confluent_kafka.admin import AdminClient
-
-    settings: dict[str, object] = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
-    if mechanism == "OAUTHBEARER":
-        settings["oauth_cb"] = lambda _: (unsecured_token(), time.time() + 600)
-    else:
-        settings |= {"sasl.username": USER, "sasl.password": PASSWORD}
-    admin = AdminClient({"bootstrap.servers": our_broker["LOGIN"], **settings})
-    admin.poll(0)  # serves the token callback
-    assert admin.list_topics(timeout=20).brokers
+CLIENTS = {
+    "confluent-kafka": (Confluent, logins.librdkafka),
+    "kafka-python": (KafkaPython, logins.kafka_python),
+    "aiokafka": (Aiokafka, logins.aiokafka),
+}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_logs_in_to_our_broker_inside_tls(
-    our_broker: dict[str, str], authority: trustme.CA, tmp_path: Path, mechanism: str
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_another_client_logs_in_to_our_broker_and_writes_and_reads(
+    our_broker: dict[str, str], keys: Keys, name: str, way: Way
 ) -> None:
-    from kafka import KafkaProducer
+    make, settings_for = CLIENTS[name]
+    client, servers, topic = make(settings_for(way, keys)), our_broker[way.listener], f"{name}-{topic_of(way)}"
+    with Admin(bootstrap_servers=our_broker["PLAINTEXT"]) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+    sample = Sample(b"key", b"hello")
+    client.produce(servers, topic, [sample], codec="none", acks="all", idempotent=name != "kafka-python")
+    assert [received.sample.value for received in client.consume(servers, topic, 1, 1)] == [b"hello"]
 
-    (tmp_path / "ca.pem").write_text(pem(authority.cert_pem))
-    producer = KafkaProducer(
-        bootstrap_servers=our_broker["BOTH"],
-        security_protocol="SASL_SSL",
-        sasl_mechanism=mechanism,
-        sasl_plain_username=USER,
-        sasl_plain_password=PASSWORD,
-        ssl_cafile=str(tmp_path / "ca.pem"),
-    )
-    assert producer.send("from-kafka-python", b"hello").get(20).offset >= 0
-    producer.close()
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTools]:
+    missing = why_no_java_client()
+    if missing is not None:
+        pytest.skip(missing)
+    with SharedTools(tmp_path_factory.mktemp("tools")) as tools:
+        yield tools
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_javas_tools_log_in_to_our_broker(
+    our_broker: dict[str, str], keys: Keys, tools: SharedTools, tmp_path: Path, way: Way
+) -> None:
+    config = logins.as_file(logins.java(way, keys), tmp_path / "client.properties")
+    to, topic = ("--bootstrap-server", our_broker[way.listener]), f"java-{topic_of(way)}"
+    admin = (*to, "--command-config", config)
+    assert f"Created topic {topic}" in tools.run(f"{TOOLS}.TopicCommand", *admin, "--create", "--topic", topic)
+    assert topic in tools.run(f"{TOOLS}.TopicCommand", *admin, "--list").split()
+    assert "Produce(0)" in tools.run(f"{TOOLS}.BrokerApiVersionsCommand", *admin)
+    tools.run(f"{TOOLS}.ConsoleProducer", *to, "--command-config", config, "--topic", topic, given="hello\n")
+    place = ("--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", "1")
+    read = tools.run(f"{TOOLS}.consumer.ConsoleConsumer", *to, "--command-config", config, *place)
+    assert read == "hello\n"
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.mechanism != "OAUTHBEARER"], ids=str)
+def test_the_file_of_javas_tools_serves_our_client(
+    our_broker: dict[str, str], keys: Keys, tmp_path: Path, way: Way
+) -> None:
+    file = logins.as_file(logins.java(way, keys), tmp_path / "client.properties")
+    with Admin.from_properties(file, bootstrap_servers=our_broker[way.listener]) as admin:
+        admin.list_topics()
 
 
 # -- the same bytes at both ----------------------------------------------------------------------------------------
@@ -248,7 +319,22 @@ def test_a_renewed_login_is_answered_as_by_apache_kafka(
     """Our broker is given the same properties, those of the controller apart."""
     (port,) = free_ports(1)
     named = kafka_properties({"LOGIN": port}, authority, tmp_path)
-    named = {name: value for name, value in named.items() if not name.startswith("listener.name.mutual")}
+    others = ("listener.name.mutual", "listener.name.both", "listener.name.renewed")
+    named = {name: value for name, value in named.items() if not name.startswith(others)}
     with EmbeddedBroker(properties=named, users={USER: PASSWORD}) as broker:
         ours = conversation(broker.bootstrap_servers, RENEWALS[case])
     assert ours == conversation(secure_kafka["LOGIN"], RENEWALS[case])
+
+
+# -- Java's names ----------------------------------------------------------------------------------------------------
+
+
+def test_every_name_of_javas_clients_is_known(tmp_path: Path) -> None:
+    missing = why_no_java_client()
+    if missing is not None:
+        pytest.skip(missing)
+    names = JavaClient(tmp_path).setting_names()
+    assert {kind: len(own) > 50 for kind, own in names.items()} == dict.fromkeys(
+        ("producer", "consumer", "admin"), True
+    )
+    assert set().union(*names.values()) - known_names() == set()

@@ -12,7 +12,6 @@ from typing import Final
 from kafkaraw.broker.settings import Setting, Value, flag, number, split_list, text
 from kafkaraw.core.sasl.jaas import parse_module
 from kafkaraw.core.sasl.oauthbearer import UnsecuredRules
-from kafkaraw.core.sasl.saslprep import saslprep
 from kafkaraw.core.sasl.scram import HASHES
 from kafkaraw.errors import ConfigError
 
@@ -148,15 +147,11 @@ def check_users(users: Mapping[str, str]) -> None:
     """Check that those who may log in can.
 
     Raises:
-        ConfigError: a name or a password is empty, or has a character that no password may have.
+        ConfigError: a name or a password is empty.
     """
     for name, password in users.items():
         if not name or not password:
             raise ConfigError(f"user {name!r}: a user needs a name and a password")
-        try:
-            saslprep(password)
-        except ValueError as error:
-            raise ConfigError(f"user {name!r}: the password has {error}") from None
 
 
 def _unsecured(

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kafkaraw.client.config import NOT_YET, ClientConfig, every_setting, parse
+from kafkaraw.client.config import NOT_YET, ClientConfig, every_setting
 from kafkaraw.client.jaas import settings_of_jaas
-from kafkaraw.client.settings import settings_of
+from kafkaraw.client.settings import build, settings_of
 from kafkaraw.core.java_properties import parse_java_properties
 from kafkaraw.errors import ConfigError
 from kafkaraw.net.stores import PEM_MARK, pem_of
@@ -124,7 +124,7 @@ def settings_from_properties(kind: type[ClientConfig], properties: Properties) -
         ConfigError: the file cannot be read; a name is refused or unknown; a value does not fit.
     """
     settings = translated(read_properties(properties), kind)
-    config = parse(kind, settings, from_text=True)
+    config = build(kind, settings, from_text=True)  # whether they go together is checked by the constructor
     return {name: getattr(config, name) for name in settings}
 
 

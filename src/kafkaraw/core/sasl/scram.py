@@ -2,7 +2,8 @@
 
 The client checks the server's signature, and bounds the iterations that a server may ask for: below
 `ITERATIONS_MIN` a thief of the exchange guesses cheaply, and each iteration costs this client's time. There is no
-channel binding ("n"), as in Kafka.
+channel binding ("n"), as in Kafka. Names and passwords are taken as they are written, in UTF-8: Kafka has no SASLprep
+(RFC 4013), its brokers keep what was hashed without it, and so with it some of their users could not log in.
 Source: RFC 5802, RFC 7677, KIP-84.
 """
 
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kafkaraw.core.sasl.saslprep import saslprep
 from kafkaraw.errors import AuthenticationError
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -44,12 +44,8 @@ class ScramCredential:
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Hash a password as often as is asked for; who knows the result can log in, so it is a secret, too.
-
-    Raises:
-        ValueError: the password has a prohibited character.
-    """
-    return hashlib.pbkdf2_hmac(HASHES[mechanism], saslprep(password).encode(), salt, iterations)
+    """Hash a password as often as is asked for; who knows the result can log in, so it is a secret, too."""
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
@@ -60,11 +56,7 @@ def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -
 
 
 def make_credential(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS_MIN) -> ScramCredential:
-    """Derive what a broker keeps.
-
-    Raises:
-        ValueError: the password has a prohibited character.
-    """
+    """Derive what a broker keeps."""
     return credential_of(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
 
 
@@ -85,20 +77,14 @@ class ScramClient:
         username: who.
         password: what only both ends know.
         nonce: fresh printable characters without a comma.
-
-    Raises:
-        AuthenticationError: the name or the password has a prohibited character.
     """
 
     def __init__(self, name: str, username: str, password: str, nonce: str) -> None:
         self.name = name
-        try:
-            user, self._password = saslprep(username), saslprep(password).encode()
-        except ValueError as error:
-            raise AuthenticationError(f"user name or password has {error}") from None
+        self._password = password.encode()
         self._digest = HASHES[name]
         self._nonce = nonce
-        self._first_bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._first_bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
         self._signature = b""
         self._next = _Step.FIRST
 

@@ -1,0 +1,73 @@
+// Runs main methods of Kafka's command-line tools one after the other in one JVM; java_tools.py drives it.
+//
+// A line of input is: class, what the tool reads as standard input (hex, "-" for nothing), arguments (hex), by tabs.
+// A line of output is: exit code, what it printed (hex), standard error (hex).
+
+import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import java.util.HexFormat;
+import java.util.stream.Stream;
+import org.apache.kafka.common.utils.Exit;
+
+public class Tools {
+    private static final HexFormat HEX = HexFormat.of();
+
+    private static Integer status; // of the first exit: tools take that one's exception for a failure, and exit again
+
+    private static final class Exited extends RuntimeException {
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        PrintStream output = System.out;
+        Exit.Procedure leave = (code, message) -> {
+            status = status == null ? Integer.valueOf(code) : status;
+            throw new Exited();
+        };
+        Exit.setExitProcedure(leave);
+        Exit.setHaltProcedure(leave);
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] fields = line.split("\t", -1);
+            String[] given = Stream.of(fields).skip(2)
+                .map(field -> new String(HEX.parseHex(field), StandardCharsets.UTF_8)).toArray(String[]::new);
+            output.println(run(fields[0], fields[1].equals("-") ? new byte[0] : HEX.parseHex(fields[1]), given));
+            output.flush();
+        }
+        Runtime.getRuntime().halt(0); // tools leave threads behind
+    }
+
+    private static String run(String tool, byte[] input, String[] arguments) throws Exception {
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        ByteArrayOutputStream complained = new ByteArrayOutputStream();
+        InputStream usualInput = System.in;
+        PrintStream usualOutput = System.out;
+        PrintStream usualErrors = System.err;
+        System.setIn(new ByteArrayInputStream(input));
+        System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(complained, true, StandardCharsets.UTF_8));
+        status = null;
+        try {
+            Class.forName(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (java.lang.reflect.InvocationTargetException failure) {
+            if (status == null) {
+                status = -1;
+                StringWriter trace = new StringWriter();
+                failure.getCause().printStackTrace(new PrintWriter(trace));
+                complained.write(trace.toString().getBytes(StandardCharsets.UTF_8));
+            }
+        } finally {
+            System.out.flush();
+            System.setIn(usualInput);
+            System.setOut(usualOutput);
+            System.setErr(usualErrors);
+        }
+        return (status == null ? 0 : status) + "\t" + HEX.formatHex(printed.toByteArray()) + "\t" + HEX.formatHex(complained.toByteArray());
+    }
+}
