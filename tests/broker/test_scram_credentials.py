@@ -18,6 +18,7 @@ from kafkaraw.protocol.messages.alter_user_scram_credentials import (
 )
 from kafkaraw.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.broker.support import ask, make_state
+from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 
 SHA_256, SHA_512 = 1, 2
 NAMES = {SHA_256: "SCRAM-SHA-256", SHA_512: "SCRAM-SHA-512"}
@@ -160,3 +161,17 @@ def test_neither_repr_nor_file_shows_a_salted_password():
     credentials.alter([], [change])
     assert change.salted_password.hex() not in saved[0]
     assert "opensesame" not in repr(credentials) + saved[0]
+
+
+def test_all_nodes_of_a_cluster_know_a_credential_and_so_does_the_next_cluster():
+    async def play(nodes: VirtualNodes) -> None:
+        alter(nodes.cluster.nodes[0].state, upsert("ada"))
+        assert describe(nodes.cluster.nodes[2].state) == {"ada": {SHA_256: 4096}}
+        alter(nodes.cluster.nodes[2].state, upsert("bob"))
+        await nodes.cluster.stop()
+        again = nodes.new_cluster()
+        await again.start()
+        assert set(describe(again.nodes[1].state)) == {"ada", "bob"}
+        await again.stop()
+
+    on_nodes(play)

@@ -13,6 +13,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from tests.broker.quotas.test_table import client, entry
 from tests.broker.support import FixedClock
+from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 N = 10_000
@@ -194,3 +195,14 @@ def test_a_connection_above_the_quota_is_closed_late():
         assert cluster.node.connections_count == 0
 
     on_cluster(play)
+
+
+def test_nodes_of_a_cluster_share_quotas_and_count_each_for_themselves():
+    async def play(nodes: VirtualNodes) -> None:
+        first, second = (nodes.cluster.nodes[number].state.throttling for number in (0, 1))
+        first.table.alter([entry(client("ada"), producer_byte_rate=100)], validate_only=False)
+        assert first.record(QuotaKey.PRODUCE, ADA, 1100) > 0
+        assert second.record(QuotaKey.PRODUCE, ADA, 900) == 0
+        assert second.record(QuotaKey.PRODUCE, ADA, 200) > 0
+
+    on_nodes(play)
