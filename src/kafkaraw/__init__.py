@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import AclBinding as AclBinding
     from kafkaraw.client.admin import AclBindingFilter as AclBindingFilter
     from kafkaraw.client.admin import AsyncAdmin as AsyncAdmin
+    from kafkaraw.client.admin import ClusterDescription as ClusterDescription
+    from kafkaraw.client.admin import ConfigChange as ConfigChange
+    from kafkaraw.client.admin import ConfigEntry as ConfigEntry
+    from kafkaraw.client.admin import ConfigResource as ConfigResource
+    from kafkaraw.client.admin import ConfigSynonym as ConfigSynonym
+    from kafkaraw.client.admin import NewPartitions as NewPartitions
     from kafkaraw.client.admin import NewTopic as NewTopic
     from kafkaraw.client.admin import QuotaEntity as QuotaEntity
     from kafkaraw.client.admin import QuotaName as QuotaName
@@ -68,6 +74,10 @@ if TYPE_CHECKING:
     from kafkaraw.protocol.acl_codes import AclPermissionType as AclPermissionType
     from kafkaraw.protocol.acl_codes import PatternType as PatternType
     from kafkaraw.protocol.acl_codes import ResourceType as ResourceType
+    from kafkaraw.protocol.config_codes import AlterOperation as AlterOperation
+    from kafkaraw.protocol.config_codes import ConfigResourceType as ConfigResourceType
+    from kafkaraw.protocol.config_codes import ConfigSource as ConfigSource
+    from kafkaraw.protocol.config_codes import ConfigType as ConfigType
     from kafkaraw.records import Batch as Batch
     from kafkaraw.records import Header as Header
     from kafkaraw.records import Headers as Headers
@@ -82,6 +92,12 @@ _HOMES = {
         "AclBindingFilter",
         "AclBinding",
         "AsyncAdmin",
+        "ClusterDescription",
+        "ConfigChange",
+        "ConfigEntry",
+        "ConfigResource",
+        "ConfigSynonym",
+        "NewPartitions",
         "NewTopic",
         "QuotaEntity",
         "QuotaName",
@@ -139,6 +155,12 @@ _HOMES = {
         "AclPermissionType",
         "PatternType",
         "ResourceType",
+    ),
+    "kafkaraw.protocol.config_codes": (
+        "AlterOperation",
+        "ConfigResourceType",
+        "ConfigSource",
+        "ConfigType",
     ),
     "kafkaraw.records": (
         "Batch",

@@ -25,6 +25,7 @@ from kafkaraw import (
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    ConfigResource,
     Consumer,
     Producer,
     QuotaEntity,
@@ -45,6 +46,7 @@ CLOSE_S = 2.0
 """What closing may take beyond its timeout: a second for each connection's last bytes."""
 Call = Callable[[Any, float], Any]
 
+TOPIC = ConfigResource.topic("t")
 ACL = AclBinding(ResourcePattern(ResourceType.TOPIC, "t"), "User:ada", AclOperation.READ)
 CALLS: dict[str, dict[str, Call]] = {
     "Admin": {
@@ -52,6 +54,11 @@ CALLS: dict[str, dict[str, Call]] = {
         "delete_topics": lambda admin, timeout: admin.delete_topics(["t"], timeout=timeout),
         "list_topics": lambda admin, timeout: admin.list_topics(timeout=timeout),
         "describe_topics": lambda admin, timeout: admin.describe_topics(["t"], timeout=timeout),
+        "create_partitions": lambda admin, timeout: admin.create_partitions({"t": 2}, timeout=timeout),
+        "delete_records": lambda admin, timeout: admin.delete_records({P0: 0}, timeout=timeout),
+        "describe_cluster": lambda admin, timeout: admin.describe_cluster(timeout=timeout),
+        "describe_configs": lambda admin, timeout: admin.describe_configs([TOPIC], timeout=timeout),
+        "alter_configs": lambda admin, timeout: admin.alter_configs({TOPIC: {"retention.ms": "1"}}, timeout=timeout),
         "alter_user_scram_credentials": lambda admin, timeout: admin.alter_user_scram_credentials(
             [ScramPassword("ada", "SCRAM-SHA-256", "opensesame")], timeout=timeout
         ),

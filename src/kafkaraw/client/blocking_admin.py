@@ -14,6 +14,11 @@ from kafkaraw.client.admin import (
     AclBinding,
     AclBindingFilter,
     AsyncAdmin,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
     NewTopic,
     QuotaEntity,
     ScramPassword,
@@ -28,6 +33,8 @@ from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.protocol import Uuid
+from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -66,14 +73,59 @@ class Admin:
     ) -> dict[str, TopicCreated]:
         return self._bridge.run(self._async.create_topics(topics, timeout=timeout, validate_only=validate_only))
 
-    def delete_topics(self, names: Iterable[str], *, timeout: float | None = None) -> None:
-        self._bridge.run(self._async.delete_topics(names, timeout=timeout))
+    def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.delete_topics(topics, timeout=timeout))
 
     def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
         return self._bridge.run(self._async.list_topics(timeout=timeout))
 
     def describe_topics(self, names: Iterable[str], *, timeout: float | None = None) -> dict[str, TopicDescription]:
         return self._bridge.run(self._async.describe_topics(names, timeout=timeout))
+
+    def create_partitions(
+        self,
+        topics: Mapping[str, int | NewPartitions],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        self._bridge.run(self._async.create_partitions(topics, timeout=timeout, validate_only=validate_only))
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._bridge.run(self._async.delete_records(offsets, timeout=timeout))
+
+    def describe_cluster(
+        self, *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> ClusterDescription:
+        return self._bridge.run(
+            self._async.describe_cluster(authorized_operations=authorized_operations, timeout=timeout)
+        )
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        synonyms: bool = False,
+        documentation: bool = False,
+        timeout: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        return self._bridge.run(
+            self._async.describe_configs(
+                resources, names=names, synonyms=synonyms, documentation=documentation, timeout=timeout
+            )
+        )
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None] | Iterable[ConfigChange]],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        self._bridge.run(self._async.alter_configs(changes, timeout=timeout, validate_only=validate_only))
 
     def alter_user_scram_credentials(
         self, changes: Iterable[ScramPassword | ScramRemoval], *, timeout: float | None = None

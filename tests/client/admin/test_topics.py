@@ -6,12 +6,20 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kafkaraw.client.admin import AsyncAdmin, NewTopic
-from kafkaraw.errors import BrokerError, ClosedError, KafkaTimeoutError, NetworkError, UsageError
+from kafkaraw.errors import (
+    BrokerError,
+    ClosedError,
+    KafkaTimeoutError,
+    NetworkError,
+    UnsupportedVersionError,
+    UsageError,
+)
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
 from kafkaraw.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.scripted_cluster import ScriptedCluster, runtime_of
+from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 Play = Callable[[AsyncAdmin, ScriptedCluster], Awaitable[None]]
 
@@ -114,6 +122,32 @@ def test_topics_are_deleted_in_every_version(version: int) -> None:
         assert {asked.version for asked in cluster.asked(DeleteTopicsRequest)} == {version}
 
     simulate(play)
+
+
+def test_a_topic_is_deleted_by_its_id_and_a_newer_one_of_the_name_is_not() -> None:
+    async def life(cluster: VirtualCluster) -> None:
+        await cluster.create("a")
+        async with cluster.admin() as admin:
+            (first,) = await admin.list_topics()
+            await admin.delete_topics([first.topic_id])
+            assert await admin.list_topics() == []
+            await admin.create_topics(["a"])
+            with pytest.raises(BrokerError, match=f"UNKNOWN_TOPIC_ID.*{first.topic_id}"):
+                await admin.delete_topics([first.topic_id, "a"])
+            assert await admin.list_topics() == []
+
+    on_cluster(life)
+
+
+def test_a_broker_that_knows_no_ids_is_told_apart() -> None:
+    async def life(cluster: VirtualCluster) -> None:
+        await cluster.create("a")
+        topic_id = cluster.node.state.catalog.topics()[0].topic_id
+        async with cluster.admin() as admin:
+            with pytest.raises(UnsupportedVersionError, match="by id"):
+                await admin.delete_topics([topic_id])
+
+    on_cluster(life, max_versions="2.4")
 
 
 def test_deleting_what_does_not_exist_is_an_error_at_once() -> None:

@@ -7,6 +7,9 @@ module here with a class that is given `Calls`, where the loops that try again a
 
 from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter, ResourcePattern
 from kafkaraw.client.admin.client import AsyncAdmin
+from kafkaraw.client.admin.cluster import ClusterDescription
+from kafkaraw.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym
+from kafkaraw.client.admin.partitions import NewPartitions
 from kafkaraw.client.admin.quotas import QuotaEntity, QuotaName
 from kafkaraw.client.admin.topics import NewTopic, TopicCreated, TopicDescription, TopicListing
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval
@@ -15,6 +18,12 @@ __all__ = [
     "AclBinding",
     "AclBindingFilter",
     "AsyncAdmin",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSynonym",
+    "NewPartitions",
     "NewTopic",
     "QuotaEntity",
     "QuotaName",

@@ -21,6 +21,7 @@ from kafkaraw.protocol.error_codes import ErrorCode, error_for
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
+N = TypeVar("N", bound=Hashable)
 
 # A first answer of "no such thing" is final for an admin: nobody waits for something to come into being here.
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -147,7 +148,7 @@ def failure(code: int, message: str | None, what: str, *, resource: str = "", op
     return error_for(code, f"{what}: {message}" if message else what, resource=resource, operation=operation)
 
 
-def names_of(names: Iterable[str]) -> list[str]:
+def names_of(names: Iterable[N]) -> list[N]:
     """A list of names; a lone string is a mistake that would otherwise be taken letter by letter.
 
     Raises:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 from kafkaraw.client.admin.acls import AclAdmin, AclBinding, AclBindingFilter
 from kafkaraw.client.admin.calls import Calls
+from kafkaraw.client.admin.cluster import ClusterAdmin, ClusterDescription
+from kafkaraw.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
+from kafkaraw.client.admin.partitions import NewPartitions, PartitionAdmin
 from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
@@ -21,12 +24,14 @@ from kafkaraw.client.engine import Engine
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.protocol import Uuid
+from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-@documented_by(TopicAdmin, UserAdmin, QuotaAdmin, AclAdmin)
+@documented_by(TopicAdmin, PartitionAdmin, ClusterAdmin, ConfigAdmin, UserAdmin, QuotaAdmin, AclAdmin)
 class AsyncAdmin:
     """Manages a cluster: its topics and what belongs to them. The connection is made on first use.
 
@@ -42,6 +47,9 @@ class AsyncAdmin:
         self._engine = Engine.on(parse(AdminConfig, settings), runtime)
         calls = Calls(self._engine)
         self._topics = TopicAdmin(calls)
+        self._partitions = PartitionAdmin(calls)
+        self._cluster = ClusterAdmin(calls)
+        self._configs = ConfigAdmin(calls)
         self._users = UserAdmin(calls)
         self._quotas = QuotaAdmin(calls)
         self._acls = AclAdmin(calls)
@@ -70,8 +78,8 @@ class AsyncAdmin:
     ) -> dict[str, TopicCreated]:
         return await self._topics.create_topics(topics, timeout=timeout, validate_only=validate_only)
 
-    async def delete_topics(self, names: Iterable[str], *, timeout: float | None = None) -> None:
-        await self._topics.delete_topics(names, timeout=timeout)
+    async def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
+        await self._topics.delete_topics(topics, timeout=timeout)
 
     async def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
         return await self._topics.list_topics(timeout=timeout)
@@ -80,6 +88,49 @@ class AsyncAdmin:
         self, names: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
         return await self._topics.describe_topics(names, timeout=timeout)
+
+    async def create_partitions(
+        self,
+        topics: Mapping[str, int | NewPartitions],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        await self._partitions.create_partitions(topics, timeout=timeout, validate_only=validate_only)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return await self._partitions.delete_records(offsets, timeout=timeout)
+
+    # -- the cluster and its configuration
+
+    async def describe_cluster(
+        self, *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> ClusterDescription:
+        return await self._cluster.describe_cluster(authorized_operations=authorized_operations, timeout=timeout)
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        synonyms: bool = False,
+        documentation: bool = False,
+        timeout: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        return await self._configs.describe_configs(
+            resources, names=names, synonyms=synonyms, documentation=documentation, timeout=timeout
+        )
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None] | Iterable[ConfigChange]],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        await self._configs.alter_configs(changes, timeout=timeout, validate_only=validate_only)
 
     # -- users and quotas
 

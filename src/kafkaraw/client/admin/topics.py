@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds, names_of
 from kafkaraw.client.connection import Connection
+from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import reply
 from kafkaraw.core.cluster import PartitionView, TopicView
-from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.errors import KafkaError, UnsupportedVersionError, UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -147,44 +148,41 @@ class TopicAdmin:
             await self._engine.wait_for_topics(wanted, deadline.remaining, allow_auto_create=False)
         return {name: done[name] for name in wanted if name in done}
 
-    async def delete_topics(self, names: Iterable[str], *, timeout: float | None = None) -> None:
+    async def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
         """Delete topics and all that is in them.
 
         Args:
-            names: which.
+            topics: which, by name or by id. An id is that of one topic for ever: it never hits a newer one of the name.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
             BrokerError: one could not be deleted, as when it does not exist; as in `create_topics`.
+            UnsupportedVersionError: an id is given, and the broker, older than 2.8, knows none.
             KafkaError: no broker gave an answer in time.
         """
-        wanted = names_of(names)
+        wanted = names_of(topics)
         deadline = self._calls.deadline(timeout)
 
-        async def once(names: Sequence[str]) -> dict[str, KafkaError]:
-            def for_version(connection: Connection) -> DeleteTopicsRequest:
-                request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=milliseconds(deadline))
-                if connection.version_for(_DELETE_TOPICS_KEY) >= _BY_STATE_FROM_VERSION:
-                    request.topics = [DeleteTopicState(name=name) for name in names]
-                return request
-
-            answer = await self._calls.ask_controller(for_version, deadline)
-            results = reply(answer, DeleteTopicsResponse).responses
-            return {
-                result.name or "": failure(
-                    result.error_code,
-                    result.error_message,
-                    f"delete topic {result.name!r}",
-                    resource=result.name or "",
-                    operation="DELETE",
-                )
-                for result in results
-                if result.error_code
-            }
+        async def once(left: Sequence[str | Uuid]) -> dict[str | Uuid, KafkaError]:
+            answer = await self._calls.ask_controller(lambda link: _deletion(left, link, deadline), deadline)
+            failures: dict[str | Uuid, KafkaError] = {}
+            for result in reply(answer, DeleteTopicsResponse).responses:
+                topic = result.topic_id if result.topic_id in left else result.name or ""
+                if result.error_code:
+                    failures[topic] = failure(
+                        result.error_code,
+                        result.error_message,
+                        f"delete topic {str(topic)!r}",
+                        resource=result.name or str(topic),
+                        operation="DELETE",
+                    )
+            return failures
 
         await self._calls.each(wanted, once, deadline)
-        for name in wanted:
-            self._engine.cluster.forget_topic(name)
+        for topic in wanted:
+            name = self._engine.cluster.name_of(topic) if isinstance(topic, Uuid) else topic
+            if name is not None:
+                self._engine.cluster.forget_topic(name)
 
     async def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
         """All topics that this client may see, by name, Kafka's internal ones included.
@@ -253,6 +251,23 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             for name, value in topic.configs.items()
         ],
     )
+
+
+def _deletion(topics: Sequence[str | Uuid], connection: Connection, deadline: Deadline) -> DeleteTopicsRequest:
+    """The request in the form that a broker knows."""
+    names = [topic for topic in topics if not isinstance(topic, Uuid)]
+    request = DeleteTopicsRequest(topic_names=names, timeout_ms=milliseconds(deadline))
+    version = connection.version_for(_DELETE_TOPICS_KEY)
+    if version >= _BY_STATE_FROM_VERSION:
+        request.topics = [
+            DeleteTopicState(name=None, topic_id=topic) if isinstance(topic, Uuid) else DeleteTopicState(name=topic)
+            for topic in topics
+        ]
+    elif len(names) < len(topics):
+        raise UnsupportedVersionError(
+            f"topics are deleted by id with DeleteTopics {_BY_STATE_FROM_VERSION} and later, this broker has {version}"
+        )
+    return request
 
 
 def _created(result: CreatableTopicResult) -> TopicCreated:

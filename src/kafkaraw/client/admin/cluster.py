@@ -1,0 +1,102 @@
+"""The cluster for the admin client: which brokers there are, and which of them takes changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaraw.client.admin.calls import Calls, failure
+from kafkaraw.client.connection import Connection
+from kafkaraw.client.engine import reply
+from kafkaraw.core.cluster import BrokerNode
+from kafkaraw.errors import UnsupportedVersionError
+from kafkaraw.protocol.acl_codes import AclOperation
+from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+_DESCRIBE_CLUSTER_KEY = 60
+_NOT_TOLD = -(1 << 31)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """A cluster.
+
+    Attributes:
+        cluster_id: tells clusters apart; None when the broker does not say.
+        controller_id: the broker to send changes to; -1 when unknown.
+        brokers: those that run, by id.
+        authorized_operations: what this client may do to the cluster; None when that was not asked for.
+    """
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[BrokerNode, ...]
+    authorized_operations: frozenset[AclOperation] | None = None
+
+
+class ClusterAdmin:
+    """The operations on the cluster itself.
+
+    Args:
+        calls: the way to the cluster.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def describe_cluster(
+        self, *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> ClusterDescription:
+        """The cluster's id, its brokers and its controller.
+
+        Args:
+            authorized_operations: also tell what this client may do to the cluster (brokers before 2.3 do not).
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the broker refuses.
+            KafkaError: no broker gave an answer in time.
+        """
+        deadline = self._calls.deadline(timeout)
+
+        def for_version(connection: Connection) -> object:
+            try:
+                connection.version_for(_DESCRIBE_CLUSTER_KEY)
+            except UnsupportedVersionError:  # before 2.8: metadata says it, too
+                return MetadataRequest(topics=[], include_cluster_authorized_operations=authorized_operations)
+            return DescribeClusterRequest(include_cluster_authorized_operations=authorized_operations)
+
+        async def once() -> ClusterDescription:
+            answer = await self._calls.ask_any(for_version, deadline)
+            return _of_metadata(answer) if isinstance(answer, MetadataResponse) else _of_cluster(answer)
+
+        return await self._calls.retry(once, deadline)
+
+
+def _of_cluster(answer: object) -> ClusterDescription:
+    found = reply(answer, DescribeClusterResponse)
+    if found.error_code:
+        raise failure(found.error_code, found.error_message, "describe the cluster")
+    brokers = [BrokerNode(one.broker_id, one.host, one.port, one.rack) for one in found.brokers]
+    return _description(found.cluster_id, found.controller_id, brokers, found.cluster_authorized_operations)
+
+
+def _of_metadata(found: MetadataResponse) -> ClusterDescription:
+    brokers = [BrokerNode(one.node_id, one.host, one.port, one.rack) for one in found.brokers]
+    return _description(found.cluster_id, found.controller_id, brokers, found.cluster_authorized_operations)
+
+
+def _description(
+    cluster_id: str | None, controller_id: int, brokers: list[BrokerNode], operations: int
+) -> ClusterDescription:
+    return ClusterDescription(
+        cluster_id,
+        controller_id,
+        tuple(sorted(brokers, key=lambda broker: broker.node_id)),
+        None if operations == _NOT_TOLD else operations_in(operations),
+    )
+
+
+def operations_in(bits: int) -> frozenset[AclOperation]:
+    """The operations in the field of bits in which brokers tell what is authorized (KIP-430)."""
+    return frozenset(operation for operation in AclOperation if bits >> operation & 1)

@@ -1,0 +1,324 @@
+"""Configurations for the admin client: describe and alter those of topics, brokers, groups and client metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafkaraw.client.admin.calls import Calls, failure
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.engine import reply
+from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType, ConfigSource, ConfigType
+from kafkaraw.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from kafkaraw.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+# Which broker answers for a resource: a node's id, or None for any.
+_OF_ONE_NODE = frozenset((ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """What is configured.
+
+    Attributes:
+        kind: the kind of resource.
+        name: of the topic or group, or the id of the broker as text; empty for the defaults of all brokers.
+    """
+
+    kind: ConfigResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        """A topic."""
+        return cls(ConfigResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int | None = None) -> ConfigResource:
+        """One broker; None for the defaults of all brokers."""
+        return cls(ConfigResourceType.BROKER, "" if node_id is None else str(node_id))
+
+    @classmethod
+    def broker_logger(cls, node_id: int) -> ConfigResource:
+        """The loggers of one broker."""
+        return cls(ConfigResourceType.BROKER_LOGGER, str(node_id))
+
+    @classmethod
+    def group(cls, name: str) -> ConfigResource:
+        """A group of consumers."""
+        return cls(ConfigResourceType.GROUP, name)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        """A subscription to client metrics."""
+        return cls(ConfigResourceType.CLIENT_METRICS, name)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A value that stands behind the one in force. A secret's value is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting.
+
+    Attributes:
+        name: Kafka's name for it.
+        value: the value in force, as text; None when there is none, or when it is a secret.
+        source: where that comes from.
+        kind: the type of the value.
+        is_read_only: whether it cannot be altered while the broker runs.
+        is_sensitive: whether it is a secret.
+        documentation: what it is for; None when that was not asked for.
+        synonyms: the values that were given, the one in force first; empty when that was not asked for.
+    """
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    kind: ConfigType
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it."""
+        return self.source is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change of one setting.
+
+    Attributes:
+        name: Kafka's name for it.
+        value: the new value; for a list, the members to add or take away, with commas. None with DELETE only.
+        operation: SET, DELETE (back to what stands behind it), APPEND or SUBTRACT.
+    """
+
+    name: str
+    value: str | None = field(default=None, repr=False)  # it may be a secret
+    operation: AlterOperation = AlterOperation.SET
+
+
+Changes = Mapping[str, str | None] | Iterable[ConfigChange]
+_Ask = Callable[[int | None, Sequence[ConfigResource]], Awaitable[dict[ConfigResource, KafkaError]]]
+
+
+class ConfigAdmin:
+    """The operations on configurations.
+
+    Args:
+        calls: the way to the cluster.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        synonyms: bool = False,
+        documentation: bool = False,
+        timeout: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """All settings of topics, brokers, groups or subscriptions, with where each value comes from.
+
+        Args:
+            resources: of what; a broker is asked itself.
+            names: only these settings; None is every one.
+            synonyms: also tell the values that stand behind the ones in force.
+            documentation: also tell what each setting is for (brokers before 2.6 do not).
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            by resource, then by name.
+
+        Raises:
+            BrokerError: one cannot be described, as when it does not exist; when several failed, each is named.
+            KafkaError: no broker gave an answer in time.
+        """
+        wanted = _resources(resources)
+        keys = None if names is None else list(names)
+        deadline = self._calls.deadline(timeout)
+        found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
+
+        def request_for(asked: Sequence[ConfigResource]) -> DescribeConfigsRequest:
+            return DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=one.kind, resource_name=one.name, configuration_keys=keys)
+                    for one in asked
+                ],
+                include_synonyms=synonyms,
+                include_documentation=documentation,
+            )
+
+        async def ask(node_id: int | None, asked: Sequence[ConfigResource]) -> dict[ConfigResource, KafkaError]:
+            answer = await self._ask(node_id, request_for(asked), deadline)
+            failures = {}
+            for result in reply(answer, DescribeConfigsResponse).results:
+                resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+                if result.error_code:
+                    failures[resource] = _failure(result, resource, "DESCRIBE_CONFIGS")
+                else:
+                    found[resource] = {config.name: _entry(config) for config in result.configs}
+            return failures
+
+        await self._calls.each(wanted, lambda left: _by_node(left, ask), deadline)
+        return {resource: found[resource] for resource in wanted if resource in found}
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Changes],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Alter settings of topics, brokers, groups or subscriptions; what is not named stays as it is.
+
+        Args:
+            changes: by resource, new values by name (None takes the setting back to what stands behind it), or
+                `ConfigChange`s for members of lists.
+            timeout: seconds; None is `default_api_timeout_ms`.
+            validate_only: only ask whether it could be done.
+
+        Raises:
+            BrokerError: one could not be altered; nothing of it is. When several failed, each is named.
+            KafkaError: no broker gave an answer in time.
+            UnsupportedVersionError: the broker is older than 2.3.
+        """
+        wanted = {resource: _changes(given) for resource, given in changes.items()}
+        deadline = self._calls.deadline(timeout)
+
+        async def ask(node_id: int | None, asked: Sequence[ConfigResource]) -> dict[ConfigResource, KafkaError]:
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(resource_type=one.kind, resource_name=one.name, configs=wanted[one])
+                    for one in asked
+                ],
+                validate_only=validate_only,
+            )
+            answer = await self._ask(node_id, request, deadline)
+            results = reply(answer, IncrementalAlterConfigsResponse).responses
+            failed = [
+                (ConfigResource(ConfigResourceType(result.resource_type), result.resource_name), result)
+                for result in results
+                if result.error_code
+            ]
+            return {resource: _failure(result, resource, "ALTER_CONFIGS") for resource, result in failed}
+
+        await self._calls.each(_resources(wanted), lambda left: _by_node(left, ask), deadline)
+
+    async def _ask(self, node_id: int | None, request: object, deadline: Deadline) -> object:
+        if node_id is None:
+            return await self._calls.ask_any(request, deadline)
+        engine = self._calls.engine
+        return await engine.request(node_id, request, timeout=deadline.at_most(engine.config.request_timeout_ms / 1000))
+
+
+async def _by_node(resources: Sequence[ConfigResource], ask: _Ask) -> dict[ConfigResource, KafkaError]:
+    """Ask each broker about what only it can answer, and any broker about the rest, all at once.
+
+    Where a broker cannot be reached, the others have done their part: only what is its own failed.
+    """
+    shares: dict[int | None, list[ConfigResource]] = {}
+    for resource in resources:
+        shares.setdefault(_node_of(resource), []).append(resource)
+    outcomes = await asyncio.gather(*(ask(node_id, share) for node_id, share in shares.items()), return_exceptions=True)
+    failures: dict[ConfigResource, KafkaError] = {}
+    for share, outcome in zip(shares.values(), outcomes, strict=True):
+        if isinstance(outcome, KafkaError):
+            failures.update(dict.fromkeys(share, outcome))
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            failures.update(outcome)
+    return failures
+
+
+def _node_of(resource: ConfigResource) -> int | None:
+    if resource.kind not in _OF_ONE_NODE or not resource.name:
+        return None
+    try:
+        return int(resource.name)
+    except ValueError:
+        raise UsageError(f"{_shown(resource)}: a broker is named by its id, a number") from None
+
+
+def _resources(resources: Iterable[ConfigResource]) -> list[ConfigResource]:
+    found = list(dict.fromkeys(resources))
+    for resource in found:
+        if not isinstance(resource, ConfigResource):
+            raise UsageError(f"{resource!r} is not a ConfigResource; write ConfigResource.topic({resource!r})")
+        _node_of(resource)
+    return found
+
+
+def _changes(given: Changes) -> list[AlterableConfig]:
+    if isinstance(given, Mapping):
+        operations = {True: AlterOperation.DELETE, False: AlterOperation.SET}
+        given = [ConfigChange(name, value, operations[value is None]) for name, value in given.items()]
+    return [
+        AlterableConfig(
+            name=change.name,
+            config_operation=change.operation,
+            value=None if change.value is None else str(change.value),
+        )
+        for change in given
+    ]
+
+
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=ConfigSource(config.config_source),
+        kind=ConfigType(config.config_type),
+        is_read_only=config.read_only,
+        is_sensitive=config.is_sensitive,
+        documentation=config.documentation or None,
+        synonyms=tuple(
+            ConfigSynonym(synonym.name, synonym.value, ConfigSource(synonym.source)) for synonym in config.synonyms
+        ),
+    )
+
+
+def _failure(
+    result: DescribeConfigsResult | AlterConfigsResourceResponse, resource: ConfigResource, operation: str
+) -> KafkaError:
+    verb = operation.partition("_")[0].lower()
+    return failure(
+        result.error_code,
+        result.error_message,
+        f"{verb} {_shown(resource)}",
+        resource=resource.name,
+        operation=operation,
+    )
+
+
+def _shown(resource: ConfigResource) -> str:
+    kind = resource.kind.name.lower().replace("_", " ")
+    return f"the configuration of {kind} {resource.name!r}" if resource.name else "the defaults of all brokers"

@@ -1,0 +1,211 @@
+"""Partitions for the admin client: add some to a topic, and delete records from their beginning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkaraw.client.admin.calls import Calls, failure, milliseconds
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.engine import reply
+from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kafkaraw.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from kafkaraw.records import TopicPartition
+
+HIGH_WATERMARK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic is to have.
+
+    Attributes:
+        count: all of them, those that are there included.
+        assignments: node ids of the replicas of each new one; None lets the broker choose.
+    """
+
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class PartitionAdmin:
+    """The operations on partitions.
+
+    Args:
+        calls: the way to the cluster.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._engine = calls.engine
+
+    async def create_partitions(
+        self,
+        topics: Mapping[str, int | NewPartitions],
+        *,
+        timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Give topics more partitions, and wait until the cluster knows them.
+
+        Records with a key may go to another partition from then on: keys are spread over the partitions there are.
+
+        Args:
+            topics: by name, how many partitions it is to have; a number alone stands for `NewPartitions(number)`.
+            timeout: seconds; None is `default_api_timeout_ms`.
+            validate_only: only ask whether it could be done.
+
+        Raises:
+            BrokerError: a topic does not exist, or has as many partitions already. When several failed, the message
+                names each, and the code is the first one's. The others have grown.
+            KafkaError: no broker gave an answer in time.
+        """
+        wanted = {
+            name: given if isinstance(given, NewPartitions) else NewPartitions(given) for name, given in topics.items()
+        }
+        deadline = self._calls.deadline(timeout)
+
+        async def once(names: Sequence[str]) -> dict[str, KafkaError]:
+            request = CreatePartitionsRequest(
+                topics=[_growing(name, wanted[name]) for name in names],
+                timeout_ms=milliseconds(deadline),
+                validate_only=validate_only,
+            )
+            answer = await self._calls.ask_controller(request, deadline)
+            return {
+                result.name: failure(
+                    result.error_code,
+                    result.error_message,
+                    f"add partitions to {result.name!r}",
+                    resource=result.name,
+                    operation="ALTER",
+                )
+                for result in reply(answer, CreatePartitionsResponse).results
+                if result.error_code
+            }
+
+        await self._calls.each(wanted, once, deadline)
+        if not validate_only:
+            await self._wait_for(wanted, deadline)
+
+    async def _wait_for(self, wanted: Mapping[str, NewPartitions], deadline: Deadline) -> None:
+        """Wait until the metadata tells of the new partitions: brokers learn of them one after the other."""
+
+        async def look(names: Sequence[str]) -> dict[str, KafkaError]:
+            await self._engine.refresh(names, timeout=deadline.remaining)
+            known = {name: len(self._engine.cluster.partitions_of(name) or ()) for name in names}
+            return {
+                name: StaleMetadataError(f"topic {name!r} was given {wanted[name].count} partitions, {count} are known")
+                for name, count in known.items()
+                if count < wanted[name].count
+            }
+
+        await self._calls.each(wanted, look, deadline)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete the records of partitions before an offset; they cannot be got back.
+
+        Args:
+            offsets: by partition, the first offset to keep; -1 deletes all that consumers could read.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            by partition, its first offset now.
+
+        Raises:
+            BrokerError: an offset is not in the log (OFFSET_OUT_OF_RANGE), the topic is compacted (POLICY_VIOLATION) or
+                does not exist. When several failed, the message names each. In the others, records are deleted.
+            KafkaError: a leader gave no answer in time.
+        """
+        wanted = dict(offsets)
+        for key in wanted:
+            if not isinstance(key, TopicPartition):
+                raise UsageError(f"{key!r} is not a TopicPartition")
+        deadline = self._calls.deadline(timeout)
+        starts: dict[TopicPartition, int] = {}
+
+        async def ask(node_id: int, keys: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+            request = _deletion({key: wanted[key] for key in keys}, milliseconds(deadline))
+            seconds = deadline.at_most(self._engine.config.request_timeout_ms / 1000)
+            answer = reply(await self._engine.request(node_id, request, timeout=seconds), DeleteRecordsResponse)
+            failures: dict[TopicPartition, KafkaError] = {}
+            for topic in answer.topics:
+                for result in topic.partitions:
+                    key = TopicPartition(topic.name, result.partition_index)
+                    if result.error_code:
+                        what = _what(key, wanted[key])
+                        failures[key] = failure(result.error_code, None, what, resource=key.topic, operation="DELETE")
+                    else:
+                        starts[key] = result.low_watermark
+            return failures
+
+        async def once(keys: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+            await self._engine.refresh({key.topic for key in keys}, timeout=deadline.remaining)
+            failures: dict[TopicPartition, KafkaError] = {}
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for key in keys:
+                leader = self._engine.cluster.leader_of(key)
+                if leader is None:
+                    failures[key] = error_for(self._why_no_leader(key), _what(key, wanted[key]))
+                else:
+                    by_leader.setdefault(leader, []).append(key)
+            outcomes = await asyncio.gather(
+                *(ask(node_id, share) for node_id, share in by_leader.items()), return_exceptions=True
+            )
+            for share, outcome in zip(by_leader.values(), outcomes, strict=True):
+                if isinstance(outcome, KafkaError):
+                    failures.update(dict.fromkeys(share, outcome))
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    failures.update(outcome)
+            return failures
+
+        await self._calls.each(wanted, once, deadline)
+        return {key: starts[key] for key in wanted if key in starts}
+
+    def _why_no_leader(self, key: TopicPartition) -> int:
+        cluster = self._engine.cluster
+        known = cluster.partition(key) is not None
+        return cluster.error_of(key.topic) or (
+            ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+
+def _growing(name: str, wanted: NewPartitions) -> CreatePartitionsTopic:
+    chosen = wanted.assignments
+    return CreatePartitionsTopic(
+        name=name,
+        count=wanted.count,
+        assignments=None
+        if chosen is None
+        else [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in chosen],
+    )
+
+
+def _deletion(offsets: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRecordsRequest:
+    topics: dict[str, DeleteRecordsTopic] = {}
+    for key, offset in offsets.items():
+        topic = topics.setdefault(key.topic, DeleteRecordsTopic(name=key.topic, partitions=[]))
+        topic.partitions.append(DeleteRecordsPartition(partition_index=key.partition, offset=offset))
+    return DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
+
+
+def _what(key: TopicPartition, offset: int) -> str:
+    until = "all records" if offset == HIGH_WATERMARK else f"the records before offset {offset}"
+    return f"delete {until} of {key.topic}-{key.partition}"
