@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import socket
 import threading
@@ -26,22 +27,30 @@ def doctor(servers: str, *options: str) -> Result:
 
 @contextlib.contextmanager
 def server(answer: bytes | None) -> Iterator[str]:
-    """Accepts one connection and sends `answer`; None is silence."""
+    """Sends `answer` on each connection when asked something; None is silence."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, contextlib.suppress(ConnectionResetError):
+        def serve(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
                 connection.recv(100)
                 if answer:
                     connection.sendall(answer)
                 while connection.recv(100):
                     pass
 
-        thread = threading.Thread(target=serve)
-        thread.start()
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threads.append(threading.Thread(target=serve, args=listener.accept()[:1]))
+                    threads[-1].start()
+
+        threads: list[threading.Thread] = []
+        accepting = threading.Thread(target=accept)
+        accepting.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join()
+        listener.shutdown(socket.SHUT_RDWR)
+        for thread in (accepting, *threads):
+            thread.join()
 
 
 def closed_port() -> int:
@@ -102,6 +111,72 @@ def test_a_port_that_speaks_tls_is_recognised():
         result = doctor(address)
     assert result.exit_code == 14
     assert "TLS" in result.output and "security_protocol" in result.output
+
+
+def tls_broker(authority: trustme.CA) -> EmbeddedBroker:
+    certificate = authority.issue_cert("127.0.0.1")
+    properties = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": b"".join(it.bytes() for it in certificate.cert_chain_pems).decode(),
+        "ssl.keystore.key": certificate.private_key_pem.bytes().decode(),
+    }
+    return EmbeddedBroker(properties=properties)
+
+
+def test_without_tls_at_a_port_that_wants_it_the_setting_is_named():
+    """The broker closes without a word; a second look finds out that it shakes hands."""
+    with tls_broker(trustme.CA()) as broker:
+        result = doctor(broker.bootstrap_servers)
+    assert result.exit_code == 14
+    assert "this port speaks TLS: set security_protocol=SSL" in result.output
+
+
+def test_with_tls_at_a_port_that_has_none_the_setting_is_named():
+    with EmbeddedBroker() as broker:
+        result = doctor(broker.bootstrap_servers, "-X", "security.protocol=SSL")
+    assert result.exit_code == 12
+    assert "without TLS and without a login: set security_protocol=PLAINTEXT" in result.output
+
+
+def test_without_a_login_where_one_is_wanted_the_mechanisms_are_named():
+    with EmbeddedBroker(users={"ada": "opensesame"}) as broker:
+        result = doctor(broker.bootstrap_servers)
+    assert result.exit_code == 15
+    assert "set security_protocol=SASL_PLAINTEXT and sasl_mechanism (PLAIN, SCRAM-SHA-256" in result.output
+
+
+def test_a_wrong_password_is_told_in_the_brokers_words():
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ada"}
+    options = [word for name, value in (login | {"sasl.password": "no"}).items() for word in ("-X", f"{name}={value}")]
+    with EmbeddedBroker(users={"ada": "opensesame"}) as broker:
+        result = doctor(broker.bootstrap_servers, *options)
+    assert result.exit_code == 13
+    assert "Invalid username or password" in result.output and "check the mechanism, user and password" in result.output
+
+
+def test_a_certificate_of_a_stranger_is_told_with_the_reason():
+    with tls_broker(trustme.CA()) as broker:
+        result = doctor(broker.bootstrap_servers, "-X", "security.protocol=SSL")
+    assert result.exit_code == 12
+    assert "CERTIFICATE_VERIFY_FAILED, " in result.output and "issuer certificate" in result.output
+
+
+def test_a_web_server_that_waits_for_a_line_is_recognised_at_second_sight():
+    """Ours is no line of text, so it waits; a request of its own kind it answers."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as web:
+        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
+        thread.start()
+        result = doctor(f"127.0.0.1:{web.server_port}", "--timeout", "0.3")
+        web.shutdown()
+        thread.join()
+    assert result.exit_code == 14
+    assert "a web server (HTTP) listens there" in result.output
 
 
 def test_silence_is_given_up_within_the_timeout():

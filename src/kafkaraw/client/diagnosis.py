@@ -20,6 +20,7 @@ from kafkaraw.client.engine import reply
 from kafkaraw.client.metrics import BOOTSTRAP
 from kafkaraw.client.pool import ConnectionPool
 from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.client.second_look import second_look
 from kafkaraw.client.security import network_for
 from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError, Stage
 from kafkaraw.protocol.error_codes import error_for
@@ -117,10 +118,10 @@ async def diagnose(config: AdminConfig, *, timeout: float, runtime: Runtime | No
     Raises:
         ConfigError: a certificate or key cannot be used, or a package that the login needs is missing.
     """
-    real = system_runtime()
+    real, simulated = system_runtime(), runtime is not None
     runtime = runtime or Runtime(network_for(config), real.clock, real.rng)
     pool = ConnectionPool(config, runtime)
-    visitor = _Visitor(pool, timeout, stages_of(config))
+    visitor = _Visitor(pool, timeout, stages_of(config), looks_twice=not simulated)
     try:
         answers = await asyncio.gather(*(visitor.bootstrap(address) for address in config.bootstrap_servers))
         diagnosis = Diagnosis([visit for visit, _ in answers])
@@ -149,10 +150,11 @@ def stages_of(config: AdminConfig) -> list[Stage]:
 class _Visitor:
     """Dials and asks, and writes down how far that went."""
 
-    def __init__(self, pool: ConnectionPool, timeout: float, stages: Sequence[Stage]) -> None:
+    def __init__(self, pool: ConnectionPool, timeout: float, stages: Sequence[Stage], *, looks_twice: bool) -> None:
         self._pool = pool
         self._timeout = timeout
         self._stages = stages
+        self._looks_twice = looks_twice
 
     async def bootstrap(self, address: Address) -> tuple[Visit, MetadataResponse | None]:
         visit = Visit("bootstrap server", str(address))
@@ -186,11 +188,18 @@ class _Visitor:
             return response
         except KafkaError as error:
             self._note_failure(visit, error, stood=connection is not None)
+            await self._look_twice(visit, address)
             return None
         finally:
             visit.seconds = loop.time() - began
             if connection is not None:
                 connection.abort()
+
+    async def _look_twice(self, visit: Visit, address: Address) -> None:
+        """Where something answers, but not as the settings expect, find out what it is."""
+        if self._looks_twice and visit.failed in (Stage.TLS, Stage.API_VERSIONS, Stage.METADATA):
+            tls = Stage.TLS in self._stages
+            visit.remedy = await second_look(address, tls=tls, timeout=self._timeout) or visit.remedy
 
     async def _ask(self, connection: Connection) -> MetadataResponse:
         response = reply(await connection.request(MetadataRequest(topics=[]), timeout=self._timeout), MetadataResponse)
@@ -231,7 +240,7 @@ def _advertised_remedy(visit: Visit, broker: MetadataResponseBroker, servers: Se
     """What to change when the address that the cluster names does not work from here."""
     assert visit.failed is not None
     if visit.failed not in (Stage.RESOLVE, Stage.CONNECT):
-        return _REMEDIES[visit.failed]
+        return visit.remedy
     text = (
         f"the cluster tells its clients to find broker {broker.node_id} at {visit.address}, which does not work from "
         f"this machine: set advertised.listeners of that broker to an address that its clients can reach"

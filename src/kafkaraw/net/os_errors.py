@@ -36,6 +36,8 @@ def reason_of(error: BaseException) -> str:
     """Return an operating system error in words, without its number and address."""
     if isinstance(error, TimeoutError) and not error.args:
         return "no answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: {error.reason}, {error.verify_message.rstrip('.')}"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}"
     if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:

@@ -44,6 +44,14 @@ def client_context(
     return context
 
 
+def handshake_context() -> ssl.SSLContext:
+    """Shakes hands with anybody, to find out whether a port speaks TLS at all; never for data."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def server_context(
     *, certificate: str, key: str | None, password: str | None = None, trusted: str | None = None, client_auth: str
 ) -> ssl.SSLContext:
