@@ -10,6 +10,7 @@ import pytest
 from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE
 from kafkaraw.broker.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from kafkaraw.broker.log.storage import ROOT
+from kafkaraw.broker.topic_files import TOPICS_FILE, read_topics
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
@@ -434,3 +435,41 @@ def test_the_same_seed_gives_the_same_history():
         return seen
 
     assert digest() == digest()
+
+
+def test_many_replicas_that_come_into_sync_are_written_down_together():
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create(partitions=100)
+        await nodes.cluster.kill_node(1)
+        writes: list[str] = []
+        write_text = nodes.facts.write_text
+
+        def count(folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
+            writes.append(text)
+            write_text(folder, name, text, durable=durable, private=private)
+
+        nodes.facts.write_text = count  # type: ignore[method-assign]
+        await nodes.cluster.start_node(1)
+        await nodes.cluster.wait_until_in_sync()
+        await asyncio.sleep(1)
+        assert len(writes) <= 2
+        stored = [state for _, states in read_topics(writes[-1]) for state in states]
+        assert stored == nodes.cluster.controller.catalog.states_of(nodes.cluster.controller.catalog.topics()[0])
+        assert all(len(state.isr) == 3 for state in stored)
+
+    on_nodes(life)
+
+
+def test_what_is_not_written_down_yet_is_written_when_the_cluster_ends():
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create()
+        await nodes.cluster.kill_node(1)
+        await nodes.cluster.start_node(1)
+        await nodes.cluster.wait_until_in_sync()
+        await nodes.cluster.kill()
+        text = nodes.facts.read_text(ROOT, TOPICS_FILE)
+        assert text is not None
+        (((_, (state,))),) = read_topics(text)
+        assert state.isr == (0, 2, 1)
+
+    on_nodes(life)

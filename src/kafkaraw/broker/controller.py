@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kafkaraw.broker.transactions.node import TransactionNode
 
 BROKER: Final = ConfigResourceType.BROKER
+WRITE_DELAY_S: Final = 0.1
+"""How long a change that is not urgent waits for others, to be written down with them."""
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_metadata
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -112,6 +114,7 @@ class Controller:
         self._former_leaders: dict[TopicPartition, int] = {}
         self._closed = False
         self._changed: asyncio.Event | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
 
     def open(self, cluster_id: str, *, elect: bool = False) -> None:
         """Read what was written down.
@@ -147,6 +150,8 @@ class Controller:
     def close(self) -> None:
         """All nodes are about to stop, at once: nothing that they say about each other is true any more."""
         self._closed = True
+        if self._write_timer is not None:
+            self._write_states()
 
     async def next_change(self) -> None:
         """Wait until the state of some partition has changed; for tests and operators, within a time limit."""
@@ -270,7 +275,8 @@ class Controller:
         """A follower has caught up; it counts only while it runs."""
         state = self.catalog.state_of(topic_partition)
         if state is not None and node_id in self.catalog.brokers:
-            self._apply({topic_partition: elections.expanded(state, node_id)})
+            # Not urgent: should it be forgotten, fewer count as in sync than have everything, and none too many.
+            self._apply({topic_partition: elections.expanded(state, node_id)}, urgent=False)
 
     def _change(self, decide: Callable[[TopicPartition, PartitionState, bool], PartitionState]) -> None:
         """Let every partition have what is decided for it; also told is whether its elections may be unclean."""
@@ -282,7 +288,7 @@ class Controller:
                 decided[key] = decide(key, state, unclean)
         self._apply(decided)
 
-    def _apply(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+    def _apply(self, states: Mapping[TopicPartition, PartitionState], *, urgent: bool = True) -> None:
         changed = {key: state for key, state in states.items() if state != self.catalog.state_of(key)}
         if not changed or self._closed:
             return
@@ -290,10 +296,10 @@ class Controller:
             before = self.catalog.state_of(key)
             self.catalog.set_state(key, state)
             _logger.info("%s-%d: %s -> %s", *key, _shown(before), _shown(state))
-        try:
-            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()), durable=False)
-        except OSError as error:
-            _logger.error("who leads what cannot be written down: %s", error)
+        if urgent:
+            self._write_states()
+        elif self._write_timer is None:
+            self._write_timer = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self._write_states)
         for key, state in changed.items():
             for member in list(self._members.values()):
                 # A node told before may have caused a change already: who comes later gets the newest.
@@ -301,6 +307,15 @@ class Controller:
         if self._changed is not None:
             self._changed.set()
             self._changed = None
+
+    def _write_states(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+        try:
+            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()), durable=False)
+        except OSError as error:
+            _logger.error("who leads what cannot be written down: %s", error)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
