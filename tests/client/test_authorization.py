@@ -113,6 +113,19 @@ def test_a_right_that_is_taken_away_fails_the_next_batch_only(root: Admin, ada: 
         assert producer.send("flights", b"3").result(10).offset >= 0
 
 
+def test_a_topic_that_may_not_be_seen_any_more_is_not_asked_for_again_and_again(
+    broker: EmbeddedBroker, root: Admin, ada: dict[str, object]
+) -> None:
+    root.create_acls([WRITE])
+    with Producer(**ada) as producer:
+        assert producer.send("flights", b"1").result(10).offset >= 0
+        root.delete_acls([EVERYTHING])
+        broker.faults.on("Produce").answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'; asked as User:ada"):
+            producer.send("flights", b"2").result(10)
+        broker.faults.clear()
+
+
 def test_a_producer_that_may_not_be_idempotent_is_told_so(root: Admin, ada: dict[str, object]) -> None:
     """DENY on every name takes away what KIP-679 gives to those who may write anything."""
     everything = ResourcePattern(ResourceType.TOPIC, "*")

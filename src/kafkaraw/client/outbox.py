@@ -27,7 +27,13 @@ from kafkaraw.core.producer.events import (
     RequestLost,
     SendProduce,
 )
-from kafkaraw.errors import KafkaError, RetriableError, StaleMetadataError, UnsupportedVersionError
+from kafkaraw.errors import (
+    AuthorizationError,
+    KafkaError,
+    RetriableError,
+    StaleMetadataError,
+    UnsupportedVersionError,
+)
 from kafkaraw.protocol.error_codes import error_for, error_name
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaraw.protocol.messages.produce import ProduceResponse
@@ -158,6 +164,7 @@ class Outbox:
 
     async def _refresh(self, topics: frozenset[str]) -> None:
         problem: KafkaError | None = None
+        refused: dict[str, KafkaError] = {}
         try:
             await self._engine.refresh(topics, timeout=self._timeout)
         except KafkaError as error:
@@ -167,7 +174,13 @@ class Outbox:
             bad = {topic: error_name(cluster.error_of(topic)) for topic in sorted(topics) if cluster.error_of(topic)}
             if bad:
                 problem = StaleMetadataError(f"metadata: {', '.join(f'topic {t!r} {name}' for t, name in bad.items())}")
-        self._tell(MetadataRefreshed(problem))
+            errors = {topic: _refusal(topic, cluster.error_of(topic)) for topic in bad}
+            refused = {topic: error for topic, error in errors.items() if isinstance(error, AuthorizationError)}
+        self._tell(MetadataRefreshed(problem, refused))
+
+
+def _refusal(topic: str, code: int) -> KafkaError:
+    return error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
 
 
 def _lost(action: SendProduce, error: KafkaError, *, maybe_written: bool) -> RequestLost:

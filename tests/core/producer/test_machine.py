@@ -2,6 +2,7 @@ import pytest
 
 from kafkaraw.core.producer.events import (
     Abandoned,
+    MetadataRefreshed,
     PartitionOutcome,
     ProducerIdentity,
     ProducerIdRefused,
@@ -14,7 +15,7 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import TopicPartition
 from tests.core.producer.machine_driver import Driver, FakeBatch
 
@@ -245,6 +246,19 @@ def test_a_wrong_leader_leads_to_a_refresh_and_to_the_new_one(code):
     assert driver.refreshes == [{"t"}]
     driver.sleep(100)
     assert driver.sent[0].node_id == 9 and driver.batches_in_flight == [batch]
+
+
+def test_a_topic_that_brokers_tell_nothing_of_fails_its_waiting_batches_at_once():
+    driver = Driver()
+    driver.leaders.clear()
+    forbidden = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    driver.on_refresh = lambda topics: driver.machine.receive(MetadataRefreshed(None, {"t": forbidden}), driver.now_ms)
+    forbidden_batch, other = FakeBatch(), FakeBatch(topic="u")
+    driver.seal(forbidden_batch, other)
+    assert driver.failed == {forbidden_batch: forbidden}
+    driver.leaders["default"] = 1
+    driver.sleep(100)
+    assert driver.batches_in_flight == [other]
 
 
 def test_an_answer_that_names_the_new_leader_needs_no_refresh_and_no_pause():

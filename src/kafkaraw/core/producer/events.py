@@ -6,7 +6,7 @@ Plain values only, so that a test can write a conversation down and a log can pr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kafkaraw.core.producer.report import Unacknowledged
@@ -60,9 +60,14 @@ class ProducerIdRefused:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRefreshed:
-    """The refresh that was asked for has ended; `error` says why it was of no use."""
+    """The refresh that was asked for has ended; `error` says why it was of no use.
+
+    Attributes:
+        refused: why brokers tell nothing of these topics, where asking again would not help: their batches fail.
+    """
 
     error: KafkaError | None = None
+    refused: Mapping[str, KafkaError] = field(default_factory=dict)
 
 
 class PartitionOutcome(NamedTuple):

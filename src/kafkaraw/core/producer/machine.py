@@ -222,6 +222,10 @@ class ProducerMachine:
         self._refreshing.under_way = False
         self._refreshing.next_ms = now_ms + self._backoff_ms(self._refreshing.attempts)
         self._refreshing.attempts += 1
+        for shipment in self._by_age:
+            refusal = event.refused.get(shipment.topic_partition.topic)
+            if refusal is not None and not shipment.settled and not shipment.in_flight:
+                self._fail(shipment, refusal)
 
     def _on_answer(self, event: Answered, now_ms: int) -> None:
         for queue, shipment in self._land(event.request_id):
