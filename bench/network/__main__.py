@@ -33,7 +33,8 @@ WORKER_SECONDS_MAX: Final = 300
 ASYNC_TIMES_MAX: Final = 3.0
 BLOCKING_TIMES_MAX: Final = 8.0
 READS_SHARE_MIN: Final = 0.9
-ROUND_TRIPS: Final = [(work, peer) for peer in ("echo", "echo-all", "broker") for work in ("bare", "async", "blocking")]
+CLIENTS: Final = ("bare", "bare-asyncio", "async", "blocking")
+ROUND_TRIPS: Final = [(work, peer) for peer in ("echo", "echo-all", "broker") for work in CLIENTS]
 READS: Final = [("bare-reads", "echo"), ("link-reads", "echo"), ("our-reads", "echo")]
 SERVING: Final = [
     ("connections", "echo"),

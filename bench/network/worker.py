@@ -90,6 +90,45 @@ def bare_round_trips(settings: Settings, address: Address) -> dict[str, float]:
         return watch.result(settings.round_trips)
 
 
+class BareAnswers(asyncio.BufferedProtocol):
+    """Settles a future for each answer ; what asyncio itself costs."""
+
+    def __init__(self) -> None:
+        self._buffer = memoryview(bytearray(1 << 16))
+        self._filled = 0
+        self.answer: asyncio.Future[None] | None = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the answer goes."""
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Count."""
+        self._filled += nbytes
+        if self._filled == 4 + int.from_bytes(self._buffer[:4], "big") and self.answer is not None:
+            self._filled = 0
+            self.answer.set_result(None)
+
+
+def asyncio_round_trips(settings: Settings, address: Address) -> dict[str, float]:
+    """A BufferedProtocol of asyncio with a future for each answer, and the same bytes each time."""
+
+    async def main() -> dict[str, float]:
+        loop, request = asyncio.get_running_loop(), framed(api_versions_request(), API_VERSIONS_VERSION)
+        transport, protocol = await loop.create_connection(BareAnswers, *address)
+        for count in (settings.round_trips // 10, settings.round_trips):
+            watch = Watch()
+            for _ in range(count):
+                protocol.answer = loop.create_future()
+                transport.write(request)
+                await protocol.answer
+        result = watch.result(settings.round_trips)
+        transport.close()
+        return result
+
+    return asyncio.run(main())
+
+
 def async_round_trips(settings: Settings, address: Address) -> dict[str, float]:
     """Our connection, awaited on its loop."""
 
@@ -284,6 +323,7 @@ def pipelined(settings: Settings, address: Address) -> dict[str, float]:
 
 WORK: Final[dict[str, Callable[[Settings, Address], dict[str, float]]]] = {
     "bare": bare_round_trips,
+    "bare-asyncio": asyncio_round_trips,
     "async": async_round_trips,
     "blocking": blocking_round_trips,
     "bare-reads": bare_large_reads,

@@ -276,6 +276,8 @@ def test_any_broker_will_do_when_one_is_gone() -> None:
 
 
 def test_when_every_known_broker_is_gone_the_bootstrap_servers_are_tried_again() -> None:
+    """KIP-899: clients start again from the bootstrap servers."""
+
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         cluster.nodes = [7]  # the cluster as it was: all of it is gone now
         await engine.start(5)
@@ -433,6 +435,8 @@ def test_metadata_are_renewed_on_schedule_without_being_asked_for() -> None:
 
 
 def test_a_cluster_that_asks_for_a_new_start_gets_one_from_the_bootstrap_servers() -> None:
+    """KIP-1102: error REBOOTSTRAP_REQUIRED."""
+
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         await engine.start(10)
         cluster.create("t", 1)

@@ -26,6 +26,8 @@ def pool_on(simulation: Simulation, **settings: object) -> ConnectionPool:
 
 
 def test_a_broker_that_is_away_is_dialled_less_and_less_often() -> None:
+    """KIP-144: reconnect.backoff.ms up to reconnect.backoff.max.ms."""
+
     async def main(simulation: Simulation) -> None:
         await ScriptedCluster(simulation, 1).start()
         pool = pool_on(simulation)
@@ -46,6 +48,8 @@ def test_a_broker_that_is_away_is_dialled_less_and_less_often() -> None:
 
 
 def test_a_silent_broker_is_given_more_time_with_each_attempt() -> None:
+    """KIP-601: socket.connection.setup.timeout.ms grows to its maximum, with jitter."""
+
     async def main(simulation: Simulation) -> None:
         await ScriptedCluster(simulation, 1).start()
         simulation.network.silence("broker1", 9092)

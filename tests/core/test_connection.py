@@ -480,6 +480,7 @@ def test_an_abandoned_request_is_answered_to_nobody() -> None:
 
 
 def test_a_throttled_connection_sends_nothing_until_the_time_is_over() -> None:
+    """KIP-219: the client keeps quiet, not the broker."""
     play = Play().ready()
     play.submit("a")
     play.answer(metadata(throttle_time_ms=500))

@@ -85,6 +85,8 @@ def test_a_port_that_does_not_exist_is_not_taken_for_another(port: int) -> None:
 
 
 def test_every_address_is_tried_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-602: client.dns.lookup=use_all_dns_ips."""
+
     async def main() -> None:
         answerers = Answerers()
         listener = await AsyncioNetwork().listen("127.0.0.1", 0, answerers, frame_size_max=100)
