@@ -83,6 +83,19 @@ def test_a_follower_without_news_stays_in_sync_for_ever():
     on_nodes(life)
 
 
+def test_followers_that_are_always_a_little_behind_stay_in_sync():
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create()
+        for number in range(2_000):
+            nodes.append(b"%d" % number)
+            await asyncio.sleep(0.001)
+        assert nodes.leader().high_watermark < 2_000
+        assert nodes.cluster.isr_of("t") == [0, 1, 2]
+        assert nodes.cluster.partition_state("t", 0).partition_epoch == 0
+
+    on_nodes(life, replica_lag_time_max_ms=200)
+
+
 def test_under_min_insync_replicas_acks_all_is_refused_and_acks_one_is_not_shown():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create(min_insync_replicas="2")
