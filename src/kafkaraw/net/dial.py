@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkaraw.errors import NetworkError, Stage
+from kafkaraw.net.daemon_thread import run_in_daemon_thread
 from kafkaraw.net.link import LinkHandler
 from kafkaraw.net.os_errors import advice_for, cannot_resolve, host_port, reason_of
 from kafkaraw.net.transport import StreamLink
@@ -101,37 +101,15 @@ def _addresses(host: str, port: int, flags: int) -> list[Address]:
 
 
 async def _resolve_in_thread(host: str, port: int) -> Sequence[Address]:
-    """Ask the operating system in a daemon thread.
+    """Ask the operating system."""
 
-    The loop's executor is not used: a look-up cannot be interrupted, and Python waits for executor threads at exit,
-    so a dead name server would hold the process for half a minute.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Sequence[Address]] = loop.create_future()
-
-    def settle(result: Sequence[Address] | OSError) -> None:
-        if answer.done():
-            return
-        if isinstance(result, OSError):
-            answer.set_exception(result)
-        else:
-            answer.set_result(result)
-
-    def look_up() -> None:
-        result: Sequence[Address] | OSError
+    def look_up() -> Sequence[Address]:
         try:
-            result = _addresses(host, port, 0)
-        except OSError as error:
-            result = error
+            return _addresses(host, port, 0)
         except UnicodeError as error:  # a label that is empty or too long
-            result = OSError(0, f"not a host name: {error}")
-        try:
-            loop.call_soon_threadsafe(settle, result)
-        except RuntimeError:  # the loop has closed: nobody waits any more
-            return
+            raise OSError(0, f"not a host name: {error}") from None
 
-    threading.Thread(target=look_up, name=f"kafkaraw-resolve-{host}", daemon=True).start()
-    return await answer
+    return await run_in_daemon_thread(look_up, f"kafkaraw-resolve-{host}")
 
 
 async def _connect_any(addresses: Sequence[Address], host: str, port: int, deadline: float) -> socket.socket:

@@ -7,12 +7,12 @@ layer is offered or taken: TLS is for that, and Kafka has none either.
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum
 from typing import Final, Protocol
 
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, ConfigError
+from kafkaraw.net.daemon_thread import run_in_daemon_thread
 
 NAME: Final = "GSSAPI"
 MISSING: Final = f"sasl_mechanism={NAME!r} needs the package gssapi: pip install 'kafkaraw[gssapi]'"
@@ -97,7 +97,7 @@ class KerberosCredentials:
 
     async def mechanism(self, host: str, timeout: float) -> ClientMechanism:
         """See `Credentials.mechanism`."""
-        return await asyncio.to_thread(self._begin, host)
+        return await run_in_daemon_thread(lambda: self._begin(host), "kafkaraw-ticket")
 
     def _begin(self, host: str) -> ClientMechanism:
         try:

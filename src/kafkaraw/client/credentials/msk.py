@@ -6,12 +6,12 @@ Source: aws-msk-iam-sasl-signer-python.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.client.credentials.source import Token
 from kafkaraw.errors import AuthenticationError, ConfigError
+from kafkaraw.net.daemon_thread import run_in_daemon_thread
 
 NAME: Final = "AWS_MSK_IAM"
 MISSING: Final = (
@@ -48,7 +48,7 @@ class SignedTokens:
     async def token(self, timeout: float) -> Token:
         """See `TokenSource.token`."""
         try:
-            value, expires_ms = await asyncio.to_thread(self._sign, self._region)
+            value, expires_ms = await run_in_daemon_thread(lambda: self._sign(self._region), "kafkaraw-token")
         except Exception as error:  # botocore has many, and all mean that there is no token
             raise AuthenticationError(
                 f"no token for MSK in {self._region!r}: {type(error).__name__}: {error}; are there AWS credentials?"

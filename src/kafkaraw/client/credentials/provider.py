@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeGuard
 
 from kafkaraw.client.credentials.source import Token
 from kafkaraw.errors import AuthenticationError, KafkaError
+from kafkaraw.net.daemon_thread import run_in_daemon_thread
 
 Provider: TypeAlias = Callable[[], str | Awaitable[str]]
 
@@ -27,7 +27,7 @@ class ProvidedTokens:
         """See `TokenSource.token`."""
         provider = self._provider
         try:
-            token = await provider() if _is_async(provider) else await asyncio.to_thread(provider)
+            token = await provider() if _is_async(provider) else await run_in_daemon_thread(provider, "kafkaraw-token")
         except KafkaError:
             raise
         except Exception as error:  # the user's code: whatever it raises, there is no token
