@@ -119,6 +119,12 @@ def test_trouble_without_end_is_a_network_error_within_the_time_for_the_login():
     assert 5 <= len(play.asked) <= 12
 
 
+def test_the_time_that_is_up_does_not_hide_why_the_attempts_before_failed():
+    error, took = Play(httpx.ConnectError("certificate verify failed"), 1e6).run(timeout=5)
+    assert "certificate verify failed (2 attempts" in str(error)
+    assert took == pytest.approx(4.75)
+
+
 def test_an_endpoint_that_never_answers_ends_with_the_time_for_the_login():
     error, took = Play(1e6).run(timeout=5)
     assert isinstance(error, NetworkError)
@@ -240,7 +246,7 @@ def test_a_client_logs_in_with_a_token_from_an_https_endpoint(caplog: pytest.Log
         with pytest.raises(AuthenticationError, match=r"HTTP status 401 \(invalid_client\)"):
             Admin(**settings | {"sasl_oauthbearer_client_secret": "wrong"}, **trusted).list_topics()
         with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
-            Admin(**settings, socket_connection_setup_timeout_ms=500).list_topics()
+            Admin(**settings, socket_connection_setup_timeout_ms=1500).list_topics()
     assert SECRET not in caplog.text
     assert base64.b64encode(f"me:{SECRET}".encode()).decode() not in caplog.text
 

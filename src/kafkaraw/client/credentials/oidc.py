@@ -86,13 +86,13 @@ class EndpointTokens:
         loop = asyncio.get_running_loop()
         # A little before the caller gives up, who could not say why there is no token.
         deadline = loop.time() + timeout * _SHARE_OF_TIMEOUT
-        attempts = 0
+        attempts, reason = 0, ""
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
                     return await self._ask()
             except TimeoutError:
-                reason = "no answer"
+                reason = reason or "no answer"  # what stopped an attempt before says more than that the time is up
             except _TryAgainError as failure:
                 reason = str(failure)
             pause = self._endpoint.backoff.delay_ms(attempts, self._rng) / 1000
