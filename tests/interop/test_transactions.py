@@ -23,11 +23,14 @@ from kafkaraw import (
     Producer,
     TopicPartition,
 )
-from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.errors import ProducerFenced, TransactionMustAbort, UsageError
 from tests.interop.apache_kafka import ApacheKafka, why_missing
+from tests.interop.java_tools import run_tool
 
 PARTITIONS = 3
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 
 
 @pytest.fixture(scope="module")
@@ -246,3 +249,25 @@ def test_a_reader_waits_for_the_outcome(bootstrap_servers: str, topic: str, name
         await consumer.close()
 
     asyncio.run(run())
+
+
+def test_javas_producer_and_its_tools_know_the_transactions_of_our_cluster() -> None:
+    missing = why_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    with EmbeddedCluster(3) as cluster:
+        servers = ("--bootstrap-server", cluster.bootstrap_servers)
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("measured", PARTITIONS, 3)])
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="service") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("measured", b"open", partition=0).result(20)
+                told = run_tool(TRANSACTIONS, *servers, "describe", "--transactional-id", "service")
+                assert "Ongoing" in told and "measured-0" in told
+        load = ("--num-records", "2000", "--record-size", "100", "--throughput", "-1")
+        ids = ("--transactional-id", "java", "--transaction-duration-ms", "50")
+        assert "2000 records sent" in run_tool(PERFORMANCE, *servers, "--topic", "measured", *load, *ids)
+        assert len(read_by_us(cluster.bootstrap_servers, "measured")) == 2001
+        told = run_tool(TRANSACTIONS, *servers, "list")
+        assert "java" in told and "CompleteCommit" in told
