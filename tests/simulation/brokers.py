@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from enum import Enum
 
@@ -69,21 +70,27 @@ class SeveralBrokers:
     """A cluster."""
 
     def __init__(self, simulation: Simulation, climate: Climate, rng: random.Random) -> None:
+        self._simulation = simulation
+        self._climate = climate
+        self._rng = rng
+        self._delays = random.Random(rng.random())
         self._storages = {node_id: MemoryStorage() for node_id in range(climate.nodes)}
-        delays = random.Random(rng.random())
-        self.cluster = Cluster(
-            climate.nodes,
-            lambda node_id: config(climate, node_id),
-            Surroundings(
-                network=simulation.network,
-                storage_of=self._storages.__getitem__,
-                facts=MemoryStorage(),
-                clock=simulation.clock,
-                rng=rng,
-                replication_delay_s=lambda: delays.uniform(*climate.replication_delay_s),
-            ),
-        )
+        self._facts = MemoryStorage()
+        self._switching = asyncio.Lock()  # two series of faults may go on at a time
+        self._has_power = True
+        self.cluster = self._new_cluster()
         self.ids = list(self._storages)
+
+    def _new_cluster(self) -> Cluster:
+        surroundings = Surroundings(
+            network=self._simulation.network,
+            storage_of=self._storages.__getitem__,
+            facts=self._facts,
+            clock=self._simulation.clock,
+            rng=self._rng,
+            replication_delay_s=lambda: self._delays.uniform(*self._climate.replication_delay_s),
+        )
+        return Cluster(self._climate.nodes, lambda node_id: config(self._climate, node_id), surroundings)
 
     @property
     def running(self) -> list[int]:
@@ -93,12 +100,36 @@ class SeveralBrokers:
         await self.cluster.start()
 
     async def bring_up(self, node_id: int) -> None:
-        await self.cluster.start_node(node_id)
+        async with self._switching:
+            if self._has_power and node_id not in self.running:  # after a power cut, all come up together
+                await self.cluster.start_node(node_id)
 
     async def take_down(self, node_id: int, how: Down) -> None:
-        await (self.cluster.stop_node(node_id) if how is Down.STOP else self.cluster.kill_node(node_id))
-        if how is Down.CRASH:
-            self._storages[node_id].lose_unsynced()
+        async with self._switching:
+            if node_id not in self.running:
+                return
+            await (self.cluster.stop_node(node_id) if how is Down.STOP else self.cluster.kill_node(node_id))
+            if how is Down.CRASH:
+                self._storages[node_id].lose_unsynced()
+
+    async def cut_power(self) -> None:
+        """All go down at once, and what was not synced is lost where the climate says that machines crash."""
+        async with self._switching:
+            if not self._has_power:
+                return
+            self._has_power = False
+            await self.cluster.kill()
+            if self._climate.syncs:
+                for storage in self._storages.values():
+                    storage.lose_unsynced()
+
+    async def restore_power(self) -> None:
+        async with self._switching:
+            if self._has_power:
+                return
+            self._has_power = True
+            self.cluster = self._new_cluster()
+            await self.cluster.start()
 
     async def stop(self) -> None:
         await self.cluster.stop()

@@ -162,17 +162,40 @@ async def administer(world: World) -> None:
                 await world.call(name, calls[name](timeout), timeout)
 
 
-async def write_to_a_passing_topic(world: World) -> None:
-    """Send to a topic that comes and goes: whatever becomes of the records, it is told in time."""
+async def use_a_passing_topic(world: World) -> None:
+    """Write to and read from a topic that comes and goes: all is told in time; once it stays, all works again."""
     rng = world.rng("passing")
     producer = world.producer("passing", delivery_timeout_ms=1500, max_block_ms=1000, buffer_memory=1_000_000)
+    consumer = world.consumer("passing")
+    consumer.assign([TopicPartition("passing", 0)])
     while not world.over:
         await asyncio.sleep(rng.uniform(0, 0.3))
         with suppress(KafkaError):
-            ticket = await world.call("send", producer.send("passing", b"x"), 1.0)
+            ticket = await world.call("send", producer.send("passing", b"x", partition=0), 1.0)
             watch(world, "ticket to a topic that comes and goes", ticket, 1.6)
+        timeout = rng.choice([0.0, 0.2])
+        with suppress(KafkaError):
+            await world.call("poll of a topic that comes and goes", consumer.poll(timeout), timeout)
+    if not await _works_again(world, producer, consumer):
+        world.history.left_over.append("a topic that nobody can use since it was made anew")
     with suppress(KafkaError):
         await world.call("passing: close", producer.close(3), 3 + CLOSING_S)
+    await world.call("passing: close", consumer.close(), CLOSING_S)
+
+
+async def _works_again(world: World, producer: AsyncProducer, consumer: AsyncConsumer) -> bool:
+    """Whether a record gets through within the time for catching up, now that nothing goes wrong any more."""
+    began, number = world.now_s, 0
+    while world.now_s - began < CATCHING_UP_S:
+        number += 1
+        with suppress(KafkaError):
+            ticket = await producer.send("passing", b"last %d" % number, partition=0)
+            await ticket
+            for _ in range(10):
+                for batch in (await consumer.poll(1)).values():
+                    if b"last %d" % number in batch.values():
+                        return True
+    return False
 
 
 async def read_everything(world: World) -> None:

@@ -16,7 +16,7 @@ from tests.simulation.clients import (
     administer,
     read_everything,
     send_all,
-    write_to_a_passing_topic,
+    use_a_passing_topic,
 )
 from tests.simulation.trouble import trouble
 from tests.simulation.world import World
@@ -49,8 +49,11 @@ async def with_one_broker(simulation: Simulation) -> Life:
     """Two producers, a reader and an admin, while one broker is cut off, killed and started again."""
     world = World(simulation, climate.one_broker(simulation.rng))
     await world.brokers.start()
-    helpers = [trouble(world), administer(world), write_to_a_passing_topic(world)]
-    return await _live(world, helpers, [send_all(world, name, COUNT) for name in ("a", "b")])
+    helpers = [trouble(world), administer(world), use_a_passing_topic(world)]
+    world.history.weak = world.history.repeating = world.history.unordered = {"acks=0"}
+    producers = [send_all(world, name, COUNT) for name in ("a", "b")]
+    producers.append(send_all(world, "acks=0", COUNT // 4, acks=0, enable_idempotence=False))
+    return await _live(world, helpers, producers)
 
 
 async def with_several_brokers(simulation: Simulation) -> Life:
@@ -67,6 +70,7 @@ async def with_unclean_elections(simulation: Simulation) -> Life:
 async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, None]) -> Life:
     await world.brokers.start()
     helpers = [trouble(world), trouble(world, "trouble beside it"), administer(world), *more_trouble]
+    helpers.append(use_a_passing_topic(world))
     world.history.weak = {"acks=1"}
     world.history.repeating = {"acks=1"}
     world.history.unordered = {"acks=1", "at most once"}

@@ -131,6 +131,16 @@ async def leader_moves(world: World, node: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def power_cut(world: World, node: int) -> AsyncIterator[None]:
+    """All brokers go down at once, and come up together."""
+    await world.brokers.cut_power()
+    try:
+        yield
+    finally:
+        await world.brokers.restore_power()
+
+
+@asynccontextmanager
 async def replication_waits(world: World, node: int) -> AsyncIterator[None]:
     """Nothing reaches the node's followers: it falls behind, and out of sync where that is soon."""
     cluster = world.brokers.cluster
@@ -172,6 +182,7 @@ BROKERS = {
 LEADERSHIP = {
     "leader moves": Kind(leader_moves, 8),
     "old news": Kind(old_news, 3, (0.0, 0.3)),
+    "power cut": Kind(power_cut, 1, (0.01, 0.5)),
     "replication waits": Kind(replication_waits, 4, (0.1, 1.5)),
 }
 OTHERS = {
@@ -207,7 +218,7 @@ async def trouble(world: World, name: str = "trouble", pause_s: tuple[float, flo
         name, node = rng.choices(names, weights)[0], rng.choice(world.brokers.ids)
         lasts_s = rng.uniform(*kinds[name].lasts_s)
         world.note(f"{name}, node {node}, {lasts_s:.3f} s")
-        if name in BROKERS and node not in world.brokers.running:
+        if name in ("power cut", *BROKERS) and node not in world.brokers.running:
             continue
         async with kinds[name].fault(world, node):
             await asyncio.sleep(lasts_s)

@@ -22,7 +22,7 @@ def sound() -> History:
     history.reads["c"] = [(P0, n, b"%d" % n) for n in range(3)]
     history.final = {P0: [(n, b"%d" % n) for n in range(3)], P1: []}
     history.read_to_end["c"] = [P0, P1]
-    history.calls = [Call("close", 10.0, 5.0, 15.2)]
+    history.calls = [Call("close", 10.0, 5.0, 15.05)]
     return history
 
 
@@ -63,7 +63,7 @@ def stepped_over_on_resuming(history: History) -> None:
 
 
 def late(history: History) -> None:
-    history.calls.append(Call("poll", 10.0, 1.0, 11.6))
+    history.calls.append(Call("poll", 10.0, 1.0, 11.2))
 
 
 def never(history: History) -> None:

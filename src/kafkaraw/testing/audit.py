@@ -21,7 +21,7 @@ from kafkaraw.testing.history import Transaction as Transaction
 from kafkaraw.testing.invariants import Invariant as Invariant
 from kafkaraw.testing.invariants import Violation as Violation
 
-GRACE_S: Final = 0.5
+GRACE_S: Final = 0.1
 """What a call may take over its deadline: a step of the network."""
 
 Check = Callable[[History], Iterator[Violation]]
