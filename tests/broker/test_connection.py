@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +16,12 @@ from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkaraw.protocol.messages.metadata import MetadataRequest
+from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.handlers.test_metadata import create
 from tests.broker.support import LISTENER, batch, content_bytes, make_state
+from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 
 
 class RecordingLink:
@@ -115,9 +117,32 @@ def test_a_waiting_fetch_holds_back_what_comes_after_it():
         peer.send(METADATA)
         assert peer.link.correlation_ids() == []
         other.produce(b"v")
+        assert peer.link.correlation_ids() == [0]
+        await asyncio.sleep(0)
         assert peer.link.correlation_ids() == [0, 1]
 
     simulate(scenario)
+
+
+def test_a_topic_that_is_asked_for_while_it_is_deleted_is_made_whole_on_all_nodes():
+    """The deletion ends a wait; what waited behind it creates the topic anew, and must not do so halfway through."""
+
+    async def scenario(nodes: VirtualNodes) -> None:
+        nodes.create("t")
+        leader = nodes.cluster.leader_of("t")
+        connection = BrokerConnection(nodes.cluster.nodes[leader].state, LISTENER, lambda connection: None)
+        connection.link_made(RecordingLink())
+        peer = Peer()
+        peer.connection = connection
+        peer.fetch(max_wait_ms=5000)
+        peer.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True))
+        controller = nodes.cluster.controller
+        controller.delete_topic(controller.catalog.topic("t"))
+        await asyncio.sleep(1)
+        assert controller.catalog.topic("t") is not None
+        assert nodes.ends() == {0: 0, 1: 0, 2: 0}
+
+    on_nodes(scenario, default_replication_factor=3)
 
 
 def test_a_lost_client_leaves_no_waiting_fetch_behind():

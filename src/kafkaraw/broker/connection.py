@@ -319,7 +319,8 @@ class BrokerConnection:
         if self._link is not None:
             with self._closing_on_failure(self._link):
                 self._give(self._link, header, response, served)
-            self._work()
+            # Not at once: whatever ended the wait (an append, a deletion) is perhaps only half done.
+            asyncio.get_running_loop().call_soon(self._work)
 
     def _send(self, link: Link, header: RequestHeader, response: object, *, version: int) -> None:
         link.send(encode_response_segments(ResponseHeader(header.correlation_id), response, version))
