@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from enum import Enum
 
 from kafkaraw.broker import BrokerConfig, BrokerNode, Cluster, Surroundings
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.climate import PASSWORD, PORT, USER, Climate, host_of
+from tests.simulation.old_news import OldNews
 
 
 class Down(Enum):
@@ -78,6 +80,7 @@ class SeveralBrokers:
         self._facts = MemoryStorage()
         self._switching = asyncio.Lock()  # two series of faults may go on at a time
         self._has_power = True
+        self.old_news = OldNews()
         self.cluster = self._new_cluster()
         self.ids = list(self._storages)
 
@@ -111,6 +114,11 @@ class SeveralBrokers:
             await (self.cluster.stop_node(node_id) if how is Down.STOP else self.cluster.kill_node(node_id))
             if how is Down.CRASH:
                 self._storages[node_id].lose_unsynced()
+
+    def tell_old_news(self, node_id: int) -> Callable[[], object]:
+        """Let a node tell clients what is known now, until the returned function is called."""
+        node = self.cluster.nodes.get(node_id)
+        return self.old_news.tell(node.state) if node is not None else lambda: None
 
     async def cut_power(self) -> None:
         """All go down at once, and what was not synced is lost where the climate says that machines crash."""

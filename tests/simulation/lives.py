@@ -81,7 +81,8 @@ async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, N
         send_all(world, "acks=1", COUNT_SEVERAL // 2, acks=1, **patient, **plain),
         send_all(world, "at most once", COUNT_SEVERAL // 2, retries=0, **plain),
     ]
-    return await _live(world, helpers, producers)
+    with world.brokers.old_news.in_effect():
+        return await _live(world, helpers, producers)
 
 
 async def _live(world: World, helpers: list, producers: list) -> Life:
