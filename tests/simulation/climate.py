@@ -77,8 +77,8 @@ def one_broker(rng: random.Random) -> Climate:
     return Climate(
         nodes=1,
         login=rng.choice([None, None, "PLAIN", "OAUTHBEARER"]),
-        reauth_ms=rng.choice([0, 1500, 3000]),  # a broker lets nobody renew more often than once a second
-        token_lifetime_s=rng.choice([1.5, 5.0, 3600.0]),
+        reauth_ms=rng.choice([0, 2500, 4000]),  # a broker lets nobody renew more often than once a second
+        token_lifetime_s=rng.choice([2.5, 5.0, 3600.0]),
         broker_idle_ms=rng.choice([1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
         client_idle_ms=rng.choice([100, 1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
         metadata_max_age_ms=rng.choice([100, 1000, 300_000]),
@@ -95,7 +95,7 @@ def several_brokers(rng: random.Random, *, unclean: bool = False) -> Climate:
     return Climate(
         nodes=nodes,
         login=rng.choice([None, None, None, "PLAIN"]),
-        reauth_ms=rng.choice([0, 1500]),
+        reauth_ms=rng.choice([0, 2500]),
         token_lifetime_s=3600.0,
         broker_idle_ms=rng.choice([1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
         client_idle_ms=rng.choice([200, IDLE_NEVER_MS, IDLE_NEVER_MS]),
