@@ -44,7 +44,7 @@ def test_the_examples_of_the_manual_run(tmp_path: Path):
         (tmp_path / f"test_example_{number}.py").write_text(block)
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "7 passed" in result.stdout
+    assert "8 passed" in result.stdout
 
 
 def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):
