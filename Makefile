@@ -16,8 +16,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 # Spark 4 needs Java 17 or newer; where there is none, a Java that pip installs takes its place.
 EXTRAS = spark,dev$(shell { java -version 2>&1 || true; } | sed -n 's/.*version "\([0-9]*\).*/\1/p' | awk '{found = $$1 >= 17} END {if (!found) print ",java"}')
 
-# The compiled modules, once their sources exist: a newer source makes `setup` build them again.
-NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_builder.py src/kafkaraw/records/_reader.py)
+# The compiled modules: a newer source makes `setup` build them again.
+NATIVE_SOURCES := src/kafkaraw/records/_builder.py src/kafkaraw/records/_reader.py
+# A wheel for each of these, as far as they are here.
+WHEEL_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do \
+	for p in python$$v $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python; do \
+	"$$p" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$v')" >/dev/null 2>&1 && { command -v "$$p"; break; }; done; done)
 WORKERS ?= 2
 # Arguments for the command behind the target: make demo ARGS="--limit 20000", make bench ARGS="--records 200000"
 ARGS ?=
@@ -73,6 +77,16 @@ bench-protocol: setup ## Encode and decode messages, ours and kafka-python's sid
 .PHONY: bench-network
 bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
 	@$(BIN)/python -m bench.network $(ARGS)
+
+.PHONY: wheel
+wheel: ## Build a wheel with the compiled modules for every Python 3.11-3.14 that is here
+	@[ -n "$(WHEEL_PYTHONS)" ] || { echo "No Python 3.11-3.14 found; name some: make wheel WHEEL_PYTHONS='/path/to/python3.12'" >&2; exit 1; }
+	@mkdir -p dist
+	@for python in $(WHEEL_PYTHONS); do \
+		echo "Building with $$python"; \
+		"$$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . || exit 1; done
+	@for wheel in dist/*.whl; do \
+		case "$$(unzip -l "$$wheel")" in *_builder.*.so*_reader.*.so*) echo "$$wheel";; *) echo "$$wheel (in plain Python: no compiler worked)";; esac; done
 
 .PHONY: docs
 docs: setup ## Draw the pictures and write the reference pages anew

@@ -1,31 +1,27 @@
 """Adds the compiled modules to what pyproject.toml says.
 
-`records/_builder.py` and `records/_reader.py` are written in Cython's pure-Python mode. Each is compiled when its file
-exists and a compiler works; otherwise the install succeeds and `records/_fallback.py` does the work. `optional=True` is
-for the missing compiler; Cython is imported only when there is something to compile, which keeps plain installs quick.
+`records/_builder.py` and `records/_reader.py` are written in Cython's pure-Python mode. They are compiled where a
+compiler works; otherwise the install succeeds and `records/_fallback` does the work: `optional=True` is for that.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-HERE = Path(__file__).parent
 NATIVE_MODULES = ("kafkaraw.records._builder", "kafkaraw.records._reader")
 
 
 def native_extensions() -> list[Extension]:
-    """The extensions whose sources exist, translated to C under build/."""
-    sources = {name: Path("src", *name.split(".")).with_suffix(".py") for name in NATIVE_MODULES}
-    extensions = [
-        Extension(name, [str(source)], optional=True) for name, source in sources.items() if (HERE / source).exists()
-    ]
-    if not extensions:
-        return []
-    from Cython.Build import cythonize
-
-    return cythonize(extensions, build_dir="build/cython", language_level=3)
+    """The extensions, translated to C under build/."""
+    sources = {name: str(Path("src", *name.split(".")).with_suffix(".py")) for name in NATIVE_MODULES}
+    plain = [Extension(name, [source], extra_compile_args=["-O3", "-g0"]) for name, source in sources.items()]
+    extensions = cythonize(plain, build_dir="build/cython", language_level=3)
+    for extension in extensions:
+        extension.optional = True  # cythonize() makes new extensions, without what it does not know
+    return extensions
 
 
 setup(ext_modules=native_extensions())

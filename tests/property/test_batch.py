@@ -14,6 +14,9 @@ from kafkaraw.records import HEADER_SIZE, Batch, Columns, encode_batch, fill, it
 from kafkaraw.records.batch import PlainRecord
 from kafkaraw.records.columns import COLUMN_NAMES
 from kafkaraw.records.header import stamp_crc
+from tests.records.twins import implementation
+
+__all__ = ["implementation"]  # both twins
 
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 SIZE_MAX_BYTES = 1_000_000

@@ -177,6 +177,11 @@ def test_with_log_append_time_every_record_has_the_time_of_the_batch() -> None:
     assert parse_header(data).partition_leader_epoch == 4
 
 
+def test_timestamps_as_far_apart_as_can_be_come_back() -> None:
+    records: list[PlainRecord] = [(-1, None, b"", None), (2**63 - 1, None, b"", None), (0, None, b"", None)]
+    assert [record.timestamp_ms for record in read(encode_batch(records))] == [-1, 2**63 - 1, 0]
+
+
 def test_offset_and_leader_epoch_change_without_a_new_checksum() -> None:
     data = bytearray(encode_batch(RECORDS))
     before = parse_header(data).crc

@@ -183,7 +183,7 @@ def test_a_damaged_batch_leaves_the_rows_before_it() -> None:
 
 
 def test_a_column_that_arrow_cannot_address_is_refused_and_leaves_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkaraw.records.columns._DATA_SIZE_MAX", 10)
+    monkeypatch.setattr("kafkaraw.records.columns.DATA_SIZE_MAX", 10)
     columns = Columns(COLUMN_NAMES, 0)
     fill(view(RECORDS), columns, 0, "ms")
     with pytest.raises(BatchTooLarge, match="2 GiB"):

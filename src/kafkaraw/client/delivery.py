@@ -57,6 +57,7 @@ from kafkaraw.errors import (
     StaleMetadataError,
     UsageError,
 )
+from kafkaraw.net.clock import SystemClock
 from kafkaraw.records import AppendStatus, BatchPromise, Headers, OpenBatches, SealedBatch, Ticket, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class Delivery:
             self._clock.time_ms,
             waiter=self._waiter,
             lock=threading.Lock(),
+            system_clock=isinstance(self._clock, SystemClock),
         )
         self.append: Append = self._open.append
         record_size_max = min(config.max_request_size, config.buffer_memory)

@@ -28,7 +28,8 @@ NULL: Final = 0x30
 """Mark of a null row: the digit 0."""
 _PRESENT_MARK: Final = bytes((PRESENT,))
 _NULL_MARK: Final = bytes((NULL,))
-_DATA_SIZE_MAX: Final = 2**31 - 1
+DATA_SIZE_MAX: Final = 2**31 - 1
+TOO_LARGE: Final = "a column has more than the 2 GiB that Arrow's binary type can address; fill fewer rows"
 
 
 class BinaryColumn:
@@ -62,11 +63,9 @@ class BinaryColumn:
             rows = [row or b"" for row in rows]
             data = b"".join(rows)  # type: ignore[arg-type]  # no None is left
         start = self.ends.pop()
-        if start + len(data) > _DATA_SIZE_MAX:
+        if start + len(data) > DATA_SIZE_MAX:
             self.ends.append(start)
-            raise BatchTooLarge(
-                "a column has more than the 2 GiB that Arrow's binary type can address; fill fewer rows"
-            )
+            raise BatchTooLarge(TOO_LARGE)
         self.ends.extend(accumulate(map(len, rows), initial=start))  # type: ignore[arg-type]
         self.marks += marks
         self.data += data

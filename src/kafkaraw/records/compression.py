@@ -45,7 +45,8 @@ class Codec:
     decompress: Callable[[Buffer, int], bytes]
 
 
-def _too_large(size_max_bytes: int) -> BatchTooLarge:
+def too_large(size_max_bytes: int) -> BatchTooLarge:
+    """The error of a batch that passes the limit on its decompressed size."""
     return BatchTooLarge(f"a batch has more than the {size_max_bytes} bytes allowed when decompressed")
 
 
@@ -67,7 +68,7 @@ def _compress_none(data: Buffer, level: int | None) -> bytes:
 
 def _decompress_none(data: Buffer, size_max_bytes: int) -> bytes:
     if len(data) > size_max_bytes:
-        raise _too_large(size_max_bytes)
+        raise too_large(size_max_bytes)
     return bytes(data)
 
 
@@ -105,7 +106,7 @@ def _decompress_gzip(data: Buffer, size_max_bytes: int) -> bytes:
             parts.append(part)
             size += len(part)
             if size > size_max_bytes:
-                raise _too_large(size_max_bytes)
+                raise too_large(size_max_bytes)
     return b"".join(parts)
 
 
@@ -157,7 +158,7 @@ def _decompress_snappy_block(block: bytes, size_max_bytes: int, size_before: int
         if size > len(block) * _SNAPPY_RATIO_MAX:
             raise _corrupt("snappy", f"{len(block)} bytes cannot hold {size}")
         if size_before + size > size_max_bytes:
-            raise _too_large(size_max_bytes)
+            raise too_large(size_max_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise _corrupt("snappy", error) from None
@@ -201,7 +202,7 @@ def _decompress_lz4(data: Buffer, size_max_bytes: int) -> bytes:
         parts.append(part)
         size += len(part)
         if size > size_max_bytes:
-            raise _too_large(size_max_bytes)
+            raise too_large(size_max_bytes)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -245,7 +246,7 @@ def _decompress_zstd(data: Buffer, size_max_bytes: int) -> bytes:
             parts.append(part)
             size += len(part)
             if size > size_max_bytes:
-                raise _too_large(size_max_bytes)
+                raise too_large(size_max_bytes)
 
 
 CODECS: Final = (

@@ -211,6 +211,17 @@ def stamp_crc(batch: bytearray | memoryview) -> None:
     _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
 
 
+def fill_header(
+    batch: bytearray | memoryview, codec_id: int, records_count: int, base_timestamp: int, max_timestamp: int
+) -> None:
+    """Write the header of a whole batch that was just made; the producer's fields and the checksum come later."""
+    last_offset_delta = max(records_count - 1, 0)
+    length = len(batch) - LENGTH_PREFIX_SIZE
+    producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+    times = (base_timestamp, max_timestamp)
+    LAYOUT.pack_into(batch, 0, 0, length, -1, MAGIC, 0, codec_id, last_offset_delta, *times, *producer, records_count)
+
+
 def set_attribute(batch: bytearray | memoryview, bit: int) -> None:
     """Set one attribute bit of a whole batch; the checksum is the caller's business."""
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_AT)

@@ -21,6 +21,11 @@ VARINTS: Final[list[bytes]] = [bytes((number << 1,)) for number in range(_ONE_BY
 """The varint of every number that fits two bytes and is not negative, at its index."""
 
 
+def as_int64(number: int) -> int:
+    """Wrap around as Java's arithmetic does: the difference of two timestamps may pass 64 bits, and comes back."""
+    return (number + 2**63 & _INT64_MASK) - 2**63
+
+
 def encode_varint(number: int) -> bytes:
     """Encode any 64-bit signed number."""
     if 0 <= number < _TABLE_SIZE:

@@ -13,23 +13,14 @@ from typing import Final
 
 from kafkaraw.errors import UsageError
 from kafkaraw.records.compression import Codec, codec_by_name
-from kafkaraw.records.header import (
-    HEADER_SIZE,
-    LAYOUT,
-    LENGTH_PREFIX_SIZE,
-    MAGIC,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-)
+from kafkaraw.records.header import HEADER_SIZE, NO_TIMESTAMP, fill_header
 from kafkaraw.records.interface import AppendStatus, Lock
 from kafkaraw.records.interface import Ticket as TicketInterface
 from kafkaraw.records.partitioning import murmur2
 from kafkaraw.records.promise import BatchPromise, Waiter
 from kafkaraw.records.record import Headers, RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
-from kafkaraw.records.varint import VARINTS, encode_varint
+from kafkaraw.records.varint import VARINTS, as_int64, encode_varint
 
 _TABLE_SIZE: Final = len(VARINTS)
 _INT64_MAX: Final = 2**63 - 1
@@ -103,7 +94,7 @@ class BatchBuilder:
             raise UsageError(f"timestamp {timestamp_ms!r} is not a number of milliseconds since 1970")
         if not self.records_count:
             self._base_timestamp = timestamp_ms
-        self._timestamp_varint = encode_varint(timestamp_ms - self._base_timestamp)
+        self._timestamp_varint = encode_varint(as_int64(timestamp_ms - self._base_timestamp))
         self._last_timestamp = timestamp_ms
 
     def finish(self, codec: Codec, level: int | None) -> memoryview:
@@ -116,23 +107,7 @@ class BatchBuilder:
             batch += codec.compress(b"".join(parts), level)
         else:
             batch = bytearray().join(parts)
-        LAYOUT.pack_into(
-            batch,
-            0,
-            0,
-            len(batch) - LENGTH_PREFIX_SIZE,
-            -1,
-            MAGIC,
-            0,
-            codec.id,
-            max(self.records_count - 1, 0),
-            self._base_timestamp,
-            self._max_timestamp,
-            NO_PRODUCER_ID,
-            NO_PRODUCER_EPOCH,
-            NO_SEQUENCE,
-            self.records_count,
-        )
+        fill_header(batch, codec.id, self.records_count, self._base_timestamp, self._max_timestamp)
         return memoryview(batch)
 
 
@@ -272,6 +247,7 @@ class OpenBatches:
         clock_ms: wall clock, milliseconds.
         waiter: how tickets wait; from the client.
         lock: mutual exclusion for every method; `threading.Lock()`, or `contextlib.nullcontext()` on one thread.
+        system_clock: `clock_ms` is the system's clock; makes a difference to the compiled twin only.
     """
 
     def __init__(
@@ -284,6 +260,7 @@ class OpenBatches:
         *,
         waiter: Waiter,
         lock: Lock,
+        system_clock: bool = False,
     ) -> None:
         self._batch_size = batch_size
         self._codec = codec_by_name(codec)

@@ -25,9 +25,11 @@ from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_i
 from kafkaraw.records.header import HEADER_SIZE, BatchHeader, parse_header
 from kafkaraw.records.interface import TimestampUnit
 from kafkaraw.records.record import TIMESTAMP_LOG_APPEND_TIME, Header, Record
-from kafkaraw.records.varint import read_raw_varint
+from kafkaraw.records.varint import as_int64, read_raw_varint
 
 _RECORD_SIZE_MIN: Final = 7
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
 _no_headers: Final[Callable[[], list[Header]]] = list
 _new_record: Final = partial(tuple.__new__, Record)
 
@@ -209,6 +211,8 @@ def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: l
         if number != last_number:  # many records share their time
             last_number = number
             timestamp = base_timestamp + (-(number >> 1) - 1 if number & 1 else number >> 1)
+            if not _INT64_MIN <= timestamp <= _INT64_MAX:
+                timestamp = as_int64(timestamp)
         timestamps.append(timestamp)
         number = body[at]
         at += 1

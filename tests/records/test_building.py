@@ -1,0 +1,56 @@
+"""Building the compiled modules, or not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+
+def build(folder: Path, **environment: str) -> list[str]:
+    """Build into a folder; gives the names of the libraries that came of it."""
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(folder / "lib")]
+    done = subprocess.run(
+        [*command, "--build-temp", str(folder / "temp")],
+        cwd=folder / "project",
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return sorted(path.name.split(".")[0] for path in (folder / "lib").rglob("_*.*"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, implementation: str) -> Path:
+    """A folder with the sources."""
+    if implementation != "python":
+        pytest.skip("once is enough")
+    pytest.importorskip("Cython", reason="building needs Cython")
+    project = tmp_path / "project"
+    shutil.copytree(PROJECT / "src" / "kafkaraw" / "records", project / "src" / "kafkaraw" / "records")
+    for library in project.rglob("*.so"):
+        library.unlink()
+    shutil.copy(PROJECT / "src" / "kafkaraw" / "_version.py", project / "src" / "kafkaraw")
+    if (PROJECT / "build" / "cython").exists():  # spares the translation to C
+        shutil.copytree(PROJECT / "build" / "cython", project / "build" / "cython")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, project)
+    return tmp_path
+
+
+def test_without_a_working_compiler_the_build_succeeds_and_compiles_nothing(folder: Path) -> None:
+    assert build(folder, CC="false") == []
+
+
+@pytest.mark.soak
+def test_with_a_compiler_both_modules_are_compiled(folder: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no compiler")
+    assert build(folder) == ["_builder", "_reader"]
