@@ -27,8 +27,9 @@ def test_a_producer_counts_requests_bytes_latencies_and_connections_by_node():
         assert counted["bytes_out"] > 1000 and 0 < counted["bytes_in"] < counted["bytes_out"]
         assert 0 < counted["latency_max_s"] <= counted["latency_sum_s"] < 0.1
         assert list(counted["latency_histogram"].values())[-1] == counted["latency_count"]
-        assert (counted["connections_opened"], counted["connections_closed"]) == (1, 0)
-        assert producer.metrics()["0"]["connections_closed"] == 1
+        assert (counted["connections"], counted["connections_opened"], counted["connections_closed"]) == (1, 1, 0)
+        closed = producer.metrics()["0"]
+        assert (closed["connections"], closed["connections_closed"]) == (0, 1)
 
     on_cluster(test)
 

@@ -82,6 +82,7 @@ class NodeMetrics:
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "throttle_time_s": self.throttle_time_s,
+            "connections": self.connections_opened - self.connections_closed,
             "connections_opened": self.connections_opened,
             "connections_failed": self.connections_failed,
             "connections_closed": self.connections_closed,

@@ -26,6 +26,7 @@ _COUNTERS: Final = {
 }
 _GAUGES: Final = {
     "in_flight": "Requests that wait for their answers.",
+    "connections": "Usable connections that stand.",
     "latency_max_s": "The longest wait for an answer so far, in seconds.",
 }
 _LABEL: Final = "node"

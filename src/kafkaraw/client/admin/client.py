@@ -181,7 +181,7 @@ class AsyncAdmin:
         Returns:
             by node id as text (and "bootstrap"), then by name: requests, requests_failed, in_flight, latency_count,
             latency_sum_s, latency_max_s, latency_histogram (answers within each bound in seconds), bytes_in, bytes_out,
-            throttle_time_s, connections_opened, connections_failed, connections_closed.
+            throttle_time_s, connections (open now), connections_opened, _failed and _closed.
         """
         return self._engine.metrics.as_dict()
 
