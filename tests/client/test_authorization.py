@@ -19,6 +19,7 @@ from kafkaraw import (
     AuthorizationError,
     BrokerError,
     ClusterAuthorizationFailed,
+    ConfigResource,
     Consumer,
     GroupAuthorizationFailed,
     NewTopic,
@@ -179,6 +180,20 @@ def test_creating_and_deleting_topics_say_what_they_take(ada: dict[str, object])
         with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'"):
             admin.describe_topics(["flights"])
         assert admin.list_topics() == []
+
+
+def test_changing_topics_says_what_it_takes(root: Admin, ada: dict[str, object]) -> None:
+    flights = TopicPartition("flights", 0)
+    with Admin(**ada) as admin:
+        with pytest.raises(TopicAuthorizationFailed, match="ALTER on topic 'flights'; asked as User:ada"):
+            admin.create_partitions({"flights": 5})
+        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'"):
+            admin.delete_records({flights: 0})
+        root.create_acls([READ])
+        with pytest.raises(TopicAuthorizationFailed, match="DELETE on topic 'flights'"):
+            admin.delete_records({flights: 0})
+        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE_CONFIGS on topic 'flights'"):
+            admin.describe_configs([ConfigResource.topic("flights")])
 
 
 def test_several_refusals_are_one_error_that_names_each(ada: dict[str, object]) -> None:

@@ -10,7 +10,7 @@ from kafkaraw.client.admin.calls import Calls, failure, milliseconds
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import reply
 from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
-from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -161,7 +161,8 @@ class PartitionAdmin:
             for key in keys:
                 leader = self._engine.cluster.leader_of(key)
                 if leader is None:
-                    failures[key] = error_for(self._why_no_leader(key), _what(key, wanted[key]))
+                    code, what = self._why_no_leader(key), _what(key, wanted[key])
+                    failures[key] = failure(code, None, what, resource=key.topic, operation="DESCRIBE")
                 else:
                     by_leader.setdefault(leader, []).append(key)
             outcomes = await asyncio.gather(
