@@ -122,7 +122,9 @@ class Reader:
             if not consumer.assignment():
                 continue
             if world.ends:
-                since = world.now_s if since is None else since
+                if since is None:
+                    since = world.now_s
+                    consumer.assign(world.ends)  # there may be more partitions than in the beginning
                 done = all(self._positions.get(tp, 0) >= end for tp, end in world.ends.items())
                 if done or world.now_s - since > CATCHING_UP_S:
                     return True
@@ -154,12 +156,21 @@ async def administer(world: World) -> None:
             "describe_topics": lambda timeout: admin.describe_topics([TOPIC], timeout=timeout),
             "create_topics": lambda timeout: admin.create_topics([NewTopic("passing", 2)], timeout=timeout),
             "delete_topics": lambda timeout: admin.delete_topics(["passing"], timeout=timeout),
+            "create_partitions": lambda timeout: admin.create_partitions({TOPIC: PARTITIONS + 1}, timeout=timeout),
+            "delete_records": lambda timeout: admin.delete_records(_forget(world, rng.randrange(12)), timeout=timeout),
         }
         while not world.over:
             await asyncio.sleep(rng.uniform(0, 0.5))
             name, timeout = rng.choice(list(calls)), rng.choice([0.3, 1.0, 5.0])
             with suppress(KafkaError):
                 await world.call(name, calls[name](timeout), timeout)
+
+
+def _forget(world: World, offset: int) -> dict[TopicPartition, int]:
+    """Records that are to be deleted; whether that succeeds or not, nobody may rely on them from now on."""
+    tp = TopicPartition(TOPIC, 0)
+    world.history.deleted_before[tp] = max(offset, world.history.deleted_before.get(tp, 0))
+    return {tp: offset}
 
 
 async def use_a_passing_topic(world: World) -> None:
