@@ -79,6 +79,14 @@ def test_a_refused_handshake_says_what_to_use_instead(code: ErrorCode, words: st
     assert conversation.state is SaslState.FAILED
 
 
+def test_a_renewal_that_comes_too_soon_says_so():
+    conversation = SaslConversation("broker:9092", renews=True)
+    conversation.begin(PlainClient("ada", "s3cret"), 1)
+    conversation.next_request()
+    with pytest.raises(AuthenticationError, match="once a second at most"):
+        conversation.receive(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]))
+
+
 def test_a_broker_that_cannot_prove_itself_fails_the_login():
     conversation = begun(ScramClient("SCRAM-SHA-256", "ada", "s3cret", "nonce"))
     conversation.next_request()

@@ -82,6 +82,12 @@ _TAKES_HANDSHAKE: Final = {
     _S.RECEIVE_HANDSHAKE_RESPONSE: _S.INITIAL,
     _S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE: _S.REAUTH_INITIAL,
 }
+# What ILLEGAL_SASL_STATE means as an answer to the handshake.
+_NOT_NOW: Final = {
+    _S.RECEIVE_HANDSHAKE_RESPONSE: "this listener wants no login; use security_protocol PLAINTEXT or SSL here",
+    _S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE: "the broker takes a renewal once a second at most; let logins last "
+    "longer (the broker's connections.max.reauth.ms, or the token's expiry)",
+}
 _SENDS_FIRST_TOKEN: Final = frozenset({_S.INITIAL, _S.REAUTH_INITIAL})
 
 
@@ -186,7 +192,7 @@ class SaslConversation:
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             why = f"it does not offer the SASL mechanism {name}, but {offered} (UNSUPPORTED_SASL_MECHANISM)"
         elif response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-            why = "this listener wants no login (ILLEGAL_SASL_STATE); use security_protocol PLAINTEXT or SSL here"
+            why = f"{_NOT_NOW[self.state]} (ILLEGAL_SASL_STATE)"
         else:
             why = f"{error_name(response.error_code)}; it offers {offered}"
         self._refused(why)
