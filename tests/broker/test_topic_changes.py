@@ -103,6 +103,24 @@ def test_a_node_that_is_down_is_not_waited_for_and_starts_where_the_leader_does(
     on_nodes(life)
 
 
+def test_a_follower_that_begins_within_a_batch_still_has_it_after_a_crash():
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create()
+        await nodes.cluster.stop_node(2)
+        await nodes.produce(0, b"0", b"1", b"2", b"3")
+        await nodes.produce(0, b"4")
+        await delete(nodes, 0, 2)
+        await nodes.cluster.start_node(2)
+        await nodes.cluster.wait_until_in_sync()
+        await asyncio.sleep(1)
+        assert starts(nodes) == [2, 2, 2]
+        await nodes.cluster.kill_node(2)
+        await nodes.cluster.start_node(2)
+        assert nodes.ends()[2] == 5
+
+    on_nodes(life)
+
+
 def test_only_the_leader_deletes():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create()

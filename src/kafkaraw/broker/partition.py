@@ -473,6 +473,9 @@ class Partition:
     def _copy(self, batches: Batches) -> None:
         now_ms = self._clock.time_ms()
         for header, batch in iter_headers(memoryview(batches.data)):
+            if header.base_offset < self.log.log_end_offset:
+                # The leader's log starts within a batch: this one has to begin where the batch does.
+                self.log.restart_at(header.base_offset)
             self._store(batch, header, now_ms)
         self._high_watermark = min(batches.high_watermark, self.log.log_end_offset)
         self._move_start(min(batches.log_start_offset, self._high_watermark))
