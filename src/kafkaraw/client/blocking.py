@@ -25,7 +25,7 @@ from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
-from kafkaraw.client.consumer import AsyncConsumer, cursor_of, is_closed, next_batch_of
+from kafkaraw.client.consumer import AsyncConsumer, is_closed, reading_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import tell_about_forks
@@ -208,7 +208,8 @@ class Consumer:
 
     def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
         self._async = AsyncConsumer(runtime=runtime, **settings)
-        self._cursor = cursor_of(self._async)
+        self._reading = reading_of(self._async)
+        self._cursor = self._reading.cursor
         self._bridge = Bridge("consumer", self._async)
 
     @classmethod
@@ -252,7 +253,7 @@ class Consumer:
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch]:
         while not is_closed(self._async):
-            batch = self._bridge.run(next_batch_of(self._async, timeout))
+            batch = self._bridge.run(self._reading.next_batch(timeout))
             if batch is not None:
                 yield batch
             elif timeout is not None:
@@ -269,7 +270,7 @@ class Consumer:
                 return record
             if is_closed(self._async):
                 raise StopIteration
-            batch = self._bridge.run(next_batch_of(self._async, None))
+            batch = self._bridge.run(self._reading.next_batch(None))
             if batch is not None:
                 self._cursor.start(batch)
 

@@ -179,7 +179,7 @@ def consumer_stands_behind_what_it_has_not_handed_out(monkeypatch: pytest.Monkey
 
     async def ahead(self, partition, timeout=None):
         offset = await position(self, partition, timeout)
-        fetched = self._fetcher._fetched.get(partition)
+        fetched = self._reading.fetcher._fetched.get(partition)
         return offset if fetched is None else fetched.next_offset
 
     monkeypatch.setattr(AsyncConsumer, "position", ahead)

@@ -1,0 +1,348 @@
+"""`Reading`: the requests by which a consumer finds leaders and positions and fetches records, and waiting for them.
+
+Where each partition stands, what to fetch next and what an answer means is decided in `core/fetch`; how to reach a
+broker in `engine`. What is left here is to start requests, to wait, and to hand batches over. Requests run in tasks of
+their own, so a call that times out loses nothing. Start at `next` and `pump`. Groups and commits are not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from typing import NamedTuple
+
+from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.cursor import RecordCursor
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
+from kafkaraw.client.offsets import OffsetAndTimestamp, look_up_once
+from kafkaraw.client.pool import Lane
+from kafkaraw.client.security import with_principal
+from kafkaraw.core.fetch.cutting import Cut
+from kafkaraw.core.fetch.fetcher import Fetcher
+from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
+from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Standing
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import ClosedError, KafkaError, UsageError
+from kafkaraw.protocol.messages.fetch import FetchResponse
+from kafkaraw.records import Batch, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}
+
+
+class _Underway(NamedTuple):
+    """A Fetch whose answer is awaited."""
+
+    plan: FetchPlan
+    task: asyncio.Task[None]
+
+
+class Reading:
+    """What a consumer reads: where it stands, what is under way, and what has come.
+
+    Args:
+        engine: the way to the cluster.
+        config: the consumer's settings.
+
+    Attributes:
+        fetcher: decides; positions are read and changed there.
+        cursor: the batch that is being read record by record.
+        committed_only: whether records of open and aborted transactions are left out.
+    """
+
+    def __init__(self, engine: Engine, config: ConsumerConfig) -> None:
+        self._engine = engine
+        self._config = config
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.fetcher = Fetcher(_RESET_TIMESTAMPS[config.auto_offset_reset], backoff, engine.runtime.rng)
+        self.cursor = RecordCursor()
+        self.committed_only = config.isolation_level == "read_committed"
+        self._limits = FetchLimits(
+            committed_only=self.committed_only,
+            min_bytes=config.fetch_min_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_bytes=config.fetch_max_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+        )
+        self._fetches: dict[tuple[int, Lane], _Underway] = {}
+        self._errand: asyncio.Task[None] | None = None
+        self._refresh: set[str] = set()
+        self._no_start: KafkaError | None = None
+        self._failure: BaseException | None = None
+        self._news = asyncio.Event()
+
+    # -- what to read
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these from now on; those that were read before keep their positions."""
+        wanted = list(partitions)
+        for gone in set(self.fetcher.assignment) - set(wanted):
+            self.cursor.drop(gone)
+        self.fetcher.assign(wanted)
+        self.wake()
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        self._jump([topic_partition])
+        self.fetcher.seek(topic_partition, offset)
+
+    def seek_to(self, topic_partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        """Go on where a timestamp is, in all of them.
+
+        Raises:
+            UsageError: one is not assigned; then none has moved.
+        """
+        chosen = list(topic_partitions)
+        self._jump(chosen)
+        for topic_partition in chosen:
+            self.fetcher.seek_to(topic_partition, timestamp)
+
+    async def position(self, topic_partition: TopicPartition, deadline: Deadline) -> int:
+        """The offset of the next record to be given.
+
+        Raises:
+            UsageError: the partition is not assigned.
+            KafkaTimeoutError: the offset is not known in time.
+        """
+        while True:
+            self.check_usable()
+            within = self.cursor.position_in(topic_partition)
+            if within is not None:
+                return within
+            position = self.fetcher.position(topic_partition)
+            if position.standing is Standing.READY:
+                return position.offset
+            await self._progress(deadline)
+            if deadline.expired:
+                raise deadline.error(f"looking up the position of {topic_partition.topic}-{topic_partition.partition}")
+
+    # -- waiting
+
+    async def next_batch(self, timeout: float | None) -> Batch | None:
+        """The rest of the batch under the cursor, or the next one; None when none came in time, or it was closed."""
+        rest = self.cursor.rest()
+        if rest is not None:
+            return rest
+        try:
+            batches = await self.next(self._engine.deadline(timeout), None, one_partition=True)
+        except ClosedError:
+            return None  # closed while waiting: the iteration ends
+        return batches[0] if batches else None
+
+    async def next(self, deadline: Deadline, max_records: int | None, *, one_partition: bool = False) -> list[Batch]:
+        """Wait for records, and give what there is: a batch for each partition, at most so many records together.
+
+        Raises:
+            KafkaError: what cannot be mended by trying again, or has not been for long.
+        """
+        limit = self._config.max_poll_records if max_records is None else max_records
+        if limit is not None and limit < 1:
+            raise UsageError(f"max_records={limit}: must be at least 1")
+        while True:
+            self.check_usable()
+            if not self.fetcher.assignment:
+                raise UsageError("nothing is assigned to this consumer: call assign() first")
+            cuts = self.fetcher.take(limit, one_partition=one_partition)
+            if cuts:
+                await self._send_next(cuts)
+                return [self._batch(piece) for piece in cuts]
+            await self._progress(deadline, fetch=True)
+            if deadline.expired and not self.fetcher.has_records:
+                return []
+
+    def wake(self) -> None:
+        """Have whoever waits look again."""
+        self._news.set()
+
+    def check_usable(self) -> None:
+        """Refuse a consumer that is closed, or belongs to a parent process.
+
+        Raises:
+            ClosedError: it is closed.
+            ForkedError: this is a child process.
+        """
+        if self._engine.closed:
+            raise ClosedError("the consumer is closed; make a new one")
+        self._engine.check_not_forked()
+
+    async def close(self) -> None:
+        """End every request; the engine is closed, too."""
+        tasks = [underway.task for underway in self._fetches.values()]
+        tasks += [self._errand] if self._errand else []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._engine.close()
+        self.wake()
+
+    # -- inside: waiting
+
+    async def _send_next(self, cuts: list[Cut]) -> None:
+        """Let the next fetch go out before these records are handed over; should nobody take them, they come again."""
+        self._pump()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.fetcher.give_back(cuts)
+            raise
+
+    async def _progress(self, deadline: Deadline, *, fetch: bool = False) -> None:
+        """Start what can be started, and wait until something has changed or may be tried again."""
+        now_ms = self._now_ms()
+        self._raise_problem(now_ms)
+        self._news.clear()
+        self._pump(fetch=fetch)
+        retry_at_ms = self.fetcher.retry_at_ms(now_ms)
+        pause = deadline.remaining if retry_at_ms is None else deadline.at_most((retry_at_ms - now_ms) / 1000)
+        try:
+            async with asyncio.timeout(pause):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _raise_problem(self, now_ms: int) -> None:
+        """Raise what the user must hear of."""
+        if self._failure is not None:
+            raise self._failure
+        problem, self._no_start = self._no_start, None
+        problem = problem or self.fetcher.problem(
+            now_ms,
+            patience_ms=self._config.default_api_timeout_ms,
+            unknown_patience_ms=round(UNKNOWN_TOPIC_GRACE_S * 1000),
+        )
+        if problem is not None:
+            raise with_principal(problem, self._config)
+
+    # -- inside: starting requests
+
+    def _pump(self, *, fetch: bool = True) -> None:
+        """Start every request that is due and not under way."""
+        now_ms = self._now_ms()
+        if self._errand is None and self._has_errand(now_ms):
+            self._errand = self._start(self._run_errand(), "consumer errand")
+        if not fetch:
+            return
+        for plan in self.fetcher.plan(self._engine.cluster, now_ms, self._busy_nodes()):
+            # After a jump the answer on its way is of no use, and may be half a second off: go around it.
+            lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._fetches else "fetch"
+            task = self._start(self._fetch(plan, lane), f"fetch from broker {plan.node_id}")
+            self._fetches[plan.node_id, lane] = _Underway(plan, task)
+
+    def _busy_nodes(self) -> set[int]:
+        """Brokers that owe an answer which is still wanted, or that owe one on either lane."""
+        nodes = Counter(node_id for node_id, _ in self._fetches)
+        wanted = {underway.plan.node_id for underway in self._fetches.values() if self.fetcher.is_wanted(underway.plan)}
+        return wanted | {node_id for node_id, count in nodes.items() if count > 1}
+
+    def _has_errand(self, now_ms: int) -> bool:
+        return bool(
+            self._refresh or self.fetcher.without_leader(self._engine.cluster, now_ms) or self.fetcher.searches(now_ms)
+        )
+
+    async def _run_errand(self) -> None:
+        """Find the cluster, leaders and positions, as far as they are missing; one round."""
+        try:
+            await self._engine.start()
+        except KafkaError as error:
+            self._no_start = error
+        else:
+            await self._find_out()
+        finally:
+            self._errand = None
+            self._news.set()
+
+    async def _find_out(self) -> None:
+        try:
+            await self._find_leaders()
+            await self._find_positions()
+        except KafkaError as error:
+            log.info("looking for leaders and positions failed: %s", error)
+            self.fetcher.errand_failed(error, self._engine.cluster, self._now_ms())
+
+    async def _find_leaders(self) -> None:
+        missing = self.fetcher.without_leader(self._engine.cluster, self._now_ms())
+        topics, self._refresh = self._refresh | missing, set()
+        if not topics:
+            return
+        await self._engine.refresh(topics)
+        missing = self.fetcher.without_leader(self._engine.cluster, self._now_ms())
+        if missing and self._config.allow_auto_create_topics:
+            await self._engine.refresh(missing, allow_auto_create=True)
+        self.fetcher.still_without_leader(topics, self._engine.cluster, self._now_ms())
+
+    async def _find_positions(self) -> None:
+        searches = self.fetcher.searches(self._now_ms())
+        if not searches:
+            return
+        timestamps = {topic_partition: timestamp for topic_partition, (timestamp, _) in searches.items()}
+        outcomes = await look_up_once(
+            self._engine, timestamps, deadline=self._engine.deadline(None), committed_only=self.committed_only
+        )
+        for topic_partition, outcome in outcomes.items():
+            _, generation = searches[topic_partition]
+            if isinstance(outcome, OffsetAndTimestamp):
+                self.fetcher.found(topic_partition, generation, outcome.offset)
+            else:
+                self.fetcher.search_failed(topic_partition, generation, outcome, self._now_ms())
+                self._refresh.add(topic_partition.topic)
+
+    async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
+        """Send one Fetch and take its answer in."""
+        request, timeout = plan.request(self._limits), self._config.answer_timeout_ms / 1000
+        try:
+            answer = await self._engine.request(
+                plan.node_id, request, timeout=timeout, lane=lane, version_max=plan.version_max
+            )
+            response = reply(answer, FetchResponse)
+            self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
+        except KafkaError as error:
+            is_news = self.fetcher.fetch_failed(plan, error, self._now_ms())
+            level = logging.WARNING if is_news else logging.DEBUG  # an outage is told once, not with every try
+            log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)
+            self._refresh.update(target.topic_partition.topic for target in plan.targets)
+        finally:
+            del self._fetches[plan.node_id, lane]
+            self._news.set()
+
+    def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """An error that is none of Kafka's is a fault in this program: the next call raises it."""
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+
+    # -- inside: small things
+
+    def _jump(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Check that all may jump, before any does."""
+        self.check_usable()
+        for topic_partition in topic_partitions:
+            self.fetcher.position(topic_partition)
+        for topic_partition in topic_partitions:
+            self.cursor.drop(topic_partition)
+        self.wake()
+
+    def _batch(self, piece: Cut) -> Batch:
+        return Batch(
+            piece.topic_partition.topic,
+            piece.topic_partition.partition,
+            piece.data,
+            start_offset=piece.start_offset,
+            end_offset=piece.end_offset,
+            check_crcs=self._config.check_crcs,
+        )
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
