@@ -70,6 +70,10 @@ soak: check ## test, plus the long runs
 bench: setup ## Produce and consume, ours and confluent-kafka's side by side
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: bench-consume
+bench-consume: setup ## Read topics with our client and with others, held against the goals
+	@$(BIN)/python -m bench.consume $(ARGS)
+
 .PHONY: bench-protocol
 bench-protocol: setup ## Encode and decode messages, ours and kafka-python's side by side
 	@$(BIN)/python -m bench.protocol $(ARGS)
