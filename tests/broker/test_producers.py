@@ -7,7 +7,7 @@ import pytest
 from kafkaraw.broker.producers import EXPIRY_SWEEP_MS, SEQUENCE_MAX, ProducerTable, add_sequence
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import BatchHeader, parse_header
+from kafkaraw.records import BatchHeader, ControlType, encode_control_batch, parse_header
 from tests.broker.support import NOW_MS, batch
 
 DAY_MS = 86_400_000
@@ -92,3 +92,57 @@ def test_a_producer_idle_for_too_long_is_forgotten():
     made.note(header(0, producer_id=2), later)
     assert len(made) == 1
     assert made.check(header(9, producer_id=1)) is None
+
+
+def marker(epoch: int) -> BatchHeader:
+    data = encode_control_batch(
+        ControlType.COMMIT, producer_id=7, producer_epoch=epoch, coordinator_epoch=0, timestamp_ms=NOW_MS
+    )
+    return parse_header(memoryview(data))
+
+
+def test_the_epoch_that_a_marker_begins_starts_at_zero():
+    made = table(header(0, 5, epoch=3))
+    made.note(marker(4), NOW_MS)
+    assert refused(made, header(5, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert made.check(header(0, epoch=4)) is None
+
+
+def test_a_marker_of_the_same_epoch_leaves_the_sequences_alone():
+    made = table(header(0, 5, epoch=3))
+    made.note(marker(3), NOW_MS)
+    assert made.check(header(5, epoch=3)) is None
+
+
+@pytest.mark.parametrize("bumps_epochs", [False, True])
+def test_a_batch_does_not_take_the_place_of_one_that_was_turned_away_before(bumps_epochs: bool):
+    made = table()
+    made.attempted(header(0, 5), NOW_MS, bumps_epochs=bumps_epochs)
+    made.attempted(header(5), NOW_MS, bumps_epochs=bumps_epochs)
+    assert refused(made, header(5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    made.note(header(0, 5), NOW_MS)
+    assert made.check(header(5)) is None
+
+
+def test_the_first_batch_of_a_transaction_with_an_epoch_of_its_own_has_sequence_zero():
+    made = table()
+    made.attempted(header(8), NOW_MS, bumps_epochs=True)
+    assert refused(made, header(8)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    made.attempted(header(8, producer_id=8), NOW_MS, bumps_epochs=False)
+    assert made.check(header(8, producer_id=8)) is None
+
+
+def test_a_repetition_or_an_older_epoch_holds_nothing_up():
+    made = table(header(0, 5, epoch=1), header(5, epoch=1))
+    made.attempted(header(0, 5, epoch=1), NOW_MS, bumps_epochs=False)
+    assert made.check(header(6, epoch=1)) is None
+    made.attempted(header(6, epoch=1), NOW_MS, bumps_epochs=False)
+    made.attempted(header(2, epoch=0), NOW_MS, bumps_epochs=False)
+    assert made.check(header(6, epoch=1)) is None
+
+
+def test_what_was_tried_is_forgotten_with_time():
+    made = table()
+    made.attempted(header(0, producer_id=8), NOW_MS, bumps_epochs=True)
+    made.note(header(0), NOW_MS + DAY_MS + EXPIRY_SWEEP_MS)
+    assert made.check(header(3, producer_id=8)) is None

@@ -62,10 +62,26 @@ def answered(begin: Callable[[Callable[[T], None]], None]) -> T | Deferred[T]:
     return at_once[0] if at_once else deferred
 
 
-def after(answer: object, change: Callable[[Any], object]) -> object:
-    """A handler's answer, changed: at once, or when it comes."""
+def after(answer: object, go_on: Callable[[Any], object]) -> object:
+    """What follows on an answer: at once, or when the answer comes.
+
+    Args:
+        answer: or one that comes later.
+        go_on: given the answer; what it gives may come later, too. Cancelling reaches whichever is waited for.
+    """
     if not isinstance(answer, Deferred):
-        return change(answer)
-    changed: Deferred[object] = Deferred(answer.cancel)
-    answer.when_done(lambda value: changed.resolve(change(value)))
-    return changed
+        return go_on(answer)
+    awaited: Deferred[Any] = answer
+    following: Deferred[object] = Deferred(lambda: awaited.cancel())
+
+    def deliver(value: object) -> None:
+        nonlocal awaited
+        result = go_on(value)
+        if isinstance(result, Deferred):
+            awaited = result
+            result.when_done(following.resolve)
+        else:
+            following.resolve(result)
+
+    answer.when_done(deliver)
+    return following

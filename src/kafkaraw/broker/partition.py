@@ -247,6 +247,10 @@ class Partition:
         open_here = self.transactions.first_offset_of(header.producer_id) is not None
         return open_here and self.producers.epoch_of(header.producer_id) == header.producer_epoch
 
+    def attempted(self, header: BatchHeader, *, bumps_epochs: bool) -> None:
+        """A batch is to be appended once this partition is part of its transaction; see `ProducerTable.attempted`."""
+        self.producers.attempted(header, self._clock.time_ms(), bumps_epochs=bumps_epochs)
+
     def append_own(self, batch: bytes) -> Appended:
         """Append a batch that this node has made itself, such as a marker: when enough replicas are in sync.
 

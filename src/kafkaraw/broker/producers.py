@@ -2,7 +2,11 @@
 
 From it follows whether a batch is new, a repetition (answered with its old offset, not appended again) or out of order.
 Rebuilt from the log's batch headers when the broker starts.
-Source: KIP-98; org.apache.kafka.storage.internals.log.{ProducerAppendInfo, ProducerStateEntry, ProducerStateManager}.
+
+A transactional batch may be turned away before it is judged, while its partition cannot be part of the transaction
+yet. Its successors in flight must not take its place: `attempted` remembers the lowest sequence that was tried.
+Source: KIP-98, KIP-890; org.apache.kafka.storage.internals.log.{ProducerAppendInfo, ProducerStateEntry,
+ProducerStateManager, VerificationStateEntry}.
 """
 
 from __future__ import annotations
@@ -46,6 +50,16 @@ class ProducerEntry:
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """What a producer wanted to append before its partition was part of the transaction."""
+
+    epoch: int
+    lowest_sequence: int
+    bumps_epochs: bool
+    tried_ms: int
+
+
 class ProducerTable:
     """The producers of one partition.
 
@@ -56,6 +70,7 @@ class ProducerTable:
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         self._entries: dict[int, ProducerEntry] = {}
+        self._attempts: dict[int, _Attempt] = {}
         self._swept_ms = 0
 
     def __len__(self) -> int:
@@ -71,26 +86,52 @@ class ProducerTable:
             Refusal: INVALID_PRODUCER_EPOCH, or OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         entry = self._entries.get(header.producer_id)
-        if entry is None:
-            return None  # first batch seen: any sequence will do, older ones may have been deleted (KIP-360)
-        if header.producer_epoch < entry.epoch:
+        if entry is not None and header.producer_epoch < entry.epoch:
             raise Refusal(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id} has epoch {entry.epoch}, the batch says {header.producer_epoch}",
             )
+        old = None if entry is None else _repeated(entry, header)
+        if old is None:
+            self._check_sequence(entry, header)
+        return old
+
+    def _check_sequence(self, entry: ProducerEntry | None, header: BatchHeader) -> None:
+        attempt = self._attempts.get(header.producer_id)
+        if attempt is not None and attempt.epoch == header.producer_epoch:
+            if entry is None and attempt.bumps_epochs and header.base_sequence != 0:
+                raise self._out_of_order(header, "a transaction starts at sequence 0")
+            if header.base_sequence > attempt.lowest_sequence:
+                raise self._out_of_order(header, f"{attempt.lowest_sequence} was tried before, and turned away")
+        if entry is None:
+            return  # first batch seen: any sequence will do, older ones may have been deleted (KIP-360)
         if header.producer_epoch > entry.epoch:
             if header.base_sequence != 0:
                 raise self._out_of_order(header, "a new epoch starts at sequence 0")
-            return None
-        last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)
-        for batch in entry.batches:
-            if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
-                return batch
-        if entry.batches:
-            expected = add_sequence(entry.batches[-1].last_sequence, 1)
-            if header.base_sequence != expected:
-                raise self._out_of_order(header, f"expected {expected}")
-        return None
+            return
+        # Without batches it is an entry that a marker made, which began a new epoch.
+        expected = add_sequence(entry.batches[-1].last_sequence, 1) if entry.batches else 0
+        if header.base_sequence != expected:
+            raise self._out_of_order(header, f"expected {expected}")
+
+    def attempted(self, header: BatchHeader, now_ms: int, *, bumps_epochs: bool) -> None:
+        """Remember a transactional batch that is to be appended once its partition is part of the transaction.
+
+        Args:
+            header: of the batch.
+            now_ms: wall clock.
+            bumps_epochs: its producer works with a new epoch for every transaction, whose sequences begin with 0.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is not None and _repeated(entry, header) is not None:
+            return  # it was appended, only its answer was lost
+        attempt = self._attempts.get(header.producer_id)
+        epoch, lowest = header.producer_epoch, header.base_sequence
+        if attempt is not None and epoch < attempt.epoch:
+            return  # fenced
+        if attempt is not None and epoch == attempt.epoch:
+            lowest = min(lowest, attempt.lowest_sequence)
+        self._attempts[header.producer_id] = _Attempt(epoch, lowest, bumps_epochs, now_ms)
 
     def epoch_of(self, producer_id: int) -> int | None:
         """The newest epoch of a producer; None when it is not known."""
@@ -130,6 +171,7 @@ class ProducerTable:
         entry.last_used_ms = now_ms
         if header.is_control:
             return
+        self._attempts.pop(header.producer_id, None)
         last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)
         entry.batches.append(
             AppendedBatch(
@@ -141,6 +183,7 @@ class ProducerTable:
     def clear(self) -> None:
         """Forget everybody, to be told anew what is in the log."""
         self._entries.clear()
+        self._attempts.clear()
 
     def _sweep(self, now_ms: int) -> None:
         """Forget expired producers now and then, so that the table has a bound in time."""
@@ -150,3 +193,16 @@ class ProducerTable:
         oldest = now_ms - self.expiration_ms
         for producer_id in [key for key, entry in self._entries.items() if entry.last_used_ms < oldest]:
             del self._entries[producer_id]
+        for producer_id in [key for key, attempt in self._attempts.items() if attempt.tried_ms < oldest]:
+            del self._attempts[producer_id]
+
+
+def _repeated(entry: ProducerEntry, header: BatchHeader) -> AppendedBatch | None:
+    """The batch that this one repeats; None when it is another one."""
+    if header.producer_epoch != entry.epoch:
+        return None
+    last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)
+    for batch in entry.batches:
+        if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
+            return batch
+    return None

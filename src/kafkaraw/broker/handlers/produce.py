@@ -9,12 +9,12 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kafkaraw.broker.catalog import Topic
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.deferred import Deferred, after, answered
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
@@ -40,27 +40,12 @@ ACKS: Final = (ALL_IN_SYNC, 0, 1)
 NO_OFFSET: Final = -1
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Deferred[ProduceResponse] | None:
+def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> object:
     """Append, and say where; records of a transaction after their partitions have become part of it."""
-    if request.acks == 0:
+    if request.acks == 0 or request.transactional_id is None:
         return _append(state, context, request, {})
-    return answered(lambda done: _join_and_append(state, context, request, done))
-
-
-def _join_and_append(
-    state: BrokerState, context: RequestContext, request: ProduceRequest, done: Callable[[ProduceResponse], None]
-) -> None:
-    def go_on(codes: Codes) -> None:
-        answer = _append(state, context, request, codes)
-        if isinstance(answer, Deferred):
-            answer.when_done(done)
-        elif answer is not None:
-            done(answer)
-
-    if not join_transaction(state, context, request, go_on):
-        go_on({})
+    joined: Codes | Deferred[Codes] = answered(partial(join_transaction, state, context, request))
+    return after(joined, lambda codes: _append(state, context, request, codes))
 
 
 def _append(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
 from kafkaraw.errors import ProtocolError
@@ -37,31 +38,28 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 def join_transaction(
     state: BrokerState, context: RequestContext, request: ProduceRequest, go_on: Callable[[Codes], None]
-) -> bool:
+) -> None:
     """Have the partitions of a request be part of its transaction.
+
+    Each remembers that the batch is on its way: when it is turned away, its successors in flight must be, too.
 
     Args:
         state: the node.
         context: of the request.
         request: with transactional records or without.
         go_on: told, now or later, the code of each partition that had to be added or checked.
-
-    Returns:
-        False when nothing has to be done: then `go_on` is not called.
     """
-    if request.transactional_id is None:
-        return False
     new = _partitions_new_to_it(state, context, request)
-    if not new:
-        return False
     implicit = context.api_version >= IMPLICIT_VERSION_MIN
-    if not implicit and not state.config.transaction_partition_verification_enable:
+    if not new or not (implicit or state.config.transaction_partition_verification_enable):
         go_on(dict.fromkeys(new, ErrorCode.NONE))
-        return True
-    identities = set(new.values())
+        return
+    for partition, header in new.values():
+        partition.attempted(header, bumps_epochs=implicit)
+    identities = {Identity(header.producer_id, header.producer_epoch) for _, header in new.values()}
     if len(identities) > 1:
         go_on(dict.fromkeys(new, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-        return True
+        return
     knows_abortable = context.api_version >= ABORTABLE_VERSION_MIN
 
     def told(codes: Codes) -> None:
@@ -72,8 +70,8 @@ def join_transaction(
             }
         )
 
-    state.transactions.join(request.transactional_id, identities.pop(), frozenset(new), add=implicit, done=told)
-    return True
+    transactional_id = request.transactional_id or ""
+    state.transactions.join(transactional_id, identities.pop(), frozenset(new), add=implicit, done=told)
 
 
 def code_for_producers(code: ErrorCode, *, implicit: bool, knows_abortable: bool = True) -> ErrorCode:
@@ -88,8 +86,9 @@ def code_for_producers(code: ErrorCode, *, implicit: bool, knows_abortable: bool
 
 def _partitions_new_to_it(
     state: BrokerState, context: RequestContext, request: ProduceRequest
-) -> dict[TopicPartition, Identity]:
-    found: dict[TopicPartition, Identity] = {}
+) -> dict[TopicPartition, tuple[Partition, BatchHeader]]:
+    """The partitions of a request in which its transaction has no records yet, each with its batch."""
+    found: dict[TopicPartition, tuple[Partition, BatchHeader]] = {}
     for topic in request.topic_data:
         by_id = context.api_version >= TOPIC_ID_VERSION_MIN
         known = state.catalog.topic_by_id(topic.topic_id) if by_id else state.catalog.topic(topic.name)
@@ -100,7 +99,7 @@ def _partitions_new_to_it(
             key = TopicPartition(known.name, data.index)
             partition = state.partition(key)
             if partition is not None and partition.is_leader and not partition.knows_transaction(header):
-                found[key] = Identity(header.producer_id, header.producer_epoch)
+                found[key] = (partition, header)
     return found
 
 
