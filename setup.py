@@ -1,7 +1,7 @@
 """Adds the compiled modules to what pyproject.toml says.
 
-`records/_builder.py` and `records/_reader.py` are written in Cython's pure-Python mode. They are compiled where a
-compiler works; otherwise the install succeeds and `records/_fallback` does the work: `optional=True` is for that.
+These modules are written in Cython's pure-Python mode. They are compiled where a compiler works; otherwise the install
+succeeds and `records/_fallback` does the work: `optional=True` is for that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NATIVE_MODULES = ("kafkaraw.records._builder", "kafkaraw.records._reader")
+NATIVE_MODULES = ("kafkaraw.records._builder", "kafkaraw.records._open_batches", "kafkaraw.records._reader")
 
 
 def native_extensions() -> list[Extension]:

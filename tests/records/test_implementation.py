@@ -13,6 +13,8 @@ import pytest
 from kafkaraw.errors import ConfigError
 from kafkaraw.records._implementation import choose
 
+MODULES = ("_builder", "_open_batches", "_reader")
+
 
 def compiled(folder: Path, *names: str) -> Path:
     for name in names:
@@ -23,23 +25,23 @@ def compiled(folder: Path, *names: str) -> Path:
 def test_the_compiled_files_decide(tmp_path: Path) -> None:
     assert choose("", tmp_path) == "python"
     assert choose("", compiled(tmp_path, "_builder")) == "python"
-    assert choose("", compiled(tmp_path, "_builder", "_reader")) == "native"
+    assert choose("", compiled(tmp_path, *MODULES)) == "native"
 
 
 def test_sources_without_compiled_files_do_not_count(tmp_path: Path) -> None:
-    for name in ("_builder", "_reader"):
+    for name in MODULES:
         (tmp_path / f"{name}.py").touch()
     assert choose("", tmp_path) == "python"
 
 
 def test_the_setting_overrules_the_files(tmp_path: Path) -> None:
-    assert choose("python", compiled(tmp_path, "_builder", "_reader")) == "python"
+    assert choose("python", compiled(tmp_path, *MODULES)) == "python"
 
 
 def test_native_without_compiled_files_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="compiled modules _builder, _reader are not there"):
+    with pytest.raises(ConfigError, match="compiled modules _builder, _open_batches, _reader are not there"):
         choose("native", tmp_path)
-    with pytest.raises(ConfigError, match="compiled modules _reader are not there"):
+    with pytest.raises(ConfigError, match="compiled modules _open_batches, _reader are not there"):
         choose("native", compiled(tmp_path, "_builder"))
 
 

@@ -18,7 +18,11 @@ import pytest
 import kafkaraw.records
 from kafkaraw.records import _fallback, _implementation
 
-NAMES = {"_builder": ("BatchBuilder", "OpenBatches", "Ticket"), "_reader": ("fill", "read_records", "read_values")}
+NAMES = {
+    "_builder": ("BatchBuilder",),
+    "_open_batches": ("OpenBatches", "Ticket"),
+    "_reader": ("fill", "read_records", "read_values"),
+}
 IMPLEMENTATIONS = (
     "python",
     *(["native"] if _implementation.choose("", Path(kafkaraw.records.__file__).parent) == "native" else []),
@@ -46,7 +50,7 @@ def implementation(request: pytest.FixtureRequest) -> Iterator[str]:
     """The implementation that runs: "python" or "native"."""
     wanted = things_of(request.param)
     others = {id(thing): name for one in IMPLEMENTATIONS for name, thing in things_of(one).items()}
-    own = {"kafkaraw.records._fallback", "kafkaraw.records._builder", "kafkaraw.records._reader"}
+    own = {"kafkaraw.records._fallback", *(f"kafkaraw.records.{module}" for module in NAMES)}
     with pytest.MonkeyPatch.context() as patch:
         for module in {*_modules(), request.module}:
             if module.__name__ in own or module.__name__.startswith("kafkaraw.records._fallback."):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.errors import ConfigError
 
 _VARIABLE: Final = "KAFKARAW_IMPL"
-_COMPILED_MODULES: Final = ("_builder", "_reader")
+_COMPILED_MODULES: Final = ("_builder", "_open_batches", "_reader")
 
 
 def choose(setting: str, folder: Path) -> str:
@@ -52,8 +52,9 @@ if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kafkaraw.records._fallback import BatchBuilder, OpenBatches, Ticket, fill, read_records, read_values
 else:
     _builder = import_module("kafkaraw.records._builder")
+    _open_batches = import_module("kafkaraw.records._open_batches")
     _reader = import_module("kafkaraw.records._reader")
-    BatchBuilder, OpenBatches, Ticket = _builder.BatchBuilder, _builder.OpenBatches, _builder.Ticket
+    BatchBuilder, OpenBatches, Ticket = _builder.BatchBuilder, _open_batches.OpenBatches, _open_batches.Ticket
     fill, read_records, read_values = _reader.fill, _reader.read_records, _reader.read_values
 
 __all__ = ["IMPLEMENTATION", "BatchBuilder", "OpenBatches", "Ticket", "choose", "fill", "read_records", "read_values"]

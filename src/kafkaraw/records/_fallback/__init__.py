@@ -2,12 +2,14 @@
 
 Written for CPython: short varints come from a table or are decoded in place, bytes are built by `%` and `join`. It has
 the same interface as the compiled modules (`records/interface.py`) and passes the same tests. Mechanism only: which
-batch to send when is decided in `core`. Start at `builder.py` for writing, `reader.py` for reading.
+batch to send when is decided in `core`. Start at `open_batches.py` for writing, `reader.py` for
+reading.
 """
 
 from __future__ import annotations
 
-from kafkaraw.records._fallback.builder import BatchBuilder, OpenBatches, Ticket
+from kafkaraw.records._fallback.builder import BatchBuilder
+from kafkaraw.records._fallback.open_batches import OpenBatches, Ticket
 from kafkaraw.records._fallback.reader import fill, read_records, read_values
 
 __all__ = ["BatchBuilder", "OpenBatches", "Ticket", "fill", "read_records", "read_values"]

@@ -1,34 +1,22 @@
-"""Writing in plain Python: `BatchBuilder`, `Ticket`, `OpenBatches`, and no policy. Start at `OpenBatches.append`.
+"""Encoding records in plain Python: `BatchBuilder`. Start at `BatchBuilder.append`.
 
 The interface and its documentation are in `records/interface.py`; this is its twin for machines without a C compiler.
 A record is one `%` on bytes with varints from a table, a batch is one join: no loop runs over bytes.
 
-Source: KIP-98; Kafka's DefaultRecord (layout), RecordAccumulator and BuiltInPartitioner (what a producer collects).
+Source: KIP-98; Kafka's DefaultRecord (layout).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from typing import Final
 
 from kafkaraw.errors import UsageError
-from kafkaraw.records.compression import Codec, codec_by_name
+from kafkaraw.records.compression import Codec
 from kafkaraw.records.header import HEADER_SIZE, NO_TIMESTAMP, fill_header
-from kafkaraw.records.interface import AppendStatus, Lock
-from kafkaraw.records.interface import Ticket as TicketInterface
-from kafkaraw.records.partitioning import murmur2
-from kafkaraw.records.promise import BatchPromise, Waiter
-from kafkaraw.records.record import Headers, RecordMetadata
-from kafkaraw.records.sealed import SealedBatch
+from kafkaraw.records.record import Headers
 from kafkaraw.records.varint import VARINTS, as_int64, encode_varint
 
-_TABLE_SIZE: Final = len(VARINTS)
 _INT64_MAX: Final = 2**63 - 1
-
-_OK: Final = AppendStatus.OK  # members of an enum are slow to look up
-_SEALED: Final = AppendStatus.SEALED
-_FULL: Final = (AppendStatus.FULL, None)
-_UNKNOWN_TOPIC: Final = (AppendStatus.UNKNOWN_TOPIC, None)
 
 
 class BatchBuilder:
@@ -61,9 +49,9 @@ class BatchBuilder:
         if timestamp_ms != self._last_timestamp:
             self._set_timestamp(timestamp_ms)
         if type(value) is not bytes and value is not None:
-            value = _as_bytes(value, "value")
+            value = as_bytes(value, "value")
         if type(key) is not bytes and key is not None:
-            key = _as_bytes(key, "key")
+            key = as_bytes(key, "key")
         timestamp = self._timestamp_varint
         tail = _encode_headers(headers) if headers else b"\x00"
         try:
@@ -111,7 +99,7 @@ class BatchBuilder:
         return memoryview(batch)
 
 
-def _as_bytes(value: object, what: str) -> bytes:
+def as_bytes(value: object, what: str) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise UsageError(f"a record's {what} is bytes or None, not {type(value).__name__}; serialize it first")
@@ -139,314 +127,6 @@ def _encode_headers(headers: Headers) -> bytes:
         if value is None:
             parts.append(b"\x01")
         else:
-            value = _as_bytes(value, "header value")
+            value = as_bytes(value, "header value")
             parts += (encode_varint(len(value)), value)
     return b"".join(parts)
-
-
-class Ticket:
-    """A claim on the outcome of one record: its batch's promise and its index in the batch.
-
-    Attributes:
-        batch_promise: the promise of the batch.
-        index: the record's index in it.
-        timestamp_ms: the timestamp it was given.
-    """
-
-    __slots__ = ("batch_promise", "index", "timestamp_ms")
-
-    def __init__(self, batch_promise: BatchPromise, index: int, timestamp_ms: int) -> None:
-        self.batch_promise = batch_promise
-        self.index = index
-        self.timestamp_ms = timestamp_ms
-
-    @property
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self.batch_promise.done
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the broker has answered for this record.
-
-        Args:
-            timeout: seconds; None waits until the producer's delivery timeout decides.
-
-        Raises:
-            KafkaTimeoutError: still no outcome; the record may yet be delivered.
-            KafkaError: the record was given up, and why.
-        """
-        promise = self.batch_promise
-        if not promise.done:
-            promise.waiter.wait(promise, timeout)
-        return self._outcome()
-
-    def exception(self) -> BaseException | None:
-        """The error of a record that failed; None when it is acknowledged or still under way."""
-        promise = self.batch_promise
-        if promise.error is not None:
-            promise.error_seen = True
-        return promise.error
-
-    def add_done_callback(self, callback: Callable[[TicketInterface], None]) -> None:
-        """Call `callback(ticket)` once the outcome is known; at once when it is."""
-        self.batch_promise.error_seen = True
-        self.batch_promise.add_callback(lambda _: callback(self))
-
-    def __await__(self) -> Generator[object, object, RecordMetadata]:
-        promise = self.batch_promise
-        if not promise.done:
-            yield from promise.waiter.awaitable(promise).__await__()
-        return self._outcome()
-
-    def _outcome(self) -> RecordMetadata:
-        promise = self.batch_promise
-        if promise.error is not None:
-            promise.error_seen = True
-            raise promise.error
-        offset = promise.base_offset + self.index if promise.base_offset >= 0 else -1
-        append_time = promise.log_append_time_ms
-        timestamp_ms = append_time if append_time >= 0 else self.timestamp_ms
-        return RecordMetadata(promise.topic, promise.partition, offset, timestamp_ms)
-
-    def __repr__(self) -> str:
-        promise = self.batch_promise
-        return f"Ticket({promise.topic}-{promise.partition}, record {self.index}, {promise.state.value})"
-
-
-class _OpenBatch(BatchBuilder):
-    """A batch that takes records for one partition."""
-
-    __slots__ = ("created_ms", "promise")
-
-    def __init__(self, size_max_bytes: int, promise: BatchPromise, created_ms: int) -> None:
-        super().__init__(size_max_bytes)
-        self.promise = promise
-        self.created_ms = created_ms
-
-
-class _Topic:
-    """What `OpenBatches` knows about one topic."""
-
-    __slots__ = ("batches", "name", "partition_count", "sticky_partition")
-
-    def __init__(self, name: str, partition_count: int, sticky_partition: int) -> None:
-        self.name = name
-        self.partition_count = partition_count
-        self.sticky_partition = sticky_partition
-        self.batches: list[_OpenBatch | None] = [None] * partition_count
-
-
-class OpenBatches:
-    """The batches that still take records, one per partition at most. Mechanism only; every method is thread-safe.
-
-    Args:
-        batch_size: uncompressed bytes at which a batch is sealed; a larger record gets a batch of its own.
-        codec: name of the compression.
-        level: its level; None for the codec's default.
-        buffer_memory: bytes of open, sealed and unreleased batches above which nothing more is taken.
-        clock_ms: wall clock, milliseconds.
-        waiter: how tickets wait; from the client.
-        lock: mutual exclusion for every method; `threading.Lock()`, or `contextlib.nullcontext()` on one thread.
-        system_clock: `clock_ms` is the system's clock; makes a difference to the compiled twin only.
-    """
-
-    def __init__(
-        self,
-        batch_size: int,
-        codec: str,
-        level: int | None,
-        buffer_memory: int,
-        clock_ms: Callable[[], int],
-        *,
-        waiter: Waiter,
-        lock: Lock,
-        system_clock: bool = False,
-    ) -> None:
-        self._batch_size = batch_size
-        self._codec = codec_by_name(codec)
-        self._level = level
-        self._buffer_memory = buffer_memory
-        self._clock_ms = clock_ms
-        self._waiter = waiter
-        self._lock = lock
-        self._topics: dict[str, _Topic] = {}
-        self._open: dict[_OpenBatch, _Topic] = {}
-        self._sealed: list[SealedBatch] = []
-        self._used_bytes = 0
-
-    @property
-    def used_bytes(self) -> int:
-        """Memory in use by open, sealed and unreleased batches."""
-        return self._used_bytes
-
-    def set_partitions(self, topic: str, count: int) -> None:
-        """Say how many partitions a topic has, at least 1; batches of partitions that are gone are sealed."""
-        if count < 1:
-            raise UsageError(f"topic {topic} cannot have {count} partitions")
-        with self._lock:
-            entry = self._topics.get(topic)
-            if entry is None:
-                # Not always 0: many short-lived producers of one record each must not all meet in one partition.
-                self._topics[topic] = _Topic(topic, count, self._clock_ms() % count)
-                return
-            for batch in entry.batches[count:]:
-                if batch is not None:
-                    self._seal(batch)
-            entry.batches = [*entry.batches[:count], *[None] * (count - entry.partition_count)]
-            entry.partition_count = count
-            entry.sticky_partition %= count
-
-    def forget_topic(self, topic: str) -> None:
-        """Refuse the topic from now on; its open batches are sealed."""
-        with self._lock:
-            entry = self._topics.pop(topic, None)
-            if entry is not None:
-                for batch in entry.batches:
-                    if batch is not None:
-                        self._seal(batch)
-
-    def append(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        timestamp_ms: int | None,
-        partition: int | None,
-    ) -> tuple[AppendStatus, Ticket | None]:
-        """Choose a partition and add the record to its batch.
-
-        Args:
-            topic: must be known through `set_partitions`.
-            key: decides the partition unless `partition` is given.
-            value: None is a tombstone.
-            headers: name and value pairs.
-            timestamp_ms: None takes the clock.
-            partition: None chooses by key, or the sticky partition without one.
-
-        Returns:
-            what happened, and the ticket when the record was taken.
-
-        Raises:
-            UsageError: a field of the wrong type.
-        """
-        sticky = False
-        with self._lock:
-            entry = self._topics.get(topic)
-            if entry is None:
-                return _UNKNOWN_TOPIC
-            if partition is None:
-                if key is None:
-                    sticky = True
-                    partition = entry.sticky_partition
-                else:
-                    if type(key) is not bytes:
-                        key = _as_bytes(key, "key")
-                    partition = (murmur2(key) & 0x7FFFFFFF) % entry.partition_count
-            elif not 0 <= partition < entry.partition_count:
-                return _UNKNOWN_TOPIC
-            if self._used_bytes >= self._buffer_memory:
-                self._seal_open()
-                return _FULL
-            if timestamp_ms is None:
-                timestamp_ms = self._clock_ms()
-            batch = entry.batches[partition]
-            if batch is not None:
-                size_bytes = batch.size_bytes
-                index = batch.append(timestamp_ms, key, value, headers)
-                if index >= 0:
-                    self._used_bytes += batch.size_bytes - size_bytes
-                    return _OK, Ticket(batch.promise, index, timestamp_ms)
-                self._seal(batch)
-            if sticky:
-                partition = self._next_sticky(entry)
-            return _SEALED, self._append_elsewhere(entry, partition, key, value, headers, timestamp_ms)
-
-    def _next_sticky(self, entry: _Topic) -> int:
-        """Move on to the next partition: records without a key fill one batch after the other, not all a little."""
-        entry.sticky_partition = (entry.sticky_partition + 1) % entry.partition_count
-        return entry.sticky_partition
-
-    def _append_elsewhere(
-        self,
-        entry: _Topic,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        timestamp_ms: int,
-    ) -> Ticket:
-        """Append to a new batch, or to the open one of the next sticky partition when the record fits there."""
-        batch = entry.batches[partition]
-        if batch is not None:
-            size_bytes = batch.size_bytes
-            index = batch.append(timestamp_ms, key, value, headers)
-            if index >= 0:
-                self._used_bytes += batch.size_bytes - size_bytes
-                return Ticket(batch.promise, index, timestamp_ms)
-            self._seal(batch)
-        promise = BatchPromise(entry.name, partition, self._waiter)
-        batch = _OpenBatch(self._batch_size, promise, self._clock_ms())
-        batch.append(timestamp_ms, key, value, headers)  # raises before anything is changed
-        self._used_bytes += batch.size_bytes
-        entry.batches[partition] = batch
-        self._open[batch] = entry
-        if batch.size_bytes >= self._batch_size:
-            self._seal(batch)
-        return Ticket(promise, 0, timestamp_ms)
-
-    def _seal(self, batch: _OpenBatch) -> None:
-        entry = self._open.pop(batch)
-        entry.batches[batch.promise.partition] = None
-        self._sealed.append(
-            SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
-        )
-
-    def _seal_open(self) -> None:
-        for batch in list(self._open):
-            self._seal(batch)
-
-    def take_sealed(self) -> list[SealedBatch]:
-        """Hand over the batches sealed so far, oldest first; each is handed over once."""
-        with self._lock:
-            return self._hand_over()
-
-    def _hand_over(self) -> list[SealedBatch]:
-        sealed = self._sealed
-        self._sealed = []
-        return sealed
-
-    def seal_due(self, now_ms: int, linger_ms: int) -> list[SealedBatch]:
-        """Seal batches that have waited `linger_ms`, and hand over all sealed ones, in order.
-
-        A batch that seems to come from the future is due too: the wall clock was set back.
-        """
-        with self._lock:
-            for batch in list(self._open):
-                if not batch.created_ms <= now_ms < batch.created_ms + linger_ms:
-                    self._seal(batch)
-            return self._hand_over()
-
-    def seal_all(self) -> list[SealedBatch]:
-        """Seal every batch, and hand over all sealed ones, in order."""
-        with self._lock:
-            self._seal_open()
-            return self._hand_over()
-
-    def next_due_ms(self, linger_ms: int) -> int | None:
-        """When `seal_due` has something to do, by the same clock; None without open batches."""
-        with self._lock:
-            if not self._open:
-                return None
-            return min(batch.created_ms for batch in self._open) + linger_ms
-
-    def release(self, sealed: SealedBatch) -> None:
-        """Give back the memory of a batch that is acknowledged or given up; a second time does nothing."""
-        with self._lock:
-            if not sealed.released:
-                sealed.released = True
-                self._used_bytes -= sealed.size_bytes
-
-    def renew_lock(self, lock: Lock) -> None:
-        """Take another lock: in a child process the old one may be held by a thread that no longer exists."""
-        self._lock = lock

@@ -1,0 +1,473 @@
+"""What a producer collects, compiled: `OpenBatches`, `Ticket`, and no policy. Start at `OpenBatches.append`.
+
+The interface and its documentation are in `records/interface.py`; the twin in plain Python is
+`_fallback/open_batches.py`. This is Cython in its pure-Python mode, as `_builder.py` is, where records are encoded.
+
+The GIL is the lock. It is given up only where Python code runs, which includes whatever a garbage collection calls, and
+a collection may start wherever a container is made. So each method makes what it needs first, then looks at the state
+and changes it in one go without running Python code. "In one go" in the comments below marks such places.
+
+Source: Kafka's RecordAccumulator and BuiltInPartitioner.
+"""
+
+from __future__ import annotations
+
+import cython
+from cython.cimports.cpython.long import PyLong_AsLongLongAndOverflow
+from cython.cimports.kafkaraw.records._builder import (
+    BatchBuilder,
+    Block,
+    Pool,
+    as_bytes,
+    as_timestamp,
+    encode_headers,
+    murmur2,
+)
+from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
+
+from kafkaraw.errors import UsageError
+from kafkaraw.records.compression import codec_by_name
+from kafkaraw.records.interface import AppendStatus
+from kafkaraw.records.promise import BatchPromise
+from kafkaraw.records.record import RecordMetadata
+from kafkaraw.records.sealed import SealedBatch
+
+_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
+_VARINT_SIZE_MAX = cython.declare(cython.Py_ssize_t, 10)
+_FIRST_BLOCK_SIZE = cython.declare(cython.Py_ssize_t, 64 * 1024)
+
+_OK = cython.declare(object, AppendStatus.OK)
+_SEALED = cython.declare(object, AppendStatus.SEALED)
+_FULL = cython.declare(tuple, (AppendStatus.FULL, None))
+_UNKNOWN_TOPIC = cython.declare(tuple, (AppendStatus.UNKNOWN_TOPIC, None))
+
+
+# -- what a sender gets
+
+
+@cython.final
+@cython.no_gc  # a promise holds a ticket only while a callback waits, and producers settle every promise
+@cython.freelist(64)
+@cython.cclass
+class Ticket:
+    """A claim on the outcome of one record: its batch's promise and its index in the batch.
+
+    Attributes:
+        batch_promise: the promise of the batch.
+        index: the record's index in it.
+        timestamp_ms: the timestamp it was given.
+    """
+
+    batch_promise = cython.declare(object, visibility="readonly")
+    index = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    timestamp_ms = cython.declare(cython.longlong, visibility="readonly")
+
+    def __init__(self, batch_promise: BatchPromise, index: cython.Py_ssize_t, timestamp_ms: cython.longlong) -> None:
+        self.batch_promise = batch_promise
+        self.index = index
+        self.timestamp_ms = timestamp_ms
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self.batch_promise.done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the broker has answered for this record.
+
+        Args:
+            timeout: seconds; None waits until the producer's delivery timeout decides.
+
+        Raises:
+            KafkaTimeoutError: still no outcome; the record may yet be delivered.
+            KafkaError: the record was given up, and why.
+        """
+        promise = self.batch_promise
+        if not promise.done:
+            promise.waiter.wait(promise, timeout)
+        return self._outcome()
+
+    def exception(self) -> BaseException | None:
+        """The error of a record that failed; None when it is acknowledged or still under way."""
+        promise = self.batch_promise
+        error = promise.error
+        if error is not None:
+            promise.error_seen = True
+        return error
+
+    def add_done_callback(self, callback: object) -> None:
+        """Call `callback(ticket)` once the outcome is known; at once when it is."""
+        self.batch_promise.error_seen = True
+        self.batch_promise.add_callback(lambda _: callback(self))
+
+    def __await__(self):
+        promise = self.batch_promise
+        if not promise.done:
+            yield from promise.waiter.awaitable(promise).__await__()
+        return self._outcome()
+
+    @cython.cfunc
+    def _outcome(self) -> object:
+        promise = self.batch_promise
+        if promise.error is not None:
+            promise.error_seen = True
+            raise promise.error
+        offset = promise.base_offset + self.index if promise.base_offset >= 0 else -1
+        append_time = promise.log_append_time_ms
+        timestamp_ms = append_time if append_time >= 0 else self.timestamp_ms
+        return RecordMetadata(promise.topic, promise.partition, offset, timestamp_ms)
+
+    def __repr__(self) -> str:
+        promise = self.batch_promise
+        return f"Ticket({promise.topic}-{promise.partition}, record {self.index}, {promise.state.value})"
+
+
+@cython.cfunc
+@cython.inline
+def _ticket(promise: object, index: cython.Py_ssize_t, timestamp: cython.longlong) -> Ticket:
+    ticket: Ticket = Ticket.__new__(Ticket)
+    ticket.batch_promise = promise
+    ticket.index = index
+    ticket.timestamp_ms = timestamp
+    return ticket
+
+
+# -- the batches of a producer
+
+
+@cython.final
+@cython.cclass
+class _OpenBatch(BatchBuilder):
+    """A batch that takes records for one partition.
+
+    Attributes:
+        topic: None once it is sealed.
+    """
+
+    promise: object
+    topic: _Topic
+    partition: cython.Py_ssize_t
+    created_ms: cython.longlong
+
+    def __init__(
+        self,
+        size_max_bytes: cython.Py_ssize_t,
+        pool: Pool,
+        topic: _Topic,
+        partition: cython.Py_ssize_t,
+        promise: object,
+        created_ms: cython.longlong,
+    ) -> None:
+        self._usual_size = pool.block_size
+        self._block = Block(pool, min(pool.block_size, _FIRST_BLOCK_SIZE))
+        self.topic = topic
+        self.partition = partition
+        self.promise = promise
+        self.created_ms = created_ms
+
+
+@cython.final
+@cython.cclass
+class _Topic:
+    """What `OpenBatches` knows about one topic; `batches` has one for each partition, or None."""
+
+    name: str
+    sticky_partition: cython.Py_ssize_t
+    batches: list
+
+    def __init__(self, name: str, partition_count: cython.Py_ssize_t, sticky_partition: cython.Py_ssize_t) -> None:
+        self.name = name
+        self.sticky_partition = sticky_partition
+        self.batches = [None] * partition_count
+
+
+@cython.final
+@cython.cclass
+class OpenBatches:
+    """The batches that still take records, one per partition at most. Mechanism only; every method is thread-safe.
+
+    Args:
+        batch_size: uncompressed bytes at which a batch is sealed; a larger record gets a batch of its own.
+        codec: name of the compression.
+        level: its level; None for the codec's default.
+        buffer_memory: bytes of open, sealed and unreleased batches above which nothing more is taken.
+        clock_ms: wall clock, milliseconds.
+        waiter: how tickets wait; from the client.
+        lock: not needed here: the GIL is the lock.
+        system_clock: `clock_ms` is the system's clock, so the system may be asked directly.
+    """
+
+    _batch_size: cython.Py_ssize_t
+    _buffer_memory: cython.longlong
+    _used: cython.longlong
+    _codec: object
+    _level: object
+    _clock_ms: object
+    _system_clock: cython.bint
+    _waiter: object
+    _topics: dict
+    _open: dict
+    _sealed_batches: list
+    _pool: Pool
+
+    def __init__(
+        self,
+        batch_size: int,
+        codec: str,
+        level: int | None,
+        buffer_memory: int,
+        clock_ms: object,
+        *,
+        waiter: object,
+        lock: object,
+        system_clock: bool = False,
+    ) -> None:
+        self._batch_size = batch_size
+        self._codec = codec_by_name(codec)
+        self._level = level
+        self._buffer_memory = buffer_memory
+        self._clock_ms = clock_ms
+        self._system_clock = system_clock
+        self._waiter = waiter
+        self._topics = {}
+        self._open = {}
+        self._sealed_batches = []
+        self._used = 0
+        self._pool = Pool(max(self._batch_size, _HEADER_SIZE + _VARINT_SIZE_MAX))
+
+    @property
+    def used_bytes(self) -> int:
+        """Memory in use by open, sealed and unreleased batches."""
+        return self._used
+
+    @cython.cfunc
+    def _now(self) -> cython.longlong:
+        time: timespec
+        if self._system_clock:
+            clock_gettime(CLOCK_REALTIME, cython.address(time))
+            return cython.cast(cython.longlong, time.tv_sec) * 1000 + time.tv_nsec // 1_000_000
+        return self._clock_ms()
+
+    def set_partitions(self, topic: str, count: int) -> None:
+        """Say how many partitions a topic has, at least 1; batches of partitions that are gone are sealed."""
+        if count < 1:
+            raise UsageError(f"topic {topic} cannot have {count} partitions")
+        number: cython.Py_ssize_t = count
+        # Not always 0: many short-lived producers of one record each must not all meet in one partition.
+        first: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, self._now() % number)
+        fresh = _Topic(topic, number, first)
+        more = [None] * number
+        # In one go.
+        entry: _Topic = self._topics.get(topic)
+        if entry is None:
+            self._topics[topic] = fresh
+            return
+        before: cython.Py_ssize_t = len(entry.batches)
+        if number < before:
+            self._seal_all_of(entry, number)
+            del entry.batches[number:]
+        else:
+            entry.batches.extend(more)
+            del entry.batches[number:]
+        entry.sticky_partition %= number
+
+    def forget_topic(self, topic: str) -> None:
+        """Refuse the topic from now on; its open batches are sealed."""
+        entry: _Topic = self._topics.pop(topic, None)
+        if entry is not None:
+            self._seal_all_of(entry, 0)
+
+    def append(
+        self,
+        topic: str,
+        key: object,
+        value: object,
+        headers: object,
+        timestamp_ms: object,
+        partition: object,
+    ) -> tuple:
+        """Choose a partition and add the record to its batch.
+
+        Args:
+            topic: must be known through `set_partitions`.
+            key: decides the partition unless `partition` is given.
+            value: None is a tombstone.
+            headers: name and value pairs.
+            timestamp_ms: None takes the clock.
+            partition: None chooses by key, or the sticky partition without one.
+
+        Returns:
+            what happened, and the ticket when the record was taken.
+
+        Raises:
+            UsageError: a field of the wrong type.
+        """
+        if type(value) is not bytes and value is not None:
+            value = as_bytes(value, "value")
+        if type(key) is not bytes and key is not None:
+            key = as_bytes(key, "key")
+        tail: bytes | None = encode_headers(headers) if headers else None
+        time: cython.longlong = self._now() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        # In one go.
+        entry: _Topic = self._topics.get(topic)
+        if entry is None:
+            return _UNKNOWN_TOPIC
+        count: cython.Py_ssize_t = len(entry.batches)
+        sticky: cython.bint = False
+        number: cython.Py_ssize_t
+        if partition is not None:
+            number = _as_partition(partition, count)
+            if number < 0:
+                return _UNKNOWN_TOPIC
+        elif key is None:
+            sticky = True
+            number = entry.sticky_partition
+        else:
+            number = cython.cast(cython.Py_ssize_t, murmur2(key) & 0x7FFFFFFF) % count
+        if self._used >= self._buffer_memory:
+            self._seal_open()
+            return _FULL
+        batch: _OpenBatch = entry.batches[number]
+        if batch is not None:
+            ticket: Ticket = self._add(batch, time, key, value, tail)
+            if ticket is not None:
+                return (_OK, ticket)
+            self._seal(batch)
+        if sticky:
+            # Records without a key fill one batch after the other, not all a little.
+            number = entry.sticky_partition = (number + 1) % count
+        return self._append_elsewhere(entry, number, time, key, value, tail)
+
+    @cython.cfunc
+    def _append_elsewhere(
+        self,
+        entry: _Topic,
+        number: cython.Py_ssize_t,
+        time: cython.longlong,
+        key: bytes | None,
+        value: bytes | None,
+        headers: bytes | None,
+    ) -> tuple:
+        """Append to the open batch of that partition when the record fits there, or to a new one."""
+        batch: _OpenBatch
+        ticket: Ticket
+        while number < len(entry.batches):
+            batch = entry.batches[number]
+            if batch is not None:
+                ticket = self._add(batch, time, key, value, headers)
+                if ticket is not None:
+                    return (_SEALED, ticket)
+                self._seal(batch)
+            promise = BatchPromise(entry.name, number, self._waiter)
+            batch = _OpenBatch(self._batch_size, self._pool, entry, number, promise, self._now())
+            # In one go, unless another thread has opened a batch in the meantime, or taken the partition away.
+            if number < len(entry.batches) and entry.batches[number] is None:
+                ticket = self._add(batch, time, key, value, headers)
+                entry.batches[number] = batch
+                self._open[batch] = None
+                self._used += _HEADER_SIZE
+                if batch.size_bytes >= self._batch_size:
+                    self._seal(batch)
+                return (_SEALED, ticket)
+        return _UNKNOWN_TOPIC
+
+    @cython.cfunc
+    def _add(
+        self,
+        batch: _OpenBatch,
+        time: cython.longlong,
+        key: bytes | None,
+        value: bytes | None,
+        headers: bytes | None,
+    ) -> Ticket | None:
+        """Append to a batch; None when the record does not fit. Runs no Python code."""
+        before: cython.Py_ssize_t = batch.size_bytes
+        index: cython.Py_ssize_t = batch.put(time, key, value, headers)
+        if index < 0:
+            return None
+        self._used += batch.size_bytes - before
+        return _ticket(batch.promise, index, time)
+
+    @cython.cfunc
+    def _seal(self, batch: _OpenBatch) -> cython.int:
+        """Take a batch out of the open ones; runs no Python code."""
+        if batch.topic is not None:
+            self._sealed_batches.append(batch)
+            batch.topic.batches[batch.partition] = None
+            batch.topic = None
+            del self._open[batch]
+        return 0
+
+    @cython.cfunc
+    def _seal_all_of(self, entry: _Topic, first: cython.Py_ssize_t) -> cython.int:
+        number: cython.Py_ssize_t
+        for number in range(first, len(entry.batches)):
+            batch: _OpenBatch = entry.batches[number]
+            if batch is not None:
+                self._seal(batch)
+        return 0
+
+    @cython.cfunc
+    def _seal_open(self) -> cython.int:
+        batch: _OpenBatch
+        for batch in list(self._open):
+            self._seal(batch)
+        return 0
+
+    def take_sealed(self) -> list:
+        """Hand over the batches sealed so far, oldest first; each is handed over once."""
+        following: list = []
+        # In one go.
+        batches: list = self._sealed_batches
+        self._sealed_batches = following
+        handed_over: list = []
+        batch: _OpenBatch
+        for batch in batches:
+            handed_over.append(
+                SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
+            )
+        return handed_over
+
+    def seal_due(self, now_ms: cython.longlong, linger_ms: cython.longlong) -> list:
+        """Seal batches that have waited `linger_ms`, and hand over all sealed ones, in order.
+
+        A batch that seems to come from the future is due too: the wall clock was set back.
+        """
+        batch: _OpenBatch
+        for batch in list(self._open):
+            if not batch.created_ms <= now_ms < batch.created_ms + linger_ms:
+                self._seal(batch)
+        return self.take_sealed()
+
+    def seal_all(self) -> list:
+        """Seal every batch, and hand over all sealed ones, in order."""
+        self._seal_open()
+        return self.take_sealed()
+
+    def next_due_ms(self, linger_ms: cython.longlong) -> int | None:
+        """When `seal_due` has something to do, by the same clock; None without open batches."""
+        first: cython.longlong = 0
+        found: cython.bint = False
+        batch: _OpenBatch
+        for batch in list(self._open):
+            if not found or batch.created_ms < first:
+                found = True
+                first = batch.created_ms
+        return first + linger_ms if found else None
+
+    def release(self, sealed: SealedBatch) -> None:
+        """Give back the memory of a batch that is acknowledged or given up; a second time does nothing."""
+        if not sealed.released:
+            sealed.released = True
+            self._used -= sealed.size_bytes
+
+    def renew_lock(self, lock: object) -> None:
+        """Nothing to do: the GIL of a child process is free."""
+
+
+@cython.cfunc
+def _as_partition(value: object, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """A partition that there is, or -1."""
+    overflow: cython.int = 0
+    number: cython.longlong = PyLong_AsLongLongAndOverflow(value, cython.address(overflow))
+    return -1 if overflow or not 0 <= number < count else cython.cast(cython.Py_ssize_t, number)
