@@ -37,7 +37,11 @@ def folder(tmp_path: Path, implementation: str) -> Path:
     shutil.copytree(PROJECT / "src" / "kafkaraw" / "records", project / "src" / "kafkaraw" / "records")
     for library in project.rglob("*.so"):
         library.unlink()
-    shutil.copy(PROJECT / "src" / "kafkaraw" / "_version.py", project / "src" / "kafkaraw")
+    for name in (
+        "__init__.py",
+        "_version.py",
+    ):  # the first makes it a package, which Cython looks at to find `.pxd` files
+        shutil.copy(PROJECT / "src" / "kafkaraw" / name, project / "src" / "kafkaraw")
     if (PROJECT / "build" / "cython").exists():  # spares the translation to C
         shutil.copytree(PROJECT / "build" / "cython", project / "build" / "cython")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
