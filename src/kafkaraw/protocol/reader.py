@@ -3,7 +3,8 @@
 Shaped for `asyncio.BufferedProtocol`: `get_buffer` gives the place for the next bytes, `buffer_updated` says how many
 came, `next_frame` gives the frames that are whole now. Between frames that place is a small one which takes prefixes
 and short frames, several with one read; the rest of a long frame goes straight into the frame's own buffer. Each frame
-has a buffer of its own, because records stay views into it. This module must not do I/O. Start at `FrameReader`.
+has a buffer of its own, because records stay views into it; a large one is used again when no view is left. This module
+must not do I/O. Start at `FrameReader`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import struct
 
 from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol.buffers import SpareBuffers
 
 SIZE_PREFIX = struct.Struct(">i")
 # A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this. It holds what a
 # consumer asks for by default (1 MiB of a partition) and the fields around it, so that the usual answer never grows.
-FIRST_BUFFER_SIZE = (1 << 20) + (1 << 16)
+FIRST_BUFFER_SIZE = (1 << 20) + (1 << 18)
 # What can be read at once between frames. Each connection keeps this much: no larger than requests mostly are.
 ENTRANCE_SIZE = 1 << 13
 # First bytes of other protocols, read as a size: what people really see when they dial a wrong port.
@@ -43,6 +45,7 @@ class FrameReader:
         self._frame: bytearray | None = None
         self._size = 0
         self._filled = 0
+        self._spares = SpareBuffers()
 
     @property
     def is_between_frames(self) -> bool:
@@ -64,7 +67,7 @@ class FrameReader:
         if self._frame is not None:
             if self._filled == len(self._frame):
                 self._grow()
-            return memoryview(self._frame)[self._filled :]
+            return memoryview(self._frame)[self._filled : self._size]
         if self._start:
             left = self._end - self._start
             self._entrance[:left] = self._entrance[self._start : self._end]
@@ -88,7 +91,7 @@ class FrameReader:
             if self._filled < self._size:
                 return None
             frame, self._frame = self._frame, None
-            return memoryview(frame)
+            return memoryview(frame)[: self._size]
         start, end = self._start + SIZE_PREFIX.size, self._end
         if end < start:
             return None
@@ -96,7 +99,8 @@ class FrameReader:
         if start + size <= end:
             self._start = start + size
             return memoryview(bytearray(self._entrance[start : start + size]))
-        self._frame, self._size, self._filled = bytearray(min(size, FIRST_BUFFER_SIZE)), size, end - start
+        self._frame = self._spares.take(size) or self._spares.make(min(size, FIRST_BUFFER_SIZE))
+        self._size, self._filled = size, end - start
         self._frame[: self._filled] = self._entrance[start:end]
         self._start = self._end = 0
         return None
@@ -129,7 +133,7 @@ class FrameReader:
     def _grow(self) -> None:
         # A view on the old buffer may still be held by the event loop, which forbids resizing in place.
         assert self._frame is not None
-        larger = bytearray(min(self._size, 4 * len(self._frame)))
+        larger = self._spares.make(min(self._size, 4 * len(self._frame)))
         larger[: self._filled] = self._frame
         self._frame = larger
 
