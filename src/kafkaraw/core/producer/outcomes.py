@@ -49,6 +49,8 @@ MAYBE_WRITTEN: frozenset[int] = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,  # also of a leader that appended, waited for its followers, and was deposed
+        ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 """Errors that can come after the leader appended: the records may be there, and may stay."""
