@@ -41,6 +41,12 @@ async def send_all(world: World, name: str, count: int, **settings: object) -> N
             timeout = rng.uniform(0.01, 2)
             with suppress(KafkaError):
                 await world.call(f"{name}: flush", producer.flush(timeout), timeout)
+    await settle(world, name, producer, tickets)
+
+
+async def settle(world: World, name: str, producer: AsyncProducer, tickets: list[tuple[bytes, Ticket]]) -> None:
+    """Wait until all is told, close, and write down what became of each record, and what is left of the producer."""
+    history = world.history
     with suppress(KafkaError):
         await world.call(f"{name}: flush", producer.flush(60), 60)
     await asyncio.sleep(LANDING_S)
@@ -56,6 +62,16 @@ async def send_all(world: World, name: str, count: int, **settings: object) -> N
                 history.acknowledged[value] = await ticket
             else:
                 history.failed[value] = error
+                if not world.climate.repeats and says_not_written(error):
+                    history.denied.add(value)
+
+
+def says_not_written(error: BaseException) -> bool:
+    """Whether an error promises that the record is nowhere."""
+    entries = getattr(error, "unacknowledged", ())
+    if entries:
+        return not any(entry.maybe_written for entry in entries)
+    return "not written" in str(error)
 
 
 async def persist(world: World, producer: AsyncProducer, send: Callable[[], Awaitable[Ticket]]) -> Ticket:

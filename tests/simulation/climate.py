@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 IDLE_NEVER_MS = 600_000
 
@@ -25,6 +25,8 @@ class Climate:
         lag_max_ms: how long a follower in sync may lag.
         isr_min: min.insync.replicas.
         unclean: a replica that is not in sync may be elected.
+        repeats: the network may deliver a Produce request twice.
+        message_max_bytes: the largest batch that brokers take.
     """
 
     nodes: int
@@ -39,6 +41,8 @@ class Climate:
     lag_max_ms: int
     isr_min: int
     unclean: bool
+    repeats: bool = False
+    message_max_bytes: int = 1_048_588
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -51,6 +55,7 @@ class Climate:
             "min.insync.replicas": self.isr_min,
             "unclean.leader.election.enable": self.unclean,
             "auto.create.topics.enable": True,
+            "message.max.bytes": self.message_max_bytes,
             "connections.max.idle.ms": self.broker_idle_ms,
             "replica.lag.time.max.ms": self.lag_max_ms,
         }
@@ -105,4 +110,16 @@ def several_brokers(rng: random.Random, *, unclean: bool = False) -> Climate:
         lag_max_ms=rng.choice([200, 1000, 30_000]),
         isr_min=1 if unclean else rng.choice([1, 2, 2]),
         unclean=unclean,
+    )
+
+
+def sending(rng: random.Random) -> Climate:
+    """Brokers for many senders: mostly a cluster, at times one that takes small batches only."""
+    return replace(
+        several_brokers(rng),
+        nodes=rng.choice([1, 3, 3, 4]),
+        isr_min=1 if rng.random() < 0.3 else 2,
+        login=rng.choice([None, None, None, None, "PLAIN"]),
+        repeats=rng.random() < 0.5,
+        message_max_bytes=rng.choice([1_048_588, 1_048_588, 500]),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
-from kafkaraw.testing.audit_wire import audit_wire
+from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
-from tests.simulation import climate
+from tests.simulation import climate, senders
 from tests.simulation.clients import (
     LANDING_S,
     Reader,
@@ -18,7 +19,8 @@ from tests.simulation.clients import (
     send_all,
     use_a_passing_topic,
 )
-from tests.simulation.trouble import trouble
+from tests.simulation.senders import send_in_bursts
+from tests.simulation.trouble import LATEST_REPEAT_S, trouble
 from tests.simulation.world import World
 
 COUNT = 120
@@ -37,12 +39,14 @@ class Life:
         violations: what should not have been.
         story: the climate, and what went wrong.
         digest: of every byte on the wire.
+        covered: how often things happened for which lives are made.
     """
 
     history: History
     violations: list[Violation]
     story: str
     digest: str
+    covered: Counter[str] = field(default_factory=Counter)
 
 
 async def with_one_broker(simulation: Simulation) -> Life:
@@ -65,6 +69,18 @@ async def with_unclean_elections(simulation: Simulation) -> Life:
     """The same, where a replica that is not in sync may lead, and brokers go down two at a time."""
     world = World(simulation, climate.several_brokers(simulation.rng, unclean=True))
     return await _in_a_cluster(world, trouble(world, "more trouble"))
+
+
+async def with_many_senders(simulation: Simulation) -> Life:
+    """Four kinds of senders at once, drawn from a table, while leaders move and answers are lost, late or doubled."""
+    world = World(simulation, climate.sending(simulation.rng))
+    await world.brokers.start()
+    helpers = [trouble(world), trouble(world, "trouble beside it")]
+    producers = [send_in_bursts(world, name) for name in senders.draw(world.rng("senders"))]
+    if world.climate.nodes == 1:
+        return await _live(world, helpers, producers)
+    with world.brokers.old_news.in_effect():
+        return await _live(world, helpers, producers)
 
 
 async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, None]) -> Life:
@@ -92,14 +108,18 @@ async def _live(world: World, helpers: list, producers: list) -> Life:
         await asyncio.gather(*producers)
         world.over = True
         await asyncio.gather(*tasks)
+        if world.climate.repeats:
+            await asyncio.sleep(LATEST_REPEAT_S + LANDING_S)
         await read_everything(world)
         await reader
     await world.brokers.stop()
     await asyncio.sleep(LANDING_S)
     world.history.left_over += world.simulation.loop.left_over()
     network = world.simulation.network
-    violations = audit(world.history, unclean=world.climate.unclean) + audit_wire(network.history)
-    return Life(world.history, violations, f"{world.climate}\n" + "\n".join(world.faults), network.digest())
+    violations = audit(world.history, unclean=world.climate.unclean)
+    violations += audit_wire(network.history) + audit_numbering(network.history)
+    story = f"{world.climate}\n" + "\n".join(world.faults)
+    return Life(world.history, violations, story, network.digest(), world.covered)
 
 
 def live(life: Callable[[Simulation], Awaitable[Life]], seed: int) -> Life:

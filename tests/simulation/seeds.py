@@ -2,8 +2,8 @@
 
     KAFKARAW_SEEDS=7,100-120     takes these, and no others
 
-50 for a normal run, 500 for a soak; those that have ever failed are always among them. A run is told by its header, a
-failed test by the command that repeats it (`conftest.py`).
+50 for a normal run, 1,000 for a soak, unless a test says otherwise; those that have ever failed are always among them.
+A run is told by its header, a failed test by the command that repeats it (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 NORMAL = 50
-SOAK = 500
+SOAK = 1_000
 
 PINNED: dict[str, tuple[int, ...]] = {
     "one broker": (),
@@ -24,6 +24,8 @@ PINNED: dict[str, tuple[int, ...]] = {
     "several brokers": (2, 50651842006),
     "unclean elections": (),
     "transactions": (54, 208),
+    # a deposed leader that had appended; the rest of them: see the commits
+    "senders": (1, 6, 21),
 }
 """Seeds that have failed once, by world."""
 

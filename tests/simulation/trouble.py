@@ -14,6 +14,8 @@ from tests.simulation.brokers import Down, address_of
 from tests.simulation.climate import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
+LATEST_REPEAT_S = 4.0
+"""So much later a request arrives again, at most."""
 Fault = Callable[[World, int], AbstractAsyncContextManager[None]]
 """Breaks something, of a node when it is about one, and mends it on leaving."""
 
@@ -53,6 +55,23 @@ async def slow(world: World, node: int) -> AsyncIterator[None]:
         yield
     finally:
         world.simulation.network.slow(*address_of(node), None)
+
+
+@asynccontextmanager
+async def repeated(world: World, node: int) -> AsyncIterator[None]:
+    """Produce requests arrive twice, the second time on a connection that nobody listens to any more."""
+    network, address = world.simulation.network, address_of(node)
+    later_s = world.rng(f"repeats {world.now_s}").choice([(0, 0.01), (0, 0.5), (0.5, LATEST_REPEAT_S)])
+    network.repeat(*address, later_s, is_produce)
+    try:
+        yield
+    finally:
+        network.repeat(*address, None)
+
+
+def is_produce(frame: bytes) -> bool:
+    """Whether a request is a Produce request."""
+    return frame[:2] == b"\0\0"
 
 
 @asynccontextmanager
@@ -188,6 +207,7 @@ LEADERSHIP = {
     "power cut": Kind(power_cut, 1, (0.01, 0.5)),
     "replication waits": Kind(replication_waits, 4, (0.1, 1.5)),
 }
+REPEATED = Kind(repeated, 6, (0.1, 1.5))
 OTHERS = {
     "throttled": Kind(throttled, 1, (0.2, 1.0)),
     "stale tokens": Kind(stale_tokens, 1, (0.2, 1.0)),
@@ -199,6 +219,8 @@ def possible(world: World) -> dict[str, Kind]:
     kinds = {**NETWORK, **BROKERS, **OTHERS}
     if world.climate.nodes > 1:
         kinds |= LEADERSHIP
+    if world.climate.repeats:
+        kinds["repeated"] = REPEATED
     if not world.climate.syncs:
         del kinds["crash"]
     if world.climate.login != "OAUTHBEARER":
@@ -223,5 +245,6 @@ async def trouble(world: World, name: str = "trouble", pause_s: tuple[float, flo
         world.note(f"{name}, node {node}, {lasts_s:.3f} s")
         if name in ("power cut", *BROKERS) and node not in world.brokers.running:
             continue
+        world.covered[name] += 1
         async with kinds[name].fault(world, node):
             await asyncio.sleep(lasts_s)

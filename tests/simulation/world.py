@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from kafkaraw.testing.audit import Call, History
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.brokers import OneBroker, SeveralBrokers, bootstrap
 from tests.simulation.climate import PASSWORD, TOPIC, USER, Climate
+from tests.simulation.shipments import watch_shipments
 
 T = TypeVar("T")
 HANG_S = 30.0
@@ -35,6 +37,7 @@ class World:
         ends: where the reading ends, once the writing is over.
         over: nothing more is to go wrong.
         stale_tokens: tokens that are handed out now have expired long ago.
+        covered: how often things happened for which lives are made.
     """
 
     def __init__(self, simulation: Simulation, climate: Climate) -> None:
@@ -47,6 +50,7 @@ class World:
         self.ends: dict = {}
         self.over = False
         self.stale_tokens = False
+        self.covered: Counter[str] = Counter()
 
     def rng(self, name: str) -> random.Random:
         """Randomness for one purpose: what is drawn for another one does not disturb it."""
@@ -86,8 +90,9 @@ class World:
             "retry_backoff_ms": rng.choice([5, 50]),
             "max_block_ms": 20_000,
         }
-        producer = AsyncProducer(**self._common(name), **{**drawn, **settings})
+        producer = AsyncProducer(**{**self._common(name), **drawn, **settings})
         self._watch_beliefs(name, producer._delivery._engine.cluster)
+        watch_shipments(name, producer._delivery._outbox, self.history, self.covered, self.simulation.loop.time)
         return producer
 
     def consumer(self, name: str, **settings: object) -> AsyncConsumer:
@@ -99,7 +104,7 @@ class World:
             "max_partition_fetch_bytes": rng.choice([300, 1_048_576]),
             "max_poll_records": rng.choice([None, 1, 7]),
         }
-        consumer = AsyncConsumer(**self._common(name), **{**drawn, **settings})
+        consumer = AsyncConsumer(**{**self._common(name), **drawn, **settings})
         self._watch_beliefs(name, consumer._engine.cluster)
         return consumer
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.records import RecordMetadata, TopicPartition
-from kafkaraw.testing.audit import Call, History, Invariant, Outcome, Transaction, audit
+from kafkaraw.testing.audit import Call, History, Invariant, Outcome, Step, Transaction, audit
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -88,6 +88,22 @@ def out_of_order(history: History) -> None:
     history.failed = dict.fromkeys(history.sent["a"], KafkaTimeoutError("late"))
 
 
+def denied_and_there(history: History) -> None:
+    history.denied.add(b"1")
+
+
+def denied_and_read(history: History) -> None:
+    history.denied.add(b"3")
+    history.reads["c"].append((P0, 3, b"3"))
+    del history.read_to_end["c"]
+    history.deleted_before[P0] = 4
+
+
+def sent_again_behind_a_newer_one(history: History) -> None:
+    left, returned = Step.LEFT, Step.RETURNED
+    history.shipments["a"] = [(1.0, P0, 0, left), (2.0, P0, 0, returned), (2.1, P0, 1, left), (3.0, P0, 0, left)]
+
+
 def jumped_over(history: History) -> None:
     del history.reads["c"][1]
     del history.read_to_end["c"]
@@ -112,6 +128,9 @@ def test_a_sound_history_has_no_violation():
         (not_read_to_the_end, Invariant.UNSEEN),
         (there_twice, Invariant.DUPLICATE),
         (out_of_order, Invariant.SEND_SKIP),
+        (denied_and_there, Invariant.DENIED_WRITE),
+        (denied_and_read, Invariant.DENIED_WRITE),
+        (sent_again_behind_a_newer_one, Invariant.OVERTAKEN),
         (jumped_over, Invariant.POLL_SKIP),
         (stepped_over_on_resuming, Invariant.POLL_SKIP),
         (went_back, Invariant.NONMONOTONIC_POLL),
@@ -142,6 +161,32 @@ def test_duplicates_and_disorder_are_forgiven_to_the_producers_that_may():
         spoil(history)
         history.repeating, history.unordered = {"a"}, {"a"}
         assert audit(history) == []
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        [(1.0, P0, 0, Step.LEFT), (1.0, P0, 1, Step.LEFT), (2.0, P0, 0, Step.RETURNED), (2.1, P0, 0, Step.LEFT)],
+        [(1.0, P0, 0, Step.LEFT), (2.0, P0, 0, Step.RETURNED), (2.0, P0, 1, Step.LEFT), (2.1, P0, 0, Step.LEFT)],
+        [(1.0, P0, 0, Step.LEFT), (2.0, P0, 0, Step.RETURNED), (2.1, P1, 1, Step.LEFT), (2.2, P0, 0, Step.LEFT)],
+        [(1.0, P0, 0, Step.LEFT), (2.0, P0, 0, Step.RETURNED), (2.1, P0, 0, Step.LEFT), (2.2, P0, 1, Step.LEFT)],
+        [(1.0, P0, 0, Step.LEFT), (2.0, P0, 0, Step.RETURNED), (9.0, P0, 1, Step.LEFT)],
+    ],
+    ids=["in flight together", "at the same moment", "another partition", "in turn", "given up"],
+)
+def test_what_is_sent_again_in_its_turn_is_no_violation(story: list[tuple[float, TopicPartition, int, Step]]):
+    history = sound()
+    history.shipments["a"] = story
+    assert audit(history) == []
+
+
+def test_who_sends_in_turn_may_repeat_but_not_exchange():
+    history = sound()
+    history.repeating = history.in_turn = {"a"}
+    history.final[P0] = [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"1")]
+    assert audit(history) == []
+    history.final[P0] = [(0, b"1"), (1, b"0"), (2, b"2"), (3, b"1")]
+    assert Invariant.SEND_SKIP in {violation.invariant for violation in audit(history)}
 
 
 def test_going_on_without_a_gap_or_with_repetition_is_no_violation():

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.testing.audit_wire import audit_wire
+from kafkaraw.protocol.frames import RequestHeader, encode_request
+from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.invariants import Invariant
 from kafkaraw.testing.memory_network import Sent
+from tests.broker.support import batch
 
 PRODUCE, METADATA = 0, 3
 
@@ -47,3 +50,31 @@ def test_one_answer_each_in_turn_is_sound(history: list[Sent]):
 )
 def test_an_answer_that_nobody_waits_for_is_told(history: list[Sent]):
     assert [violation.invariant for violation in audit_wire(history)] == [Invariant.ANSWERED_TWICE]
+
+
+def produced(*values: bytes, sequence: int = 0, epoch: int = 0) -> Sent:
+    records = batch(*values, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=100, topic_data=[topic])
+    frame = encode_request(RequestHeader(PRODUCE, 9, 1, "a"), request)
+    return Sent(1.0, 0, "client", len(frame).to_bytes(4, "big") + frame)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [produced(b"a"), produced(b"a")],
+        [produced(b"a", b"b"), produced(b"a"), produced(b"b", sequence=1)],
+        [produced(b"a"), produced(b"b", epoch=1)],
+        [produced(b"a", sequence=-1), produced(b"b", sequence=-1)],
+        [asked(1)],
+    ],
+    ids=["the same", "in parts", "another epoch", "without idempotence", "no Produce"],
+)
+def test_sequence_numbers_that_stand_for_the_same_bytes_are_sound(history: list[Sent]):
+    assert audit_numbering(history) == []
+
+
+@pytest.mark.parametrize("again", [produced(b"b"), produced(b"a", b"b")], ids=["other bytes", "more records"])
+def test_sequence_numbers_that_stand_for_something_else_are_told(again: Sent):
+    assert [violation.invariant for violation in audit_numbering([produced(b"a"), again])] == [Invariant.REWRITTEN]

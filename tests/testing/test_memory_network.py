@@ -23,7 +23,7 @@ class Pair:
         self.network = network
 
     async def __aenter__(self) -> Pair:
-        answerers = Answerers()
+        self.answerers = answerers = Answerers()
         self.listener = await self.network.listen("127.0.0.1", 9092, answerers, frame_size_max=LIMIT)
         self.client = Recorder()
         self.link = await self.network.dial("localhost", 9092, self.client, timeout=10, frame_size_max=LIMIT)
@@ -205,6 +205,38 @@ def test_a_slow_address_takes_its_time_until_that_is_lifted() -> None:
         pair.link.send([b"soon"])
         await pair.server.frame()
         assert loop.time() < 0.52
+
+    simulate(play)
+
+
+def test_what_is_to_arrive_twice_does_so_later_on_a_connection_that_nobody_listens_to() -> None:
+    async def play(pair: Pair) -> None:
+        loop = asyncio.get_running_loop()
+        pair.network.repeat("127.0.0.1", 9092, (3, 3), lambda frame: frame != b"once")
+        pair.link.send([b"once"])
+        pair.link.send([b"twice"])
+        assert [await pair.server.frame(), await pair.server.frame()] == [b"once", b"twice"]
+        again = await pair.answerers.next()
+        assert await again.frame() == b"twice"
+        assert loop.time() >= 3
+        again.link.send([b"who is there?"])
+        assert await again.loss() is None
+        assert pair.client.frames.empty()
+        pair.network.repeat("127.0.0.1", 9092, None)
+        pair.link.send([b"only once"])
+        assert await pair.server.frame() == b"only once"
+
+    simulate(play)
+
+
+def test_nothing_arrives_twice_where_nobody_listens_any_more() -> None:
+    async def play(pair: Pair) -> None:
+        pair.network.repeat("127.0.0.1", 9092, (1, 1))
+        pair.link.send([b"hello"])
+        assert await pair.server.frame() == b"hello"
+        await pair.listener.close()
+        await asyncio.sleep(5)
+        assert pair.answerers.accepted.empty()
 
     simulate(play)
 

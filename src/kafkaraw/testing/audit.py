@@ -1,8 +1,8 @@
 """What must hold of a history of sends and reads: the invariants of Jepsen's Kafka checker, by their names.
 
 Fill a `History` with what clients saw, with a value of its own for each record, and give it to `audit`. The auditor
-knows only what clients saw: it must not look inside the broker. Transactions are judged in `audit_transactions`, the
-answers on the wire in `audit_wire`.
+knows only what clients saw: it must not look inside the broker. Transactions are judged in `audit_transactions`, what
+producers did with their batches in `audit_sending`, the answers on the wire in `audit_wire`.
 Source: jepsen.tests.kafka.
 """
 
@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.records import RecordMetadata, TopicPartition
+from kafkaraw.testing.audit_sending import denied_writes, duplicates, overtakings, send_skips
 from kafkaraw.testing.audit_transactions import aborted_reads, torn_transactions
 from kafkaraw.testing.history import Call as Call
 from kafkaraw.testing.history import History as History
 from kafkaraw.testing.history import Outcome as Outcome
+from kafkaraw.testing.history import Step as Step
 from kafkaraw.testing.history import Transaction as Transaction
 from kafkaraw.testing.invariants import Invariant as Invariant
 from kafkaraw.testing.invariants import Violation as Violation
@@ -37,9 +39,9 @@ def audit(history: History, *, idempotent: bool = True, unclean: bool = False) -
         unclean: leaders may have been elected that were not in sync: what was acknowledged and read may be lost, but
             not doubled, and nobody may be left waiting.
     """
-    checks = [_unsettled, _overdue, _left_over, _epochs_went_back, aborted_reads]
+    checks = [_unsettled, _overdue, _left_over, _epochs_went_back, aborted_reads, denied_writes, overtakings]
     if idempotent:
-        checks += [_duplicates, _send_skips]
+        checks += [duplicates, send_skips]
     if not unclean:
         checks += [_inconsistent_offsets, _lost_writes, _poll_skips, _skips_on_resuming, torn_transactions]
     return [violation for check in checks for violation in check(history)]
@@ -125,28 +127,6 @@ def _missing(
         if tp in values and value not in values[tp]:
             invariant = Invariant.LOST_WRITE if furthest[tp] >= metadata.offset else Invariant.UNSEEN
             yield Violation(invariant, f"{value!r}, acknowledged at {metadata}, was not read {by_whom}")
-
-
-def _duplicates(history: History) -> Iterator[Violation]:
-    places: dict[bytes, list[tuple[TopicPartition, int]]] = defaultdict(list)
-    for tp, records in history.final.items():
-        for offset, value in records:
-            places[value].append((tp, offset))
-    forgiven = {value for producer in history.repeating for value in history.sent[producer]}
-    for value, offsets in places.items():
-        if len(offsets) > 1 and value not in forgiven:
-            yield Violation(Invariant.DUPLICATE, f"{value!r} is at {offsets}")
-
-
-def _send_skips(history: History) -> Iterator[Violation]:
-    for producer, values in history.sent.items():
-        if producer in history.unordered:
-            continue
-        order = {value: position for position, value in enumerate(values)}
-        for tp, records in history.final.items():
-            mine = [order[value] for _, value in records if value in order]
-            if mine != sorted(mine):
-                yield Violation(Invariant.SEND_SKIP, f"{producer} in {tp}")
 
 
 # -- reads

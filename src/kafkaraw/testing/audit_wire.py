@@ -1,14 +1,19 @@
-"""What must hold of the bytes between clients and brokers: each request is answered once, and in its turn.
+"""What must hold of the bytes between clients and brokers, for the history of a `MemoryNetwork` without corruption.
 
-For the history of a `MemoryNetwork` in which nothing was corrupted. Start at `audit_wire`.
+Each request is answered once, and in its turn (`audit_wire`); what a producer sends again under the same sequence
+numbers is the same to the byte (`audit_numbering`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kafkaraw.protocol import FileSlice, Segment
+from kafkaraw.protocol.frames import decode_request
+from kafkaraw.protocol.messages.produce import ProduceRequest
+from kafkaraw.records.header import NO_SEQUENCE, BatchHeader, iter_headers
 from kafkaraw.testing.invariants import Invariant, Violation
 from kafkaraw.testing.memory_network import Sent
 
@@ -39,3 +44,42 @@ def audit_wire(history: Iterable[Sent]) -> list[Violation]:
                 found.append(Violation(Invariant.ANSWERED_TWICE, f"{where}: {first} was to be answered before"))
         del unanswered[correlation_id]
     return found
+
+
+def audit_numbering(history: Iterable[Sent]) -> list[Violation]:
+    """Batches with the same producer id, epoch and first sequence that are not the same.
+
+    Fewer records are no violation: what is too large for the broker is sent again in parts, under the same numbers.
+
+    Args:
+        history: what was sent, in order.
+    """
+    found: list[Violation] = []
+    known: dict[tuple[object, ...], tuple[int, int]] = {}
+    for sent in history:
+        for where, header in _numbered_batches(sent):
+            which = (*where, header.producer_id, header.producer_epoch, header.base_sequence)
+            count, crc = known.setdefault(which, (header.records_count, header.crc))
+            if header.records_count > count or (header.records_count == count and header.crc != crc):
+                what = f"sequence {header.base_sequence} of producer {header.producer_id} to {where[0]} {where[2]}"
+                found.append(Violation(Invariant.REWRITTEN, f"{what} stands for other bytes at {sent.at_s:.6f} s"))
+    return found
+
+
+def _numbered_batches(sent: Sent) -> Iterator[tuple[tuple[str, bytes, int], BatchHeader]]:
+    """The batches of idempotent producers in a frame, each with topic, topic id and partition."""
+    frame = sent.data[_SIZE_BYTES:]
+    if sent.by != "client" or int.from_bytes(frame[:2], "big") != _PRODUCE_KEY:
+        return
+    _, request = decode_request(frame)
+    assert isinstance(request, ProduceRequest)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            for header, _ in iter_headers(memoryview(_bytes_of(data.records))):
+                if header.base_sequence != NO_SEQUENCE:
+                    yield (topic.name, topic.topic_id, data.index), header
+
+
+def _bytes_of(records: Segment | None) -> bytes | bytearray | memoryview:
+    assert not isinstance(records, FileSlice), "what was sent was read from a file, and is bytes now"
+    return records or b""

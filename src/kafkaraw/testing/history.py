@@ -1,6 +1,7 @@
 """What the clients of one run saw, written down for `audit`.
 
-    {sent, acknowledged, failed}     by producers, record by record
+    {sent, acknowledged, failed}     by producers, record by record; what they denied
+    shipments                        what became of each of their batches
     {reads, resumed, read_to_end}    by consumers, stretch by stretch
     transactions                     what was in each, and how it ended
     {calls, left_over}               of all of them: what was waited for, and what was never let go of
@@ -40,6 +41,15 @@ class Transaction:
     outcome: Outcome = Outcome.UNKNOWN
 
 
+class Step(StrEnum):
+    """What happened to a batch."""
+
+    LEFT = "left"
+    """It was sent, for the first time or again."""
+    RETURNED = "returned"
+    """It came back: refused, or lost on the way."""
+
+
 @dataclass
 class Call:
     """A call that had to end in time, in seconds on one clock.
@@ -65,9 +75,13 @@ class History:
         sent: values by producer, in the order of sending.
         acknowledged: where each acknowledged value is.
         failed: values whose tickets raised an error.
+        denied: values of which a producer said that they were not written.
+        shipments: for each producer, (seconds, partition, number of the batch, what happened to it) in order.
         weak: producers whose acknowledgement does not promise that the record stays (acks 0 or 1).
         repeating: producers that may write a record twice: they try again, without idempotence.
         unordered: producers whose records may stand in another order than that of sending.
+        in_turn: producers that send nothing before all before it is acknowledged: of their repeats, the first ones
+            stand in the order of sending.
         reads: for each stretch of reading, (partition, offset, value) in the order of reading; a consumer begins a new
             stretch when it seeks, or starts anew.
         resumed: the stretch that a stretch goes on from: it began where that one had said it stood.
@@ -85,9 +99,14 @@ class History:
     sent: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     acknowledged: dict[bytes, RecordMetadata] = field(default_factory=dict)
     failed: dict[bytes, BaseException] = field(default_factory=dict)
+    denied: set[bytes] = field(default_factory=set)
+    shipments: dict[str, list[tuple[float, TopicPartition, int, Step]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     weak: set[str] = field(default_factory=set)
     repeating: set[str] = field(default_factory=set)
     unordered: set[str] = field(default_factory=set)
+    in_turn: set[str] = field(default_factory=set)
     reads: dict[str, list[tuple[TopicPartition, int, bytes]]] = field(default_factory=lambda: defaultdict(list))
     resumed: dict[str, str] = field(default_factory=dict)
     read_to_end: dict[str, list[TopicPartition]] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from kafkaraw.protocol import FileSlice, FrameReader, segments_size
 _ALIASES = {"localhost": "127.0.0.1", "": "127.0.0.1", "0.0.0.0": "127.0.0.1"}
 _FIRST_PORT = 40_000
 _CUT_PROBABILITY = 0.25
+_SIZE_BYTES = 4
 
 Address = tuple[str, int]
 
@@ -66,6 +67,7 @@ class MemoryNetwork:
         self._listeners: dict[Address, MemoryListener] = {}
         self._silent: dict[Address, asyncio.Event] = {}  # the event: no longer silent
         self._slow: dict[Address, tuple[float, float]] = {}
+        self._repeated: dict[Address, tuple[Callable[[bytes], bool], tuple[float, float]]] = {}
         self._nameless: set[str] = set()
         self._links: list[MemoryLink] = []
         self._links_made = 0
@@ -87,6 +89,11 @@ class MemoryNetwork:
         listener = self._listeners.get(address)
         if listener is None:
             raise NetworkError(f"cannot connect to {where}: Connection refused", stage=Stage.CONNECT)
+        return self._join(listener, address, where, handler, frame_size_max)
+
+    def _join(
+        self, listener: MemoryListener, address: Address, where: str, handler: LinkHandler, frame_size_max: int
+    ) -> MemoryLink:
         number, self._links_made = self._links_made, self._links_made + 1
         names = (f"127.0.0.1:{60_000 + number}", where)
         client = MemoryLink(self, number, "client", handler, names, frame_size_max, address)
@@ -170,6 +177,25 @@ class MemoryNetwork:
         else:
             self._nameless.discard(name)
 
+    def repeat(
+        self, host: str, port: int, after_s: tuple[float, float] | None, which: Callable[[bytes], bool] = bool
+    ) -> None:
+        """Deliver what is sent to an address once more, on a connection that nobody listens to; None ends it.
+
+        So it is when a client has given a connection up, and asks again on another one, and what it had asked on the
+        first arrives all the same, late and unheard of.
+
+        Args:
+            host: of the address.
+            port: of the address.
+            after_s: how much later, at least and at most, in seconds.
+            which: of a frame without its size prefix: whether it is delivered again.
+        """
+        if after_s is None:
+            self._repeated.pop(_address(host, port), None)
+        else:
+            self._repeated[_address(host, port)] = (which, after_s)
+
     # -- for links and assertions ----------------------------------------------------------------------------------
 
     @property
@@ -195,6 +221,17 @@ class MemoryNetwork:
             return [data]
         at = self._rng.randrange(1, len(data))
         return [data[:at], data[at:]]
+
+    def repeat_later(self, address: Address, data: bytes) -> None:
+        """Take note of a frame that a client sends: it may arrive again."""
+        which, after_s = self._repeated.get(address, (None, (0.0, 0.0)))
+        if which is not None and which(data[_SIZE_BYTES:]):
+            self._loop.call_later(self._rng.uniform(*after_s), self._arrive_again, address, data)
+
+    def _arrive_again(self, address: Address, data: bytes) -> None:
+        listener = self._listeners.get(address)
+        if listener is not None:
+            self._join(listener, address, host_port(*address), _Nobody(), listener.frame_size_max).send_raw(data)
 
     def is_silent(self, address: Address) -> bool:
         """Whether nothing gets through to and from that address now."""
@@ -257,7 +294,10 @@ class MemoryLink:
 
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
-        self.send_raw(segments_size(segments).to_bytes(4, "big") + b"".join(map(_bytes_of, segments)))
+        data = segments_size(segments).to_bytes(_SIZE_BYTES, "big") + b"".join(map(_bytes_of, segments))
+        if self.by == "client" and not self._closed:
+            self._network.repeat_later(self.address, data)
+        self.send_raw(data)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""
@@ -357,6 +397,22 @@ class MemoryLink:
         else:
             text = f"{self.peer} closed the connection after {self._reader.progress}"
             self.lose(NetworkError(text, stage=Stage.REQUEST))
+
+
+class _Nobody:
+    """Takes the place of a client that is gone: it closes the connection as soon as it is answered."""
+
+    def link_made(self, link: Link) -> None:
+        self._link = link
+
+    def frame_received(self, frame: memoryview) -> None:
+        self._link.close()
+
+    def writing_paused(self, paused: bool) -> None:
+        pass
+
+    def link_lost(self, error: KafkaError | None) -> None:
+        pass
 
 
 def _address(host: str, port: int) -> Address:

@@ -1,0 +1,70 @@
+"""What must hold of producers: nothing doubled, nothing out of order, nothing denied that is there. See `audit`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kafkaraw.records import TopicPartition
+from kafkaraw.testing.history import History, Step
+from kafkaraw.testing.invariants import Invariant, Violation
+
+
+def duplicates(history: History) -> Iterator[Violation]:
+    """Values at two offsets, of producers that must not repeat any."""
+    places: dict[bytes, list[tuple[TopicPartition, int]]] = defaultdict(list)
+    for tp, records in history.final.items():
+        for offset, value in records:
+            places[value].append((tp, offset))
+    forgiven = {value for producer in history.repeating for value in history.sent[producer]}
+    for value, offsets in places.items():
+        if len(offsets) > 1 and value not in forgiven:
+            yield Violation(Invariant.DUPLICATE, f"{value!r} is at {offsets}")
+
+
+def send_skips(history: History) -> Iterator[Violation]:
+    """Producers of which a partition shows another order than that of sending."""
+    for producer, values in history.sent.items():
+        if producer in history.unordered:
+            continue
+        order = {value: position for position, value in enumerate(values)}
+        for tp, records in history.final.items():
+            mine = [value for _, value in records if value in order]
+            if producer in history.in_turn:
+                mine = [value for value in dict.fromkeys(mine) if value in history.acknowledged]
+            positions = [order[value] for value in mine]
+            if positions != sorted(positions):
+                yield Violation(Invariant.SEND_SKIP, f"{producer} in {tp}")
+
+
+def denied_writes(history: History) -> Iterator[Violation]:
+    """Values that are there, or were, though their producer said that they were not written."""
+    seen = {value: f"{tp} {offset}" for tp, records in history.final.items() for offset, value in records}
+    for reads in history.reads.values():
+        seen.update((value, f"{tp} {offset}") for tp, offset, value in reads)
+    for value in history.denied:
+        if value in seen:
+            yield Violation(Invariant.DENIED_WRITE, f"{value!r} is at {seen[value]}")
+
+
+def overtakings(history: History) -> Iterator[Violation]:
+    """Batches that were sent again after a newer one of the same partition had left for the first time.
+
+    Those that were in flight together are no violation: whether the first of them succeeds is not known when the others
+    leave. But once a batch has come back, from the next moment on nothing new may leave before it.
+    """
+    for producer, events in history.shipments.items():
+        left: set[int] = set()
+        returned: dict[TopicPartition, dict[int, float]] = defaultdict(dict)
+        overtaken_by: dict[int, int] = {}
+        for at_s, tp, number, step in events:
+            if step is Step.RETURNED:
+                returned[tp][number] = at_s
+                continue
+            returned[tp].pop(number, None)
+            if number not in left:
+                left.add(number)
+                overtaken_by |= {other: number for other, since_s in returned[tp].items() if since_s < at_s}
+            elif number in overtaken_by:
+                what = f"batch {number} of {producer} to {tp}, sent again after batch {overtaken_by.pop(number)}"
+                yield Violation(Invariant.OVERTAKEN, what)

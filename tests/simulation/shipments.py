@@ -1,0 +1,57 @@
+"""Writes down what a producer does with its batches: what it sends, sends again, and gets back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from kafkaraw.client.outbox import Outbox
+from kafkaraw.core.producer.events import Answered, Event, RequestLost, SendProduce
+from kafkaraw.core.producer.outcomes import Verdict, verdict_on
+from kafkaraw.protocol.error_codes import error_name
+from kafkaraw.records import SealedBatch, TopicPartition
+from kafkaraw.testing.audit import History, Step
+
+
+def watch_shipments(
+    name: str, outbox: Outbox, history: History, covered: Counter[str], clock: Callable[[], float]
+) -> None:
+    """Have a history tell the story of a producer's batches.
+
+    Args:
+        name: of the producer.
+        outbox: its own.
+        history: where the story is written.
+        covered: counts what the story is made of.
+        clock: gives the seconds.
+    """
+    numbers: dict[int, tuple[int, SealedBatch]] = {}  # by identity; the batch is kept, so that no other gets its own
+    under_way: dict[int, SendProduce] = {}
+    story, send, tell = history.shipments[name], outbox.send, outbox._tell
+
+    def number_of(batch: SealedBatch) -> int:
+        return numbers.setdefault(id(batch), (len(numbers), batch))[0]
+
+    def noted_send(action: SendProduce) -> None:
+        under_way[action.request_id] = action
+        covered["several requests in flight"] += len(under_way) > 1
+        for numbered in action.batches:
+            covered["sent again"] += id(numbered.batch) in numbers
+            covered["next epoch"] += numbered.identity.epoch > 0
+            tp = TopicPartition(numbered.batch.topic, numbered.batch.partition)
+            story.append((clock(), tp, number_of(numbered.batch), Step.LEFT))
+        send(action)
+
+    def noted_tell(event: Event) -> None:
+        if isinstance(event, Answered | RequestLost):
+            for numbered in under_way.pop(event.request_id).batches:
+                tp = TopicPartition(numbered.batch.topic, numbered.batch.partition)
+                if isinstance(event, RequestLost):
+                    covered["lost"] += 1
+                elif (code := event.outcomes[tp].error_code if tp in event.outcomes else -1) and code >= 0:
+                    covered[error_name(code)] += 1
+                if isinstance(event, RequestLost) or verdict_on(code) is not Verdict.WRITTEN:
+                    story.append((clock(), tp, number_of(numbered.batch), Step.RETURNED))
+        tell(event)
+
+    outbox.send, outbox._tell = noted_send, noted_tell
