@@ -50,6 +50,7 @@ def open_batches(
     codec: str = "none",
     buffer_memory: int = 1_000_000,
     waiter: FakeWaiter | None = None,
+    value_size_safe: int = 100_000,
 ) -> OpenBatches:
     """Batches for topic `t` with three partitions, the sticky one being 0 next."""
     batches = OpenBatches(
@@ -60,6 +61,7 @@ def open_batches(
         clock or FakeClock(2),
         waiter=waiter or FakeWaiter(),
         lock=contextlib.nullcontext(),
+        value_size_safe=value_size_safe,
     )
     batches.set_partitions("t", 3)
     return batches

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import NoReturn
 
 import pytest
 
 from kafkaraw.errors import UsageError
 from kafkaraw.records import (
     HEADER_SIZE,
+    KEY_SIZE_SAFE,
     AppendStatus,
     Batch,
+    BatchPromise,
     Headers,
     OpenBatches,
     SealedBatch,
+    Sender,
     Ticket,
     parse_header,
     partition_for_key,
@@ -347,3 +351,114 @@ def test_another_sequence_leaves_bytes_that_were_handed_out_alone() -> None:
     assert parse_header(second).producer_id == 8
     assert values_of(sealed) == [b"value"]
     assert not parse_header(sealed.encode(8, 0, 0)).is_transactional
+
+
+def test_a_record_is_taken_at_once_where_a_batch_is_open_for_it() -> None:
+    batches = open_batches()
+    assert batches.take("t", b"1", None, None, 0, 5) is None
+    append(batches, b"1", partition=0, timestamp_ms=5)
+    second = batches.take("t", b"2", b"k", None, 0, 6)
+    assert second is not None
+    assert (second.index, second.timestamp_ms) == (1, 6)
+    (sealed,) = batches.seal_all()
+    assert [(record.key, record.value) for record in Batch("t", 0, sealed.encode(), start_offset=0)] == [
+        (None, b"1"),
+        (b"k", b"2"),
+    ]
+
+
+def test_at_once_or_not_a_record_goes_to_the_same_partition() -> None:
+    batches = open_batches()
+    for partition in range(3):
+        append(batches, partition=partition)
+    keys = [b"key-%d" % number for number in range(30)]
+    for key in keys:
+        ticket = batches.take("t", b"v", key, None, None, None)
+        assert ticket is not None
+        assert ticket.batch_promise.partition == partition_for_key(key, 3)
+    _, appended = append(batches)
+    taken = batches.take("t", b"v", None, None, None, None)
+    assert taken is not None
+    assert taken.batch_promise is appended.batch_promise
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "key", "headers", "partition"),
+    [
+        ("other", b"v", None, None, 0),
+        ("t", b"v", None, None, 3),
+        ("t", b"v", None, None, -1),
+        ("t", b"v", None, [("h", b"v")], 0),
+        ("t", bytearray(b"v"), None, None, 0),
+        ("t", b"v", memoryview(b"k"), None, 0),
+        ("t", "text", None, None, 0),
+        ("t", bytes(51), None, None, 0),
+        ("t", b"v", bytes(KEY_SIZE_SAFE + 1), None, 0),
+    ],
+)
+def test_what_is_not_plain_small_and_known_is_not_taken_at_once(topic, value, key, headers, partition) -> None:
+    batches = open_batches(batch_size=3000, value_size_safe=50)
+    for number in range(3):
+        append(batches, partition=number)
+    assert batches.take(topic, value, key, headers, partition, None) is None
+    assert sum(sealed.records_count for sealed in batches.seal_all()) == 3
+
+
+def test_above_the_memory_bound_nothing_is_taken_at_once() -> None:
+    batches = open_batches(buffer_memory=100)
+    append(batches, bytes(50), partition=0)
+    assert batches.take("t", b"v", None, None, 0, None) is None
+
+
+def test_a_full_batch_is_left_to_be_sealed_by_the_long_way() -> None:
+    batches = open_batches(batch_size=200)
+    append(batches, bytes(100), partition=0)
+    assert batches.take("t", bytes(100), None, None, 0, None) is None
+    assert batches.take_sealed() == []
+
+
+class Refused(Exception):
+    pass
+
+
+def refuse() -> NoReturn:
+    raise Refused
+
+
+def test_while_records_are_refused_none_is_taken() -> None:
+    batches = open_batches()
+    append(batches, partition=0)
+    batches.refuse(refuse)
+    assert batches.take("t", b"v", None, None, 0, None) is None
+    with pytest.raises(Refused):
+        append(batches, partition=0)
+    batches.refuse(None)
+    assert batches.take("t", b"v", None, None, 0, None) is not None
+    (sealed,) = batches.seal_all()
+    assert sealed.records_count == 2
+
+
+def test_a_sender_passes_on_what_is_not_taken_at_once() -> None:
+    sent_slowly: list[tuple[object, ...]] = []
+
+    class Face(Sender):  # of the twin that is tested
+        def _send_slowly(self, *record: object) -> Ticket:
+            sent_slowly.append(record)
+            return Ticket(BatchPromise("t", 0, FakeWaiter()), 0, -1)
+
+    batches, face = open_batches(), Face()
+    face.send("t", b"1")
+    face._send_through(batches)
+    append(batches, partition=0)
+    assert face.send("t", b"2", partition=0).index == 1
+    face.send("t", b"3", b"k", headers=[("h", b"v")], partition=1, timestamp_ms=7)
+    face.send(topic="t", key=b"k", value=b"4", partition=0)
+    face._send_through(None)
+    face.send("t", partition=2)
+    assert sent_slowly == [
+        ("t", b"1", None, None, None, None),
+        ("t", b"3", b"k", [("h", b"v")], 1, 7),
+        ("t", None, None, None, 2, None),
+    ]
+    (sealed,) = batches.seal_all()
+    assert values_of(sealed) == [b"value", b"2", b"4"]

@@ -20,7 +20,7 @@ from kafkaraw.records import _fallback, _implementation
 
 NAMES = {
     "_builder": ("BatchBuilder",),
-    "_open_batches": ("OpenBatches", "Ticket"),
+    "_open_batches": ("OpenBatches", "Sender", "Ticket"),
     "_reader": ("fill", "read_records", "read_values"),
 }
 IMPLEMENTATIONS = (

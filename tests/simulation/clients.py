@@ -50,7 +50,7 @@ async def settle(world: World, name: str, producer: AsyncProducer, tickets: list
     with suppress(KafkaError):
         await world.call(f"{name}: flush", producer.flush(60), 60)
     await asyncio.sleep(LANDING_S)
-    held = producer._delivery._open.used_bytes
+    held = producer._delivery.open_batches.used_bytes
     if held:
         history.left_over.append(f"{held} bytes of memory of {name}")
     with suppress(KafkaError):

@@ -18,7 +18,7 @@ import logging
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 
 from kafkaraw.client.arrow import check_columns, to_arrow
 from kafkaraw.client.blocking_admin import Admin as Admin
@@ -26,7 +26,7 @@ from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, is_closed, reading_of
-from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
+from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import tell_about_forks
 from kafkaraw.client.java_names import Properties, settings_from_properties
@@ -37,7 +37,7 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
-from kafkaraw.records import AppendStatus, Batch, Headers, Record, Ticket, TopicPartition
+from kafkaraw.records import AppendStatus, Batch, Headers, Record, Sender, Ticket, TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -54,7 +55,7 @@ EXIT_CLOSE_S = 10.0
 
 
 @documented_by(AsyncProducer)
-class Producer:
+class Producer(Sender):
     """Sends records; each `send` gives a ticket for the outcome. `AsyncProducer` for code that blocks.
 
     Safe for use by many threads. In a forked child process it goes on as a new producer; what was sent before the fork
@@ -71,7 +72,7 @@ class Producer:
     def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
         self._config = parse(ProducerConfig, settings)
         self._runtime = runtime
-        self._delivery = Delivery(self._config, runtime)
+        self._deliver_with(Delivery(self._config, runtime))
         tell_about_forks(self, Producer._after_fork_in_child)
         _open_producers.add(self)
 
@@ -93,27 +94,23 @@ class Producer:
         except DeliveryError as lost:
             error.add_note(f"while closing the producer: {lost}")
 
-    def send(
+    send = Sender.send  # one method of the compiled module for nearly every record
+
+    def _send_slowly(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        *,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
     ) -> Ticket:
+        """Send a record that is not plain, or that finds no open batch with room."""
         delivery = self._delivery
-        if (
-            headers is not None
-            or (value is not None and (type(value) is not bytes or len(value) > delivery.value_size_safe))
-            or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
-        ):
-            delivery.check_size(topic, value, key, headers)
-        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             return _run(delivery.admit(topic, value, key, headers, partition, timestamp_ms))
-        if status is AppendStatus.SEALED:
+        if status is _SEALED:
             delivery.wake_from_thread()
         return ticket
 
@@ -128,12 +125,11 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Ticket:
         delivery = self._delivery
-        delivery.check_size(topic, value, key, headers)
-        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             delivery.wake_from_thread()
             raise delivery.refusal(status, topic)
-        if status is AppendStatus.SEALED:
+        if status is _SEALED:
             delivery.wake_from_thread()
         return ticket
 
@@ -189,7 +185,11 @@ class Producer:
     def _after_fork_in_child(self) -> None:
         """Start anew in a child process: with a producer id, connections and batches of its own."""
         if self in _open_producers:
-            self._delivery = Delivery(self._config, self._runtime)
+            self._deliver_with(Delivery(self._config, self._runtime))
+
+    def _deliver_with(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._send_through(delivery.open_batches)
 
 
 @documented_by(AsyncConsumer)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NoReturn
 
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.deadline import Deadline
@@ -58,17 +58,21 @@ from kafkaraw.errors import (
     UsageError,
 )
 from kafkaraw.net.clock import SystemClock
-from kafkaraw.records import AppendStatus, BatchPromise, Headers, OpenBatches, SealedBatch, Ticket, TopicPartition
+from kafkaraw.records import (
+    KEY_SIZE_SAFE,
+    AppendStatus,
+    BatchPromise,
+    Headers,
+    OpenBatches,
+    SealedBatch,
+    Ticket,
+    TopicPartition,
+)
 
 log = logging.getLogger(__name__)
 
-Append: TypeAlias = Callable[
-    [str, bytes | None, bytes | None, Headers | None, int | None, int | None], tuple[AppendStatus, Ticket | None]
-]
-
 RECORD_OVERHEAD_BYTES = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
-KEY_SIZE_SAFE = 1024
 CLOSED = "the producer is closed; make a new one"
 INTERRUPTED_CLOSE_S = 5.0
 """How long a `with` block that is left by Ctrl-C or cancellation may still try to deliver."""
@@ -82,9 +86,7 @@ class Delivery:
         runtime: network, clock and rng; the real ones when None.
 
     Attributes:
-        append: `OpenBatches.append`; raises once the producer is closed, broken, or inherited by a child process.
-        value_size_safe: values of at most so many bytes, without headers and with keys of at most `KEY_SIZE_SAFE`
-            bytes, need no `check_size`.
+        open_batches: where records go; refuses them once the producer is closed, broken, or in a child process.
     """
 
     def __init__(self, config: ProducerConfig, runtime: Runtime | None = None) -> None:
@@ -92,7 +94,8 @@ class Delivery:
         self._engine = Engine.on(config, runtime)
         self._clock = self._engine.runtime.clock
         self._waiter = PromiseWaiter()
-        self._open = OpenBatches(
+        record_size_max = min(config.max_request_size, config.buffer_memory)
+        self.open_batches = OpenBatches(
             config.batch_size,
             config.compression_type,
             config.compression_level,
@@ -100,11 +103,9 @@ class Delivery:
             self._clock.time_ms,
             waiter=self._waiter,
             lock=threading.Lock(),
+            value_size_safe=record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
             system_clock=isinstance(self._clock, SystemClock),
         )
-        self.append: Append = self._open.append
-        record_size_max = min(config.max_request_size, config.buffer_memory)
-        self.value_size_safe = record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE
         self._machine = _machine(config, self._engine)
         self._nothing_left = asyncio.Event()
         self._outbox = Outbox(self._engine, config, self._receive, self._break)
@@ -126,12 +127,26 @@ class Delivery:
 
     # ---- taking records in
 
-    def check_size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None) -> None:
-        """Refuse a record that is too large, before anything is compressed.
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> tuple[AppendStatus, Ticket | None]:
+        """Take any record now if that can be; the way of those that `OpenBatches.take` leaves.
 
         Raises:
             RecordTooLarge: over `max_request_size` or `buffer_memory`.
+            UsageError: a field of the wrong type.
         """
+        self._check_size(topic, value, key, headers)
+        return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)
+
+    def _check_size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None) -> None:
+        """Refuse a record that is too large, before anything is compressed."""
         size = RECORD_OVERHEAD_BYTES + _size(value) + _size(key)
         size += sum(10 + len(name.encode()) + _size(content) for name, content in headers or ())
         for name in ("max_request_size", "buffer_memory"):
@@ -176,7 +191,7 @@ class Delivery:
         again = False
         while True:
             releases = self._room.releases
-            status, ticket = self.append(topic, key, value, headers, timestamp_ms, partition)
+            status, ticket = self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)
             if ticket is not None:
                 self.wake()
                 self._offer_room()
@@ -222,9 +237,9 @@ class Delivery:
     def take_records(self, taken: bool) -> None:
         """Whether `append` takes records; for the time between transactions, not for the end of the producer."""
         if not (self._closed or self._broken or self._waiter.forked):
-            self.append = self._open.append if taken else self._refuse_outside_transaction
+            self.open_batches.refuse(None if taken else self._refuse_outside_transaction)
 
-    def _refuse_outside_transaction(self, *_record: object) -> tuple[AppendStatus, Ticket | None]:
+    def _refuse_outside_transaction(self) -> NoReturn:
         assert self._transactions is not None
         self._transactions.check_open()
         raise UsageError("the transaction takes no more records")
@@ -266,7 +281,7 @@ class Delivery:
     def close_unused(self) -> None:
         """Close what has not begun."""
         self._closed = True
-        self.append = _refusing(ClosedError, CLOSED)
+        self.open_batches.refuse(_raising(ClosedError, CLOSED))
 
     async def close(self, timeout: float | None) -> None:
         """Flush, then let go of everything; see `AsyncProducer.close`."""
@@ -279,7 +294,7 @@ class Delivery:
             if timeout is not None:
                 timeout = max(0.0, timeout - (asyncio.get_running_loop().time() - began))
         self._closed = True
-        self.append = _refusing(ClosedError, CLOSED)
+        self.open_batches.refuse(_raising(ClosedError, CLOSED))
         problem: DeliveryError | None = None
         try:
             await self._settle(timeout, "close")
@@ -327,7 +342,7 @@ class Delivery:
         self._sync_topics()
         now_ms = self._clock.time_ms()
         linger_ms = self._config.linger_ms
-        sealed = self._open.seal_all() if everything else self._open.seal_due(now_ms, linger_ms)
+        sealed = self.open_batches.seal_all() if everything else self.open_batches.seal_due(now_ms, linger_ms)
         if sealed:
             ages_ms = [min(max(0, now_ms - batch.created_ms), linger_ms) for batch in sealed]
             self._machine.receive(BatchesSealed(sealed, ages_ms), self._now_ms())
@@ -365,7 +380,7 @@ class Delivery:
         """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
         assert self._loop is not None
         times = [deadline_ms] if (deadline_ms := self._machine.deadline_ms()) is not None else []
-        due_ms = self._open.next_due_ms(self._config.linger_ms)
+        due_ms = self.open_batches.next_due_ms(self._config.linger_ms)
         if due_ms is not None:  # by the wall clock, which may be set: never wait longer than linger_ms
             times.append(self._now_ms() + min(max(due_ms - self._clock.time_ms(), 0), self._config.linger_ms))
         if self._timer is not None:
@@ -388,7 +403,7 @@ class Delivery:
     def _after_fork_in_child(self) -> None:
         """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
         self._waiter.forked = True
-        self.append = _refusing(ForkedError, FORKED)
+        self.open_batches.refuse(_raising(ForkedError, FORKED))
         leave_behind(self)
 
     # ---- inside: topics and room
@@ -405,7 +420,7 @@ class Delivery:
         """Carry the topic's partition count over to where records are appended."""
         count = len(self._engine.cluster.partitions_of(topic) or ())
         if count and self._topics.get(topic) != count:
-            self._open.set_partitions(topic, count)
+            self.open_batches.set_partitions(topic, count)
             self._topics[topic] = count
             self._engine.use_topics(self._topics)
         return count
@@ -417,7 +432,7 @@ class Delivery:
         self._topics_as_of = self._engine.cluster.updated_ms
         for topic in list(self._topics):
             if not self._take_partitions(topic):
-                self._open.forget_topic(topic)
+                self.open_batches.forget_topic(topic)
                 del self._topics[topic]
                 self._engine.use_topics(self._topics)
 
@@ -432,12 +447,12 @@ class Delivery:
         )
 
     def _release(self, batch: SealedBatch) -> None:
-        self._open.release(batch)
+        self.open_batches.release(batch)
         self._room.releases += 1
         self._offer_room()
 
     def _offer_room(self) -> None:
-        if self._open.used_bytes < self._config.buffer_memory:
+        if self.open_batches.used_bytes < self._config.buffer_memory:
             self._room.let_one_in()
 
     # ---- inside: the end
@@ -481,8 +496,8 @@ class Delivery:
         log.error("the producer failed in an unforeseen way", exc_info=error)
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
         self._broken = True
-        self.append = _refusing(ClosedError, message)
-        batches = [*self._machine.unsettled(), *self._open.seal_all()]
+        self.open_batches.refuse(_raising(ClosedError, message))
+        batches = [*self._machine.unsettled(), *self.open_batches.seal_all()]
         for batch in batches:
             batch.promise.fail(DeliveryError(message))
         self._room.fail(ClosedError(message))
@@ -505,8 +520,8 @@ def _machine(config: ProducerConfig, engine: Engine) -> ProducerMachine:
     return ProducerMachine(limits, engine.cluster, lambda attempt: int(backoff.delay_ms(attempt, engine.runtime.rng)))
 
 
-def _refusing(kind: type[KafkaError], message: str) -> Append:
-    def refuse(*_record: object) -> tuple[AppendStatus, Ticket | None]:
+def _raising(kind: type[KafkaError], message: str) -> Callable[[], NoReturn]:
+    def refuse() -> NoReturn:
         raise kind(message)
 
     return refuse

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ProducerConfig, parse
-from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, KEY_SIZE_SAFE, Delivery
+from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.runtime import Runtime
@@ -22,6 +22,8 @@ from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+_SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
 
 
 class AsyncProducer:
@@ -46,6 +48,7 @@ class AsyncProducer:
 
     def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
         self._delivery = Delivery(parse(ProducerConfig, settings), runtime)
+        self._take = self._delivery.open_batches.take
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -100,17 +103,14 @@ class AsyncProducer:
             UsageError: a field of the wrong type, or a partition that the topic does not have.
             KafkaError: no broker can be reached.
         """
+        ticket = self._take(topic, value, key, headers, partition, timestamp_ms)
+        if ticket is not None:
+            return ticket
         delivery = self._delivery
-        if (
-            headers is not None
-            or (value is not None and (type(value) is not bytes or len(value) > delivery.value_size_safe))
-            or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
-        ):
-            delivery.check_size(topic, value, key, headers)
-        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             return await delivery.admit(topic, value, key, headers, partition, timestamp_ms)
-        if status is AppendStatus.SEALED:
+        if status is _SEALED:
             delivery.wake()
             await asyncio.sleep(0)  # a loop full of sends must not keep the batches from leaving
         return ticket
@@ -134,12 +134,11 @@ class AsyncProducer:
             UsageError: a field of the wrong type.
         """
         delivery = self._delivery
-        delivery.check_size(topic, value, key, headers)
-        status, ticket = delivery.append(topic, key, value, headers, timestamp_ms, partition)
+        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             delivery.wake()
             raise delivery.refusal(status, topic)
-        if status is AppendStatus.SEALED:
+        if status is _SEALED:
             delivery.wake()
         return ticket
 

@@ -7,7 +7,7 @@ compiled and in plain Python (`IMPLEMENTATION` says which runs). Nothing here de
 
 from __future__ import annotations
 
-from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenBatches, Ticket, fill
+from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenBatches, Sender, Ticket, fill
 from kafkaraw.records.batch import ARROW_COLUMNS, Batch, encode_batch
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
@@ -21,7 +21,7 @@ from kafkaraw.records.header import (
     patch_header,
     verify_crc,
 )
-from kafkaraw.records.interface import AppendStatus, Lock, TimestampUnit
+from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
 from kafkaraw.records.partitioning import murmur2, partition_for_key
 from kafkaraw.records.promise import BatchPromise, PromiseState, Waiter
 from kafkaraw.records.record import (
@@ -42,6 +42,7 @@ __all__ = [
     "DECOMPRESSED_SIZE_MAX_BYTES",
     "HEADER_SIZE",
     "IMPLEMENTATION",
+    "KEY_SIZE_SAFE",
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NONE",
@@ -61,6 +62,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "SealedBatch",
+    "Sender",
     "Ticket",
     "TimestampUnit",
     "TopicPartition",

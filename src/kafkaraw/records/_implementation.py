@@ -49,12 +49,23 @@ IMPLEMENTATION: Final = choose(os.environ.get(_VARIABLE, ""), Path(__file__).par
 """What runs: "native" or "python"."""
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
-    from kafkaraw.records._fallback import BatchBuilder, OpenBatches, Ticket, fill, read_records, read_values
+    from kafkaraw.records._fallback import BatchBuilder, OpenBatches, Sender, Ticket, fill, read_records, read_values
 else:
     _builder = import_module("kafkaraw.records._builder")
     _open_batches = import_module("kafkaraw.records._open_batches")
     _reader = import_module("kafkaraw.records._reader")
-    BatchBuilder, OpenBatches, Ticket = _builder.BatchBuilder, _open_batches.OpenBatches, _open_batches.Ticket
+    BatchBuilder = _builder.BatchBuilder
+    OpenBatches, Sender, Ticket = _open_batches.OpenBatches, _open_batches.Sender, _open_batches.Ticket
     fill, read_records, read_values = _reader.fill, _reader.read_records, _reader.read_values
 
-__all__ = ["IMPLEMENTATION", "BatchBuilder", "OpenBatches", "Ticket", "choose", "fill", "read_records", "read_values"]
+__all__ = [
+    "IMPLEMENTATION",
+    "BatchBuilder",
+    "OpenBatches",
+    "Sender",
+    "Ticket",
+    "choose",
+    "fill",
+    "read_records",
+    "read_values",
+]

@@ -1,4 +1,7 @@
-"""What a producer collects, compiled: `OpenBatches`, `Ticket`, and no policy. Start at `OpenBatches.append`.
+"""What a producer collects, compiled: `Sender`, `OpenBatches`, `Ticket`, and no policy. Start at `OpenBatches.take`.
+
+`take` is what a record costs: it handles those that are plain and fit their open batch, without making anything but the
+ticket. Every other record, about one in a batch, goes the long way through `append`.
 
 The interface and its documentation are in `records/interface.py`; the twin in plain Python is
 `_fallback/open_batches.py`. This is Cython in its pure-Python mode, as `_builder.py` is, where records are encoded.
@@ -13,6 +16,7 @@ Source: Kafka's RecordAccumulator and BuiltInPartitioner.
 from __future__ import annotations
 
 import cython
+from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
 from cython.cimports.cpython.long import PyLong_AsLongLongAndOverflow
 from cython.cimports.kafkaraw.records._builder import (
     BatchBuilder,
@@ -27,14 +31,16 @@ from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 
 from kafkaraw.errors import UsageError
 from kafkaraw.records.compression import codec_by_name
-from kafkaraw.records.interface import AppendStatus
+from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus
 from kafkaraw.records.promise import BatchPromise
 from kafkaraw.records.record import RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
+_BATCH_SIZE_MAX = cython.declare(cython.Py_ssize_t, 2**31 - 1)
 _VARINT_SIZE_MAX = cython.declare(cython.Py_ssize_t, 10)
 _FIRST_BLOCK_SIZE = cython.declare(cython.Py_ssize_t, 64 * 1024)
+_KEY_SIZE_SAFE = cython.declare(cython.Py_ssize_t, KEY_SIZE_SAFE)
 
 _OK = cython.declare(object, AppendStatus.OK)
 _SEALED = cython.declare(object, AppendStatus.SEALED)
@@ -194,6 +200,7 @@ class OpenBatches:
         clock_ms: wall clock, milliseconds.
         waiter: how tickets wait; from the client.
         lock: not needed here: the GIL is the lock.
+        value_size_safe: values of at most so many bytes need no check of size when the key has `KEY_SIZE_SAFE` or less.
         system_clock: `clock_ms` is the system's clock, so the system may be asked directly.
     """
 
@@ -204,13 +211,15 @@ class OpenBatches:
     _level: object
     _clock_ms: object
     _system_clock: cython.bint
+    _value_size_safe: cython.Py_ssize_t
+    _refusal: object
     _waiter: object
     _topics: dict
     _open: dict
     _sealed_batches: list
     _pool: Pool
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - given in one place only
         self,
         batch_size: int,
         codec: str,
@@ -220,6 +229,7 @@ class OpenBatches:
         *,
         waiter: object,
         lock: object,
+        value_size_safe: int = _BATCH_SIZE_MAX,
         system_clock: bool = False,
     ) -> None:
         self._batch_size = batch_size
@@ -228,6 +238,8 @@ class OpenBatches:
         self._buffer_memory = buffer_memory
         self._clock_ms = clock_ms
         self._system_clock = system_clock
+        self._value_size_safe = value_size_safe
+        self._refusal = None
         self._waiter = waiter
         self._topics = {}
         self._open = {}
@@ -277,6 +289,45 @@ class OpenBatches:
         if entry is not None:
             self._seal_all_of(entry, 0)
 
+    def refuse(self, refusal: object) -> None:
+        """Call `refusal`, which raises, instead of taking records; None to take them again."""
+        self._refusal = refusal
+
+    def take(
+        self, topic: object, value: object, key: object, headers: object, partition: object, timestamp_ms: object
+    ) -> Ticket | None:
+        """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
+        return self.take_plain(topic, value, key, headers, partition, timestamp_ms)
+
+    @cython.cfunc
+    def take_plain(
+        self, topic: object, value: object, key: object, headers: object, partition: object, timestamp_ms: object
+    ) -> Ticket | None:
+        """The same, for compiled callers."""
+        if headers is not None or self._refusal is not None:
+            return None
+        if value is None:
+            if self._value_size_safe < 0:
+                return None
+        elif type(value) is not bytes or PyBytes_GET_SIZE(value) > self._value_size_safe:
+            return None
+        if key is not None and (type(key) is not bytes or PyBytes_GET_SIZE(key) > _KEY_SIZE_SAFE):
+            return None
+        time: cython.longlong = self._now() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        entry: _Topic = self._topics.get(topic)
+        # In one go.
+        if entry is None or self._used >= self._buffer_memory:
+            return None
+        number: cython.Py_ssize_t = entry.sticky_partition
+        if partition is not None:
+            number = _as_partition(partition, len(entry.batches))
+            if number < 0:
+                return None
+        elif key is not None:
+            number = cython.cast(cython.Py_ssize_t, murmur2(key) & 0x7FFFFFFF) % len(entry.batches)
+        batch: _OpenBatch = entry.batches[number]
+        return None if batch is None else self._add(batch, time, key, value, None)
+
     def append(
         self,
         topic: str,
@@ -302,6 +353,8 @@ class OpenBatches:
         Raises:
             UsageError: a field of the wrong type.
         """
+        if self._refusal is not None:
+            self._refusal()
         if type(value) is not bytes and value is not None:
             value = as_bytes(value, "value")
         if type(key) is not bytes and key is not None:
@@ -463,6 +516,45 @@ class OpenBatches:
 
     def renew_lock(self, lock: object) -> None:
         """Nothing to do: the GIL of a child process is free."""
+
+
+# -- what a user calls
+
+
+@cython.cclass
+class Sender:
+    """The base of a producer's face: `send`, once per record.
+
+    A subclass has `_send_slowly`, which is given the records that `OpenBatches.take` does not take, and all of them
+    while there is nothing to send through.
+    """
+
+    _batches: OpenBatches
+
+    def __cinit__(self, *_: object, **__: object):
+        self._batches = None
+
+    def _send_through(self, batches: OpenBatches | None) -> None:
+        """Send through these from now on; None sends everything slowly."""
+        self._batches = batches
+
+    @cython.annotation_typing(False)
+    def send(  # documented where users meet it
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ticket:
+        batches: OpenBatches = self._batches
+        if batches is not None:
+            ticket: Ticket = batches.take_plain(topic, value, key, headers, partition, timestamp_ms)
+            if ticket is not None:
+                return ticket
+        return self._send_slowly(topic, value, key, headers, partition, timestamp_ms)
 
 
 @cython.cfunc

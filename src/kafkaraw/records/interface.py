@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Protocol, TypeAlias
 
 from kafkaraw.records.compression import Codec
 from kafkaraw.records.header import BatchHeader
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kafkaraw.records.sealed import SealedBatch
 
 TimestampUnit: TypeAlias = Literal["ms", "us"]
+
+
+KEY_SIZE_SAFE: Final = 1024
+"""Keys of at most so many bytes need no check of the record's size when the value is small, too."""
 
 
 class AppendStatus(IntEnum):
@@ -97,6 +101,20 @@ class OpenBatches(Protocol):
 
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
+
+    def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
+        """Call `refusal`, which raises, instead of taking records; None to take them again."""
+
+    def take(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket | None:
+        """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
 
     def append(
         self,

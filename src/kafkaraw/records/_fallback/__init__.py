@@ -9,7 +9,7 @@ reading.
 from __future__ import annotations
 
 from kafkaraw.records._fallback.builder import BatchBuilder
-from kafkaraw.records._fallback.open_batches import OpenBatches, Ticket
+from kafkaraw.records._fallback.open_batches import OpenBatches, Sender, Ticket
 from kafkaraw.records._fallback.reader import fill, read_records, read_values
 
-__all__ = ["BatchBuilder", "OpenBatches", "Ticket", "fill", "read_records", "read_values"]
+__all__ = ["BatchBuilder", "OpenBatches", "Sender", "Ticket", "fill", "read_records", "read_values"]

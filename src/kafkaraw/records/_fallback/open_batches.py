@@ -1,4 +1,4 @@
-"""What a producer collects, in plain Python: `OpenBatches`, `Ticket`, and no policy. Start at `OpenBatches.append`.
+"""What a producer collects, in plain Python: `Sender`, `OpenBatches`, `Ticket`. Start at `OpenBatches.append`.
 
 The interface and its documentation are in `records/interface.py`; this is its twin for machines without a C compiler.
 
@@ -8,18 +8,19 @@ Source: Kafka's RecordAccumulator and BuiltInPartitioner.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Final, NoReturn
 
 from kafkaraw.errors import UsageError
 from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes
 from kafkaraw.records.compression import codec_by_name
-from kafkaraw.records.interface import AppendStatus, Lock
+from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock
 from kafkaraw.records.interface import Ticket as TicketInterface
 from kafkaraw.records.partitioning import murmur2
 from kafkaraw.records.promise import BatchPromise, Waiter
 from kafkaraw.records.record import Headers, RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
 
+_SIZE_MAX: Final = 2**31 - 1
 _OK: Final = AppendStatus.OK  # members of an enum are slow to look up
 _SEALED: Final = AppendStatus.SEALED
 _FULL: Final = (AppendStatus.FULL, None)
@@ -129,10 +130,11 @@ class OpenBatches:
         clock_ms: wall clock, milliseconds.
         waiter: how tickets wait; from the client.
         lock: mutual exclusion for every method; `threading.Lock()`, or `contextlib.nullcontext()` on one thread.
+        value_size_safe: values of at most so many bytes need no check of size when the key has `KEY_SIZE_SAFE` or less.
         system_clock: `clock_ms` is the system's clock; makes a difference to the compiled twin only.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - given in one place only
         self,
         batch_size: int,
         codec: str,
@@ -142,6 +144,7 @@ class OpenBatches:
         *,
         waiter: Waiter,
         lock: Lock,
+        value_size_safe: int = _SIZE_MAX,
         system_clock: bool = False,
     ) -> None:
         self._batch_size = batch_size
@@ -151,6 +154,8 @@ class OpenBatches:
         self._clock_ms = clock_ms
         self._waiter = waiter
         self._lock = lock
+        self._value_size_safe = value_size_safe
+        self._refusal: Callable[[], NoReturn] | None = None
         self._topics: dict[str, _Topic] = {}
         self._open: dict[_OpenBatch, _Topic] = {}
         self._sealed: list[SealedBatch] = []
@@ -187,6 +192,51 @@ class OpenBatches:
                     if batch is not None:
                         self._seal(batch)
 
+    def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
+        """Call `refusal`, which raises, instead of taking records; None to take them again."""
+        self._refusal = refusal
+
+    def take(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket | None:
+        """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
+        if (
+            headers is not None
+            or self._refusal is not None
+            or type(value) is not bytes  # tombstones are rare
+            or len(value) > self._value_size_safe
+            or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
+        ):
+            return None
+        if timestamp_ms is None:
+            timestamp_ms = self._clock_ms()
+        with self._lock:
+            entry = self._topics.get(topic)
+            if entry is None or self._used_bytes >= self._buffer_memory:
+                return None
+            if partition is None:
+                if key is None:
+                    partition = entry.sticky_partition
+                else:
+                    partition = (murmur2(key) & 0x7FFFFFFF) % entry.partition_count
+            elif not 0 <= partition < entry.partition_count:
+                return None
+            batch = entry.batches[partition]
+            if batch is None:
+                return None
+            size_bytes = batch.size_bytes
+            index = batch.append(timestamp_ms, key, value, None)
+            if index < 0:
+                return None
+            self._used_bytes += batch.size_bytes - size_bytes
+        return Ticket(batch.promise, index, timestamp_ms)
+
     def append(
         self,
         topic: str,
@@ -212,6 +262,8 @@ class OpenBatches:
         Raises:
             UsageError: a field of the wrong type.
         """
+        if self._refusal is not None:
+            self._refusal()
         sticky = False
         with self._lock:
             entry = self._topics.get(topic)
@@ -332,3 +384,45 @@ class OpenBatches:
     def renew_lock(self, lock: Lock) -> None:
         """Take another lock: in a child process the old one may be held by a thread that no longer exists."""
         self._lock = lock
+
+
+class Sender:
+    """The base of a producer's face: `send`, once per record.
+
+    A subclass has `_send_slowly`, which is given the records that `OpenBatches.take` does not take, and all of them
+    while there is nothing to send through.
+    """
+
+    _batches: OpenBatches | None = None
+
+    def _send_through(self, batches: OpenBatches | None) -> None:
+        """Send through these from now on; None sends everything slowly."""
+        self._batches = batches
+
+    def send(  # documented where users meet it
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ticket:
+        batches = self._batches
+        if batches is not None:
+            ticket = batches.take(topic, value, key, headers, partition, timestamp_ms)
+            if ticket is not None:
+                return ticket
+        return self._send_slowly(topic, value, key, headers, partition, timestamp_ms)
+
+    def _send_slowly(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
+        raise NotImplementedError
