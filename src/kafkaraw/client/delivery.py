@@ -449,7 +449,10 @@ class Delivery:
     def _release(self, batch: SealedBatch) -> None:
         self.open_batches.release(batch)
         self._room.releases += 1
-        self._offer_room()
+        if self.open_batches.used_bytes <= self._config.buffer_memory // 2:
+            self._room.let_one_in()
+        elif self.open_batches.used_bytes < self._config.buffer_memory:
+            self._room.let_one_in_soon()
 
     def _offer_room(self) -> None:
         if self.open_batches.used_bytes < self._config.buffer_memory:

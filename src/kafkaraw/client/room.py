@@ -1,7 +1,8 @@
 """The queue of senders who wait for room in the producer's buffer.
 
 First come, first served: one is let in at a time, and lets the next one in when there is room left. It knows no bytes;
-whoever frees some calls `let_one_in`.
+whoever frees some calls `let_one_in`, or `let_one_in_soon` when it is little: waking a thread for every batch that is
+acknowledged would cost more than filling the batch.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import asyncio
 from collections import deque
 
 from kafkaraw.errors import KafkaError
+
+PATIENCE_S = 0.005
+"""How long a sender waits for more room when there is some, but little."""
 
 
 class Room:
@@ -23,6 +27,7 @@ class Room:
     def __init__(self) -> None:
         self.releases = 0
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, releases: int, timeout: float, *, first: bool) -> bool:
         """Wait to be let in; False when the time is up.
@@ -53,14 +58,29 @@ class Room:
 
     def let_one_in(self) -> None:
         """Wake the one who has waited longest."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
 
+    def let_one_in_soon(self) -> None:
+        """Wake the one who has waited longest in `PATIENCE_S`, unless `let_one_in` comes first."""
+        if self._queue and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._be_patient_no_more)
+
+    def _be_patient_no_more(self) -> None:
+        self._timer = None
+        self.let_one_in()
+
     def fail(self, error: KafkaError) -> None:
         """Send everybody home."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():

@@ -1,0 +1,86 @@
+"""Who is let in when there is room again, and when."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaraw.client.room import PATIENCE_S, Room
+from kafkaraw.errors import ClosedError
+from kafkaraw.testing.virtual import Simulation, run_virtual
+
+
+async def queue_up(room: Room, name: str, entered: list[str]) -> None:
+    """Wait for room, and let the next one in."""
+    if await room.wait(room.releases, timeout=10, first=False):
+        entered.append(name)
+        room.let_one_in()
+
+
+def test_who_came_first_enters_first() -> None:
+    async def main(_: Simulation) -> None:
+        room, entered = Room(), []
+        async with asyncio.TaskGroup() as group:
+            for name in "abc":
+                group.create_task(queue_up(room, name, entered))
+            await asyncio.sleep(0)
+            room.let_one_in()
+        assert entered == ["a", "b", "c"]
+
+    run_virtual(main, 1)
+
+
+def test_a_little_room_is_waited_with_for_more() -> None:
+    async def main(simulation: Simulation) -> None:
+        room, entered = Room(), []
+        waiting = asyncio.create_task(queue_up(room, "a", entered))
+        await asyncio.sleep(0)
+        room.let_one_in_soon()
+        await asyncio.sleep(PATIENCE_S / 2)
+        room.let_one_in_soon()
+        assert entered == []
+        await waiting
+        assert entered == ["a"]
+        assert simulation.loop.time() == pytest.approx(PATIENCE_S)
+
+    run_virtual(main, 1)
+
+
+def test_much_room_after_a_little_lets_in_at_once_and_once() -> None:
+    async def main(simulation: Simulation) -> None:
+        room, entered = Room(), []
+        first = asyncio.create_task(room.wait(0, timeout=10, first=False))
+        second = asyncio.create_task(queue_up(room, "b", entered))
+        await asyncio.sleep(0)
+        room.let_one_in_soon()
+        room.let_one_in()
+        assert await first
+        assert simulation.loop.time() == 0
+        await asyncio.sleep(2 * PATIENCE_S)
+        assert entered == []
+        room.let_one_in()
+        await second
+
+    run_virtual(main, 1)
+
+
+def test_at_the_end_everybody_is_sent_home() -> None:
+    async def main(_: Simulation) -> None:
+        room = Room()
+        waiting = asyncio.create_task(room.wait(0, timeout=10, first=False))
+        await asyncio.sleep(0)
+        room.let_one_in_soon()
+        room.fail(ClosedError("closed"))
+        with pytest.raises(ClosedError):
+            await waiting
+
+    run_virtual(main, 1)
+
+
+def test_who_waits_too_long_is_told() -> None:
+    async def main(simulation: Simulation) -> None:
+        assert not await Room().wait(0, timeout=3, first=False)
+        assert simulation.loop.time() == pytest.approx(3)
+
+    run_virtual(main, 1)
