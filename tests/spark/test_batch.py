@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from datetime import UTC, datetime
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import KafkaError
 
 
@@ -165,7 +168,7 @@ def test_a_wrong_option_is_refused_when_the_dataframe_is_made(spark, kafka):
     assert "did you mean startingOffsets?" in error_of(
         lambda: kafka.stream(spark, subscribe="t", startingOffset="x").load()
     )
-    assert "give the option subscribe or assign" in error_of(lambda: kafka.batch(spark).load())
+    assert "give the option subscribe, subscribePattern or assign" in error_of(lambda: kafka.batch(spark).load())
     assert "kafka.bootstrap.servers is missing" in error_of(lambda: spark.read.format("kafkaraw").load())
 
 
@@ -197,3 +200,45 @@ def test_a_record_that_is_too_large_fails_the_write_and_says_so(spark, kafka):
     message = error_of(frame.write.format("kafkaraw").options(**kafka.options(topic=topic)).mode("append").save)
     assert "RecordTooLarge" in message
     assert "max_request_size" in message
+
+
+def test_topics_are_chosen_by_a_pattern_of_javas(spark, kafka):
+    mark = uuid.uuid4().hex[:8]
+    names = [f"{mark}-{name}" for name in ("orders.eu", "orders.us", "orders-old")]
+    kafka.admin.create_topics([NewTopic(name, partitions=1) for name in names])
+    for number, name in enumerate(names):
+        kafka.produce(name, [number])
+    pattern = rf"\Q{mark}-\Eorders\.\p{{Lower}}{{2}}"
+    assert values(kafka.batch(spark, subscribePattern=pattern).load()) == [0, 1]
+    assert values(kafka.batch(spark, subscribePattern=mark).load()) == []
+
+
+def test_a_read_starts_and_ends_by_time(spark, kafka):
+    topic = kafka.new_topic(partitions=2)
+    for partition in range(2):
+        for number in range(10):
+            time = 1_000_000 + 100 * number
+            kafka.producer.send(topic, b"%d" % number, partition=partition, timestamp_ms=time)
+    kafka.producer.flush(10)
+    times = {"startingTimestamp": "1000250", "endingTimestamp": "1000700"}
+    assert values(kafka.batch(spark, subscribe=topic, **times).load()) == [3, 3, 4, 4, 5, 5, 6, 6]
+    by_partition = {"startingOffsetsByTimestamp": json.dumps({topic: {"0": 1000800, "1": 1000900}})}
+    assert values(kafka.batch(spark, subscribe=topic, **by_partition).load()) == [8, 9, 9]
+    late = {"startingTimestamp": "2000000"}
+    with pytest.raises(PySparkException, match="has no record at or after 2000000"):
+        kafka.batch(spark, subscribe=topic, **late).load().collect()
+    lenient = late | {"startingOffsetsByTimestampStrategy": "latest", "endingTimestamp": "3000000"}
+    assert values(kafka.batch(spark, subscribe=topic, **lenient).load()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [({}, 4), ({"maxTasks": "2"}, 2), ({"maxRecordsPerPartition": "3"}, 8), ({"minPartitions": "6"}, 8)],
+)
+def test_the_options_say_how_many_tasks_there_are(spark, kafka, options, tasks):
+    topic = kafka.new_topic(partitions=4)
+    for partition in range(4):
+        kafka.produce(topic, range(6), partition=partition)
+    frame = kafka.batch(spark, subscribe=topic, **options).load()
+    assert frame.rdd.getNumPartitions() == tasks
+    assert values(frame) == sorted([*range(6)] * 4)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import BrokerError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import lookup
@@ -30,6 +30,12 @@ class Cluster:
         if any(name not in self.topics for name in names):
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe")
         return {name: SimpleNamespace(partitions=range(self.topics[name])) for name in names}
+
+    def list_topics(self) -> list[SimpleNamespace]:
+        return [
+            SimpleNamespace(name=name, partitions=count, is_internal=name.startswith("__"))
+            for name, count in self.topics.items()
+        ]
 
     def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         self.end_lookups += 1
@@ -137,3 +143,56 @@ def test_consumers_start_nowhere_by_themselves_and_make_no_topic():
     assert settings["allow_auto_create_topics"] == "false"
     assert settings["client_id"] == "mine"
     assert "linger_ms" not in settings
+
+
+def test_topics_that_match_a_pattern_are_read_apart_from_internal_ones(monkeypatch, clock):
+    cluster = Cluster(events=1, events_v2=2, orders=1, __events=1)
+    found = look(monkeypatch, cluster, subscribePattern=r"\p{Lower}+|.*events")
+    assert found.partitions() == [TopicPartition("events", 0), TopicPartition("orders", 0)]
+    found.require_all()
+
+
+def test_that_nothing_matches_a_pattern_is_no_error_and_new_topics_are_found(monkeypatch, clock):
+    cluster = Cluster()
+    found = look(monkeypatch, cluster, subscribePattern="t.*")
+    assert found.partitions() == []
+    found.require_all()
+    cluster.topics["tt"] = 1
+    clock.sleep(1)
+    assert found.partitions() == [TopicPartition("tt", 0)]
+
+
+def failing(cluster: Cluster, code: ErrorCode, times: int) -> list[int]:
+    """Have the cluster refuse to tell its ends so often; gives a list that grows with every question."""
+    asked: list[int] = []
+    plain = cluster.end_offsets
+
+    def end_offsets(partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        asked.append(len(partitions))
+        if len(asked) <= times:
+            raise error_for(code, "look up")
+        return plain(partitions)
+
+    cluster.end_offsets = end_offsets
+    return asked
+
+
+def test_a_failed_look_up_is_tried_again_as_often_as_the_option_says(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    options = {"subscribe": "t", "fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "500"}
+    found = look(monkeypatch, cluster, **options)
+    failing(cluster, ErrorCode.LEADER_NOT_AVAILABLE, times=2)
+    assert found.latest([T0]) == {T0: 5}
+    assert clock.slept == [0.5, 0.5]
+    failing(cluster, ErrorCode.LEADER_NOT_AVAILABLE, times=3)
+    with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE"):
+        found.latest([T0])
+
+
+def test_what_will_not_get_better_is_not_tried_again(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    found = look(monkeypatch, cluster, subscribe="t")
+    asked = failing(cluster, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=9)
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        found.latest([T0])
+    assert len(asked) == 1

@@ -11,6 +11,7 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.offsets import EARLIEST, LATEST
 from kafkaraw.spark.options import check_batch_read, check_read, check_stream_read, parse_options
+from kafkaraw.spark.positions import TimestampPosition
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -86,8 +87,6 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(options, message):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("subscribePattern", "list the topics with subscribe"),
-        ("startingTimestamp", "use startingOffsets"),
         ("kafka.group.id", "joins no consumer group"),
         ("kafka.auto.offset.reset", "use startingOffsets"),
         ("kafka.key.deserializer", "convert them in Spark"),
@@ -115,6 +114,14 @@ def test_what_spark_has_and_we_do_not_is_refused_with_what_to_use_instead(name, 
         ({"kafka.bootstrap.servers": "localhost"}, "the option kafka.bootstrap.servers is wrong"),
         ({"kafka.acks": "2"}, "the option kafka.acks is wrong"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign exclude each other"),
+        ({"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern exclude each other"),
+        ({"subscribePattern": "["}, "subscribePattern='[': cannot be used as a regular expression: a class is not"),
+        ({"startingTimestamp": "x"}, "startingTimestamp='x': must be a time in ms since 1970"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, 'Strategy=\'x\': must be "error" or "latest"'),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a duration such as"),
+        ({"maxTriggerDelay": "5 weeks"}, "maxTriggerDelay='5 weeks': must be a duration such as"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger=9 is more than"),
+        ({"fetchOffset.numRetries": "-1"}, "fetchOffset.numRetries='-1'"),
         ({"kafka.security.protocol": "TELNET"}, "must be one of 'PLAINTEXT', 'SSL'"),
     ],
 )
@@ -199,3 +206,50 @@ def test_half_a_login_and_java_classes_are_refused():
         parse_options(servers | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"})
     with pytest.raises(ConfigError, match=r"options kafka.\* is not accepted: partitioner.class"):
         parse_options(servers | {"kafka.partitioner.class": "com.example.Mine"})
+
+
+def test_a_time_counts_before_times_by_partition_and_these_before_offsets():
+    by_offset = {"startingOffsets": "earliest", "endingOffsets": "latest"}
+    by_partition = {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsetsByTimestamp": '{"t":{"0":6}}'}
+    everywhere = {"startingTimestamp": "7", "endingTimestamp": "8"}
+
+    def chosen(*given: dict[str, str]) -> list[str]:
+        options = parse(subscribe="t", **{name: text for each in given for name, text in each.items()})
+        assert options.starting is not None and options.ending is not None
+        return [options.starting.option, options.ending.option]
+
+    assert chosen(by_offset, by_partition, everywhere) == ["startingTimestamp", "endingTimestamp"]
+    assert chosen(by_offset, by_partition) == ["startingOffsetsByTimestamp", "endingOffsetsByTimestamp"]
+    assert chosen(by_offset) == ["startingOffsets", "endingOffsets"]
+
+
+def test_a_partition_without_a_record_so_late_starts_as_the_strategy_says_and_ends_at_its_end():
+    strategy = {"startingOffsetsByTimestampStrategy": "Latest"}
+    lenient = parse(subscribe="t", startingTimestamp="5", endingTimestamp="6", **strategy)
+    starting, ending = check_batch_read(lenient)
+    assert starting == TimestampPosition("startingTimestamp", everywhere_ms=5, unmatched_is_latest=True)
+    assert ending == TimestampPosition("endingTimestamp", everywhere_ms=6, unmatched_is_latest=True)
+    assert check_stream_read(parse(subscribe="t", startingTimestamp="5")) == TimestampPosition(
+        "startingTimestamp", everywhere_ms=5
+    )
+
+
+@pytest.mark.parametrize("name", ["endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end_by_time_either(name):
+    text = "5" if name == "endingTimestamp" else '{"t":{"0":5}}'
+    with pytest.raises(ConfigError, match=f"{name} is for batch reads"):
+        check_stream_read(parse(subscribe="t", **{name: text}))
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("250", 250), ("250ms", 250), ("30s", 30_000), ("15m", 900_000), ("2min", 120_000), ("1H", 3_600_000)],
+)
+def test_a_delay_is_written_as_spark_writes_durations(text, milliseconds):
+    assert parse(subscribe="t", maxTriggerDelay=text).trigger_delay_max_ms == milliseconds
+
+
+def test_a_prefix_for_groups_is_accepted_and_said_to_have_no_effect(caplog):
+    with caplog.at_level(logging.WARNING):
+        parse(subscribe="t", groupIdPrefix="team")
+    assert "groupIdPrefix has no effect" in caplog.text

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.planning import OffsetRange, prorate, ranges_between, split
+from kafkaraw.spark.planning import OffsetRange, bundle, prorate, ranges_between, split
 
 A0, A1, A2 = (TopicPartition("a", n) for n in range(3))
 BACKLOGS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20)
@@ -68,3 +68,31 @@ def test_the_tasks_cover_the_ranges_without_gap_or_overlap(sizes, partitions_min
         assert [part.start for part in parts] == [whole.start, *(part.end for part in parts[:-1])]
         assert parts[-1].end == whole.end
         assert all(part.size > 0 for part in parts)
+
+
+def test_no_task_takes_more_of_a_partition_than_its_limit():
+    ranges = [OffsetRange("a", 0, 0, 1000), OffsetRange("a", 1, 0, 10)]
+    assert [each.size for each in split(ranges, None, 400)] == [333, 333, 334, 10]
+    assert [each.size for each in split(ranges, None, 1000)] == [1000, 10]
+
+
+def test_the_limit_per_partition_counts_before_the_least_number_of_tasks():
+    assert [each.size for each in split([OffsetRange("a", 0, 0, 1000)], 2, 250)] == [250] * 4
+    assert [each.size for each in split([OffsetRange("a", 0, 0, 1000)], 8, 500)] == [125] * 8
+
+
+@given(BACKLOGS, st.integers(1, 5))
+def test_bundles_hold_every_range_once_and_are_of_like_size(sizes, tasks_max):
+    ranges = [OffsetRange("a", n, 0, size) for n, size in enumerate(sizes) if size]
+    tasks = bundle(ranges, tasks_max)
+    assert sorted(each for task in tasks for each in task) == ranges
+    assert len(tasks) == min(tasks_max, len(ranges))
+    loads = [sum(each.size for each in task) for task in tasks]
+    if loads:
+        assert max(loads) - min(loads) <= max(each.size for each in ranges)
+
+
+def test_without_a_limit_each_range_is_a_task_of_its_own():
+    ranges = [OffsetRange("a", 1, 0, 5), OffsetRange("a", 0, 0, 7)]
+    assert bundle(ranges, None) == [(ranges[0],), (ranges[1],)]
+    assert bundle(ranges, 2) == [(ranges[0],), (ranges[1],)]

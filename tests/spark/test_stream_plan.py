@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import DataLossError
-from kafkaraw.spark.offsets import parse_position
-from kafkaraw.spark.stream_plan import StreamPlan
+from kafkaraw.spark.positions import parse_position, parse_timestamp
+from kafkaraw.spark.stream_plan import BatchLimits, StreamPlan
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 MANY = 2**63 - 1
@@ -28,6 +30,9 @@ class Cluster:
 
     def latest(self, partitions):
         return {tp: self.end[tp] for tp in partitions}
+
+    def at_timestamps(self, timestamps):
+        return dict(timestamps)
 
 
 def plan(cluster: Cluster, starting: str = "latest", *, fail_on_data_loss: bool = True) -> StreamPlan:
@@ -216,3 +221,60 @@ def test_what_is_there_is_reported_even_when_the_batch_takes_less():
     assert query.known_latest is None
     query.latest(query.initial(), 10)
     assert query.known_latest == at(p0=100)
+
+
+def test_batch_0_is_empty_when_a_timestamp_lies_beyond_the_end_of_a_partition():
+    cluster = Cluster(p0=100, p1=70)
+    cluster.at_timestamps = lambda times: {T0: None, T1: 30}
+    starting = replace(parse_timestamp("startingTimestamp", "5"), unmatched_is_latest=True)
+    query = StreamPlan(cluster, starting, fail_on_data_loss=True)
+    start = query.initial()
+    assert start == at(p0=100, p1=30)
+    cluster.end[T0] = 150
+    assert query.latest(start, MANY) is start
+    assert query.latest(start, MANY) == at(p0=150, p1=70)
+
+
+class Waiting:
+    """A query that starts at offset 0 and wants 50 offsets per batch, or to wait for 10 s at most."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.cluster = Cluster(p0=0)
+        self.query = StreamPlan(
+            self.cluster,
+            parse_position("startingOffsets", "earliest"),
+            fail_on_data_loss=True,
+            limits=BatchLimits(rows_min=50, delay_max_ms=10_000),
+            now_s=lambda: self.now_s,
+        )
+        self.begin = self.query.initial()
+
+    def begins(self, end: int, rows_max: int | None = MANY) -> bool:
+        """Whether a batch begins when the log reaches so far."""
+        self.cluster.end[T0] = end
+        start, self.begin = self.begin, self.query.latest(self.begin, rows_max)
+        return self.begin is not start
+
+
+def test_a_batch_waits_until_there_is_enough_or_enough_time_has_passed():
+    query = Waiting()
+    assert query.begins(10)  # the first one waits for nothing
+    assert not query.begins(59)
+    assert query.begins(60)
+    query.now_s += 9.9
+    assert not query.begins(61)
+    query.now_s += 0.2
+    assert query.begins(61)
+    assert not query.begins(62)
+
+
+def test_a_query_that_ends_with_what_there_is_waits_for_nothing():
+    once = Waiting()
+    assert once.begins(10)
+    assert once.begins(11, rows_max=None)
+    available_now = Waiting()
+    assert available_now.begins(10)
+    available_now.cluster.end[T0] = 11
+    available_now.query.fix_target()
+    assert available_now.begins(11)

@@ -7,6 +7,7 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
+from kafkaraw.client.admin import NewTopic
 from kafkaraw.spark import batch_writer
 from tests.spark.side_by_side import few_at_a_time
 
@@ -148,6 +149,23 @@ def test_partitions_added_while_the_query_runs_are_read_from_their_start(spark, 
     copy = Copy(spark, kafka, tmp_path, subscribe=f"{first},{second}", startingOffsets="latest")
     copy.run(availableNow=True)
     assert copy.numbers == [2]
+
+
+def test_topics_that_begin_to_match_a_pattern_are_read_from_their_start_by_as_many_tasks_as_wanted(
+    spark, kafka, tmp_path
+):
+    first = kafka.new_topic(partitions=3)
+    kafka.produce(first, [1], partition=2)
+    copy = Copy(
+        spark, kafka, tmp_path, subscribePattern=rf"\Q{first}\E(-\w+)?", startingOffsets="earliest", maxTasks="2"
+    )
+    copy.run(availableNow=True)
+    kafka.admin.create_topics([NewTopic(f"{first}-more", partitions=3)])
+    for partition in range(3):
+        kafka.produce(f"{first}-more", [partition + 2], partition=partition)
+    (progress,) = [batch for batch in copy.run(availableNow=True) if batch["numInputRows"]]
+    assert progress["numInputRows"] == 3
+    assert copy.numbers == [1, 2, 3, 4]
 
 
 def test_update_mode_goes_through_foreach_batch(spark, kafka, tmp_path):

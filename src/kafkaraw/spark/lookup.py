@@ -6,16 +6,25 @@ Owns the driver's clients. An idle query must not hammer the brokers: the list o
 
 from __future__ import annotations
 
+import logging
+import re
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kafkaraw.client.blocking import Admin, Consumer
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
 from kafkaraw.errors import BrokerError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
+from kafkaraw.spark.java_regex import translate
 from kafkaraw.spark.offsets import PartitionOffsets
 from kafkaraw.spark.options import Settings, SparkOptions, settings_for, typed_settings
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _PARTITIONS_AGE_MAX_S = 1.0
 _PAUSE_FIRST_S = 0.01
@@ -39,7 +48,7 @@ def consumer_settings(client: Settings) -> Settings:
 
 
 class ClusterLookup:
-    """Implements `OffsetLookup` with the blocking clients.
+    """Implements `positions.Lookup` and `stream_plan.OffsetLookup` with the blocking clients.
 
     Args:
         options: which cluster and what to read there.
@@ -50,6 +59,7 @@ class ClusterLookup:
         self._servers = options.client["bootstrap_servers"]
         self._admin = Admin(runtime=None, **typed_settings(AdminConfig, settings_for(AdminConfig, options.client)))
         self._consumer = Consumer(runtime=None, **typed_settings(ConsumerConfig, consumer_settings(options.client)))
+        self._pattern = None if options.pattern is None else translate(options.pattern)
         self._known: _Known | None = None
         self._pause_s = _PAUSE_FIRST_S
 
@@ -77,11 +87,29 @@ class ClusterLookup:
 
     def earliest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
         """The first offset of each partition."""
-        return dict(self._consumer.beginning_offsets(partitions)) if partitions else {}
+        return dict(self._again(lambda: self._consumer.beginning_offsets(partitions))) if partitions else {}
 
     def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
         """The offset after the last readable record of each partition."""
-        return dict(self._consumer.end_offsets(partitions)) if partitions else {}
+        return dict(self._again(lambda: self._consumer.end_offsets(partitions))) if partitions else {}
+
+    def at_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The offset of the first record at or after a time, in ms since 1970; None where there is none."""
+        found = self._again(lambda: self._consumer.offsets_for_times(timestamps))
+        return {tp: None if place is None else place.offset for tp, place in found.items()}
+
+    def _again(self, ask: Callable[[], T]) -> T:
+        """Ask, and again a few times when it fails, beyond the client's own retries (`fetchOffset.numRetries`)."""
+        retries = self._options.lookup_retries
+        while True:
+            try:
+                return ask()
+            except BrokerError as error:
+                if retries == 0 or not error.retriable:
+                    raise
+                _log.warning("looking up offsets failed, trying again: %s", error)
+            retries -= 1
+            time.sleep(self._options.lookup_pause_ms / 1000)
 
     def wait_for_change(self, seen: PartitionOffsets) -> PartitionOffsets:
         """Ask until the ends differ from `seen`, for a quarter of a second at most; gives what was last heard."""
@@ -110,6 +138,8 @@ class ClusterLookup:
         return found
 
     def _ask(self) -> _Known:
+        if self._pattern is not None:
+            return self._ask_for_all(self._pattern)
         counts = self._partition_counts(self._options.topics)
         known = _Known(time.monotonic())
         if self._options.subscribe:
@@ -121,6 +151,14 @@ class ClusterLookup:
                 known.existing.append(tp)
             else:
                 known.missing.append(f"partition {tp.topic}-{tp.partition}")
+        return known
+
+    def _ask_for_all(self, pattern: re.Pattern[str]) -> _Known:
+        """The topics that match, apart from Kafka's internal ones; that there are none is nothing unusual."""
+        known = _Known(time.monotonic())
+        for topic in self._admin.list_topics():
+            if not topic.is_internal and pattern.fullmatch(topic.name):
+                known.existing += [TopicPartition(topic.name, n) for n in range(topic.partitions)]
         return known
 
     def _partition_counts(self, topics: list[str]) -> dict[str, int]:

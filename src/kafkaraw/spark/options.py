@@ -11,15 +11,26 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.java_names import known_names, translated
 from kafkaraw.client.settings import build, settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.offsets import EARLIEST, LATEST, Position, parse_json, parse_position, partition_number
+from kafkaraw.spark.java_regex import translate
+from kafkaraw.spark.offsets import EARLIEST, LATEST, parse_json, partition_number
+from kafkaraw.spark.positions import (
+    OffsetPosition,
+    Position,
+    TimestampPosition,
+    parse_position,
+    parse_timestamp,
+    parse_timestamps,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -33,11 +44,18 @@ class SparkOptions:
     Attributes:
         client: settings given as `kafka.*`, under the client's names, as text.
         subscribe: topics to read with all their partitions.
+        pattern: a regular expression in Java's language; topics that match are read with all their partitions.
         assign: partitions to read.
         starting: where to start; None when not given (the default depends on the kind of read).
         ending: where a batch read ends; None when not given.
         rows_per_trigger_max: about how many offsets one micro-batch takes; None for all there are.
+        rows_per_trigger_min: a micro-batch waits until there are so many offsets; None to wait for none.
+        trigger_delay_max_ms: how long it waits for them at most, in ms.
         partitions_min: about how many tasks to have at least; None for one per partition.
+        rows_per_partition_max: how many offsets a task takes of a partition at most; None for no limit.
+        tasks_max: how many tasks to have at most, each of which may read several partitions; None for no limit.
+        lookup_retries: how often the driver tries again to look up offsets.
+        lookup_pause_ms: how long it waits before it does, in ms.
         include_headers: whether there is a column `headers`.
         fail_on_data_loss: whether missing records are an error or a warning.
         poll_timeout_ms: how long a task may go without getting records, in ms.
@@ -46,11 +64,18 @@ class SparkOptions:
 
     client: Settings = field(default_factory=dict)
     subscribe: tuple[str, ...] = ()
+    pattern: str | None = None
     assign: tuple[TopicPartition, ...] = ()
     starting: Position | None = None
     ending: Position | None = None
     rows_per_trigger_max: int | None = None
+    rows_per_trigger_min: int | None = None
+    trigger_delay_max_ms: int = 15 * 60_000
     partitions_min: int | None = None
+    rows_per_partition_max: int | None = None
+    tasks_max: int | None = None
+    lookup_retries: int = 3
+    lookup_pause_ms: int = 10
     include_headers: bool = False
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
@@ -58,7 +83,7 @@ class SparkOptions:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that are read."""
+        """The topics that are read by name."""
         return list(self.subscribe) or sorted({tp.topic for tp in self.assign})
 
 
@@ -77,6 +102,26 @@ def _positive(name: str, text: str) -> int:
     if not 1 <= value < 2**63:
         raise ConfigError(f"{name}={text!r}: must be a whole number from 1")
     return value
+
+
+def _count(name: str, text: str) -> int:
+    return 0 if text.strip() == "0" else _positive(name, text)
+
+
+def _duration_ms(name: str, text: str) -> int:
+    found = _DURATION.fullmatch(text.strip().lower())
+    scale = _SPARKS_UNITS.get(found[2] or "ms") if found else None
+    if found is None or scale is None:
+        raise ConfigError(f'{name}={text!r}: must be a duration such as "30s", "15m" or "1h"')
+    return int(found[1]) * scale
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        translate(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}={text!r}: {error}") from None
+    return text
 
 
 def _topics(name: str, text: str) -> tuple[str, ...]:
@@ -109,16 +154,41 @@ def _topic(name: str, text: str) -> str:
 # Option name -> field of SparkOptions and how its text is read.
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "subscribe": ("subscribe", _topics),
+    "subscribePattern": ("pattern", _pattern),
     "assign": ("assign", _assignment),
-    "startingOffsets": ("starting", parse_position),
-    "endingOffsets": ("ending", parse_position),
     "maxOffsetsPerTrigger": ("rows_per_trigger_max", _positive),
+    "minOffsetsPerTrigger": ("rows_per_trigger_min", _positive),
+    "maxTriggerDelay": ("trigger_delay_max_ms", _duration_ms),
     "minPartitions": ("partitions_min", _positive),
+    "maxRecordsPerPartition": ("rows_per_partition_max", _positive),
+    "maxTasks": ("tasks_max", _positive),
     "includeHeaders": ("include_headers", _bool),
     "failOnDataLoss": ("fail_on_data_loss", _bool),
     "kafkaConsumer.pollTimeoutMs": ("poll_timeout_ms", _positive),
+    "fetchOffset.numRetries": ("lookup_retries", _count),
+    "fetchOffset.retryIntervalMs": ("lookup_pause_ms", _count),
     "topic": ("topic", _topic),
 }
+
+# Options that say where to start and to end, and how their texts are read. Of several the first counts.
+_STARTING: dict[str, Callable[[str, str], Position]] = {
+    "startingTimestamp": parse_timestamp,
+    "startingOffsetsByTimestamp": parse_timestamps,
+    "startingOffsets": parse_position,
+}
+_ENDING: dict[str, Callable[[str, str], Position]] = {
+    "endingTimestamp": parse_timestamp,
+    "endingOffsetsByTimestamp": parse_timestamps,
+    "endingOffsets": parse_position,
+}
+_STRATEGY = "startingOffsetsByTimestampStrategy"
+_STRATEGIES = {"error": False, "latest": True}
+
+_DURATION: Final = re.compile(r"(\d+)([a-z]+)?")
+_SPARKS_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+# Options that mean nothing to this source, which needs no consumer group for reading.
+_WITHOUT_EFFECT = {"groupIdPrefix": "the source joins no consumer group, so no group has to be named"}
 
 # Spark puts these among the options of a streaming write; they are not for us.
 _SPARKS_OWN = frozenset(
@@ -132,23 +202,10 @@ _SPARKS_OWN = frozenset(
 )
 
 _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or a function"
-_TIMESTAMPS = "start and end by timestamp are not part of this version; use startingOffsets and endingOffsets"
 
 # Options that people bring along from Spark's own connector, and what to do instead.
 _REFUSED = {
     "path": "a topic is not a path: name it with subscribe (reading) or topic (writing), with load() or save() bare",
-    "subscribePattern": "not part of this version; list the topics with subscribe",
-    "startingTimestamp": _TIMESTAMPS,
-    "startingOffsetsByTimestamp": _TIMESTAMPS,
-    "startingOffsetsByTimestampStrategy": _TIMESTAMPS,
-    "endingTimestamp": _TIMESTAMPS,
-    "endingOffsetsByTimestamp": _TIMESTAMPS,
-    "maxRecordsPerPartition": "not part of this version; use minPartitions for more tasks",
-    "minOffsetsPerTrigger": "not part of this version; use a longer processingTime trigger for larger batches",
-    "maxTriggerDelay": "not part of this version; use a longer processingTime trigger for larger batches",
-    "groupIdPrefix": "the source joins no consumer group, so there is no name to give",
-    "fetchOffset.numRetries": "the client retries by itself; limit it with kafka.default.api.timeout.ms",
-    "fetchOffset.retryIntervalMs": "the client's pause between retries is kafka.retry.backoff.ms",
     "kafka.group.id": "the source joins no consumer group and commits nothing to one in this version",
     "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
     "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
@@ -164,7 +221,8 @@ _CLIENT_PREFIX = "kafka."
 _KINDS: tuple[type[ClientConfig], ...] = (ConsumerConfig, ProducerConfig, AdminConfig)
 _OURS = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
 _CLIENT_NAMES = {_CLIENT_PREFIX + name for name in known_names() - _OURS} - _REFUSED_LOWER.keys()
-_LOWER = {name.lower(): name for name in _OPTIONS}
+_NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *_WITHOUT_EFFECT)
+_LOWER = {name.lower(): name for name in _NAMES}
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
 
@@ -175,17 +233,13 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
         ConfigError: an option is unknown (the nearest name is suggested), refused (with what to use instead), missing,
             contradicts another, or has a value that makes no sense.
     """
-    values: dict[str, object] = {}
-    java: Settings = {}
-    for given, text in options.items():
-        lower = given.lower()
-        if lower in _LOWER:
-            target, read = _OPTIONS[_LOWER[lower]]
-            values[target] = read(_LOWER[lower], text)
-        elif lower in _CLIENT_NAMES:
-            java[lower.removeprefix(_CLIENT_PREFIX)] = text
-        elif lower not in _SPARKS_OWN:
-            raise ConfigError(_unknown(given))
+    given, java = _sorted_out(options)
+    values = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items() if name in _OPTIONS}
+    values["starting"] = _starting(given)
+    values["ending"] = _first_of(_ENDING, given)
+    for name, why in _WITHOUT_EFFECT.items():
+        if name in given:
+            _log.warning("the option %s has no effect: %s", name, why)
     try:
         client = translated(java, *_KINDS)
     except ConfigError as error:
@@ -193,11 +247,55 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
     if "bootstrap_servers" not in client:
         raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
     _check_client(client)
-    if "subscribe" in values and "assign" in values:
+    parsed = replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
+    _check_together(parsed, [name for name in _WHAT_TO_READ if name in given])
+    return parsed
+
+
+_WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
+
+
+def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
+    """Our options, by the names of the tables, and the client's, by Java's names."""
+    ours: Settings = {}
+    java: Settings = {}
+    for given, text in options.items():
+        lower = given.lower()
+        if lower in _LOWER:
+            ours[_LOWER[lower]] = text
+        elif lower in _CLIENT_NAMES:
+            java[lower.removeprefix(_CLIENT_PREFIX)] = text
+        elif lower not in _SPARKS_OWN:
+            raise ConfigError(_unknown(given))
+    return ours, java
+
+
+def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: Settings) -> Position | None:
+    """The position by the first of the options that are given; the others are checked, and do not count."""
+    positions = [read(name, given[name]) for name, read in table.items() if name in given]
+    return positions[0] if positions else None
+
+
+def _starting(given: Settings) -> Position | None:
+    strategy = given.get(_STRATEGY, "error").strip().lower()
+    if strategy not in _STRATEGIES:
+        raise ConfigError(f'{_STRATEGY}={given[_STRATEGY]!r}: must be "error" or "latest"')
+    position = _first_of(_STARTING, given)
+    if isinstance(position, TimestampPosition):
+        return replace(position, unmatched_is_latest=_STRATEGIES[strategy])
+    return position
+
+
+def _check_together(options: SparkOptions, what_to_read: list[str]) -> None:
+    """What no option can be checked for by itself."""
+    if len(what_to_read) > 1:
         raise ConfigError(
-            "subscribe and assign exclude each other: subscribe reads whole topics, assign single partitions"
+            f"{' and '.join(what_to_read)} exclude each other: subscribe reads whole topics by name, subscribePattern "
+            "those that match, assign single partitions"
         )
-    return replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
+    least, most = options.rows_per_trigger_min, options.rows_per_trigger_max
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}: it cannot be met")
 
 
 def _unknown(given: str) -> str:
@@ -205,7 +303,7 @@ def _unknown(given: str) -> str:
     if lower in _REFUSED_LOWER:
         name, why = _REFUSED_LOWER[lower]
         return f"the option {name} is not accepted: {why}"
-    near = _nearest(lower, [*_OPTIONS, *_CLIENT_NAMES])
+    near = _nearest(lower, [*_NAMES, *_CLIENT_NAMES])
     hint = f"; did you mean {near}?" if near else ""
     if lower.startswith(_CLIENT_PREFIX):
         return f"the option {given} is not accepted: the client has no setting of this name{hint}"
@@ -254,9 +352,9 @@ def check_read(options: SparkOptions) -> None:
     Raises:
         ConfigError: no topic is named.
     """
-    if not options.subscribe and not options.assign:
+    if not options.subscribe and not options.assign and options.pattern is None:
         hint = f'; topic is for writing, to read use subscribe="{options.topic}"' if options.topic else ""
-        raise ConfigError(f"nothing to read: give the option subscribe or assign{hint}")
+        raise ConfigError(f"nothing to read: give the option subscribe, subscribePattern or assign{hint}")
 
 
 def check_batch_read(options: SparkOptions) -> tuple[Position, Position]:
@@ -266,14 +364,20 @@ def check_batch_read(options: SparkOptions) -> tuple[Position, Position]:
         ConfigError: it starts at the latest or ends at the earliest offset.
     """
     check_read(options)
-    starting = options.starting or Position("startingOffsets", everywhere=EARLIEST)
-    ending = options.ending or Position("endingOffsets", everywhere=LATEST)
+    starting = options.starting or OffsetPosition("startingOffsets", everywhere=EARLIEST)
+    ending = options.ending or OffsetPosition("endingOffsets", everywhere=LATEST)
     if starting.uses(LATEST):
         raise ConfigError(f"startingOffsets of a batch read cannot be latest ({LATEST}): nothing would be read")
     if ending.uses(EARLIEST):
         raise ConfigError(f"endingOffsets cannot be earliest ({EARLIEST}): nothing would be read")
-    if options.rows_per_trigger_max is not None:
-        _log.warning("maxOffsetsPerTrigger is ignored by a batch read; endingOffsets bounds it")
+    if isinstance(ending, TimestampPosition):
+        ending = replace(ending, unmatched_is_latest=True)
+    for name, value in {
+        "maxOffsetsPerTrigger": options.rows_per_trigger_max,
+        "minOffsetsPerTrigger": options.rows_per_trigger_min,
+    }.items():
+        if value is not None:
+            _log.warning("%s is ignored by a batch read; endingOffsets bounds it", name)
     return starting, ending
 
 
@@ -285,5 +389,7 @@ def check_stream_read(options: SparkOptions) -> Position:
     """
     check_read(options)
     if options.ending is not None:
-        raise ConfigError("endingOffsets is for batch reads; a stream ends by its trigger: use availableNow=True")
-    return options.starting or Position("startingOffsets", everywhere=LATEST)
+        raise ConfigError(
+            f"{options.ending.option} is for batch reads; a stream ends by its trigger: use availableNow=True"
+        )
+    return options.starting or OffsetPosition("startingOffsets", everywhere=LATEST)

@@ -1,10 +1,11 @@
 """How much of a backlog a batch takes, and how it is cut into tasks. Pure arithmetic.
 
-Must not ask a broker or know Spark. Start at `prorate` (streaming) and `split` (tasks).
+Must not ask a broker or know Spark. Start at `prorate` (streaming), `split` and `bundle` (tasks).
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from kafkaraw.spark.offsets import PartitionOffsets
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets `start` up to but not including `end` of one partition: the work of one task."""
+    """Offsets `start` up to but not including `end` of one partition: the work of one task, or part of it."""
 
     topic: str
     partition: int
@@ -60,12 +61,16 @@ def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartit
     ]
 
 
-def split(ranges: Iterable[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
-    """Cut large ranges so that there are about `partitions_min` tasks; without it, one task per range.
+def split(
+    ranges: Iterable[OffsetRange], partitions_min: int | None, rows_per_partition_max: int | None = None
+) -> list[OffsetRange]:
+    """Cut large ranges so that none is longer than the limit, and then so that there are about `partitions_min`.
 
     Source: KafkaOffsetRangeCalculator.getRanges.
     """
     whole = list(ranges)
+    if rows_per_partition_max is not None:
+        whole = [part for each in whole for part in _cut(each, -(-each.size // rows_per_partition_max))]
     if partitions_min is None or len(whole) >= partitions_min:
         return whole
     total = sum(each.size for each in whole)
@@ -77,6 +82,21 @@ def split(ranges: Iterable[OffsetRange], partitions_min: int | None) -> list[Off
     for each in whole:
         result.extend([each] if each in small else _cut(each, _parts(each.size, total_large, tasks_large)))
     return result
+
+
+def bundle(ranges: Iterable[OffsetRange], tasks_max: int | None) -> list[tuple[OffsetRange, ...]]:
+    """The ranges that each task reads: one, or so many that there are no more than `tasks_max` tasks of like size."""
+    whole = list(ranges)
+    if tasks_max is None or len(whole) <= tasks_max:
+        return [(each,) for each in whole]
+    tasks: list[list[OffsetRange]] = [[] for _ in range(tasks_max)]
+    # The largest first, each to whoever has least; equal loads are dealt out in turn.
+    loads = [(0, index) for index in range(tasks_max)]
+    for each in sorted(whole, key=lambda one: (-one.size, one)):
+        load, index = heapq.heappop(loads)
+        tasks[index].append(each)
+        heapq.heappush(loads, (load + each.size, index))
+    return [tuple(sorted(task)) for task in tasks]
 
 
 def _parts(size: int, total: int, tasks: int) -> int:

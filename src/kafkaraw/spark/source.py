@@ -23,7 +23,7 @@ from kafkaraw.spark.options import (
     check_stream_read,
     parse_options,
 )
-from kafkaraw.spark.planning import OffsetRange, ranges_between, split
+from kafkaraw.spark.planning import OffsetRange, bundle, ranges_between, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,10 +42,10 @@ class KafkaPartition(InputPartition):
     """The work of one task.
 
     Args:
-        work: partition and offsets; None for a batch read that has nothing to read.
+        work: partitions and offsets; none for a batch read that has nothing to read.
     """
 
-    def __init__(self, work: OffsetRange | None) -> None:
+    def __init__(self, work: tuple[OffsetRange, ...]) -> None:
         super().__init__(work)
 
 
@@ -106,9 +106,14 @@ class _TaskReader:
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkaraw.spark.reading import read_range
 
-        work = partition.value
-        if work is not None:
+        for work in partition.value:
             yield from read_range(work, arrow_schema(self._schema), self._read_settings())
+
+    def _tasks(self, ranges: list[OffsetRange]) -> list[InputPartition]:
+        """One task per range, as far as the options do not say more or fewer."""
+        options = self._options
+        parts = split(ranges, options.partitions_min, options.rows_per_partition_max)
+        return [KafkaPartition(work) for work in bundle(parts, options.tasks_max)]
 
     def _read_settings(self) -> ReadSettings:
         from kafkaraw.spark.lookup import consumer_settings
@@ -123,7 +128,7 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
     """Reads from `startingOffsets` to `endingOffsets`."""
 
     def partitions(self) -> list[InputPartition]:
-        """One task per partition with records, more if `minPartitions` asks for them."""
+        """One task per partition with records, more or fewer if options ask for them."""
         from kafkaraw.spark.lookup import ClusterLookup
 
         starting, ending = check_batch_read(self._options)
@@ -132,13 +137,12 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
         try:
             lookup.require_all()
             partitions = lookup.partitions()
-            start = starting.resolve(partitions, lookup.earliest, lookup.latest)
-            end = ending.resolve(partitions, lookup.earliest, lookup.latest)
+            start = starting.resolve(partitions, lookup)
+            end = ending.resolve(partitions, lookup)
         finally:
             lookup.close()
-        ranges = split(ranges_between(start, end), self._options.partitions_min)
         # Spark takes an empty list for one task without a partition.
-        return [KafkaPartition(work) for work in ranges] or [KafkaPartition(None)]
+        return self._tasks(ranges_between(start.offsets, end.offsets)) or [KafkaPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow batches."""
@@ -178,8 +182,7 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """One task per partition with new records; none when `end` is not behind `start`."""
-        ranges = self._planned().ranges(start, end)
-        return [KafkaPartition(work) for work in split(ranges, self._options.partitions_min)]
+        return self._tasks(self._planned().ranges(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow batches."""
@@ -203,10 +206,16 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         return self._lookup
 
     def _planned(self) -> StreamPlan:
-        from kafkaraw.spark.stream_plan import StreamPlan
+        from kafkaraw.spark.stream_plan import BatchLimits, StreamPlan
 
         if self._plan is None:
-            starting = check_stream_read(self._options)
+            options = self._options
+            starting = check_stream_read(options)
             check_selection(self._schema)
-            self._plan = StreamPlan(self._looked_up(), starting, fail_on_data_loss=self._options.fail_on_data_loss)
+            self._plan = StreamPlan(
+                self._looked_up(),
+                starting,
+                fail_on_data_loss=options.fail_on_data_loss,
+                limits=BatchLimits(options.rows_per_trigger_min, options.trigger_delay_max_ms),
+            )
         return self._plan

@@ -1,7 +1,7 @@
 """The decisions of a streaming query's driver: where to start, how far the next batch goes. Pure.
 
 Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a query and asks, per batch, for
-`latest(start)`; the answer goes into the checkpoint before any task runs. Three properties of Spark shape this module:
+`latest(start)`; the answer goes into the checkpoint before any task runs. Four things shape this module:
 
 1. The start of batch 0 is not in the checkpoint. When the driver dies between writing the offsets of batch 0 and
    committing it, the restarted query asks for `initial()` anew and then reads from there to the *logged* end. If the
@@ -12,46 +12,62 @@ Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a que
 2. `initial()` is called twice for batch 0. It must answer the same both times, so it is kept.
 3. Offsets are compared as text: when nothing is new, `latest` answers with the very start it was given.
 
+4. `minOffsetsPerTrigger` is met the same way: too little is told to Spark as nothing new, until enough time has passed.
+
 It must not wait, retry or talk to a broker: `OffsetLookup` does.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import DataLossError
-from kafkaraw.spark.offsets import LATEST, OffsetJson, PartitionOffsets, Position, from_json, to_json
+from kafkaraw.spark.offsets import OffsetJson, PartitionOffsets, from_json, to_json
 from kafkaraw.spark.planning import OffsetRange, prorate, ranges_between
+from kafkaraw.spark.positions import Lookup, Position, Resolved
 
 _log = logging.getLogger(__name__)
 
 _SPARK = "the offsets that Spark passed"
 
 
-class OffsetLookup(Protocol):
+class OffsetLookup(Lookup, Protocol):
     """What the plan needs to know of the cluster."""
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that the query subscribes to, as of now."""
         ...
 
-    def earliest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
-        """The first offset of each."""
-        ...
-
-    def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
-        """The offset after the last readable record of each."""
-        ...
-
 
 @dataclass(frozen=True)
-class _Initial:
-    offsets: PartitionOffsets
-    at_latest: frozenset[TopicPartition]
+class BatchLimits:
+    """When a micro-batch is large enough to begin; how far it goes is asked for each time.
+
+    Attributes:
+        rows_min: wait until there are so many offsets; None to wait for none.
+        delay_max_ms: how long to wait for them at most, since the last batch.
+    """
+
+    rows_min: int | None = None
+    delay_max_ms: int = 0
+
+
+class _AtTarget:
+    """A lookup in which the ends of the partitions are those of a moment ago."""
+
+    def __init__(self, lookup: OffsetLookup, target: PartitionOffsets) -> None:
+        self.earliest = lookup.earliest
+        self.at_timestamps = lookup.at_timestamps
+        self._target = target
+
+    def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
+        """The ends, then."""
+        return {tp: self._target[tp] for tp in partitions}
 
 
 class StreamPlan:
@@ -59,15 +75,28 @@ class StreamPlan:
 
     Args:
         lookup: what the cluster says.
-        starting: the option `startingOffsets`.
+        starting: what the options say of the start.
         fail_on_data_loss: raise instead of warn when records are found missing.
+        limits: when a batch is large enough.
+        now_s: a clock, in seconds.
     """
 
-    def __init__(self, lookup: OffsetLookup, starting: Position, *, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self,
+        lookup: OffsetLookup,
+        starting: Position,
+        *,
+        fail_on_data_loss: bool,
+        limits: BatchLimits = BatchLimits(),
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._lookup = lookup
         self._starting = starting
         self._fail_on_data_loss = fail_on_data_loss
-        self._initial: _Initial | None = None
+        self._limits = limits
+        self._now_s = now_s
+        self._planned_s: float | None = None
+        self._initial: Resolved | None = None
         self._opening = False
         self._target: PartitionOffsets | None = None
         self._known_latest: PartitionOffsets | None = None
@@ -93,10 +122,10 @@ class StreamPlan:
         """Where a query without a checkpoint starts; the same answer for the life of this plan."""
         if self._initial is None:
             target = self._target
-            partitions = self._lookup.partitions() if target is None else sorted(target)
-            latest = self._lookup.latest if target is None else (lambda asked: {tp: target[tp] for tp in asked})
-            offsets = self._starting.resolve(partitions, self._lookup.earliest, latest)
-            self._initial = _Initial(offsets, self._starting.partitions_at(LATEST, partitions))
+            if target is None:
+                self._initial = self._starting.resolve(self._lookup.partitions(), self._lookup)
+            else:
+                self._initial = self._starting.resolve(target, _AtTarget(self._lookup, target))
             self._opening = True
         return to_json(self._initial.offsets)
 
@@ -127,10 +156,24 @@ class StreamPlan:
         if available == begin and wait is not None and not self.has_target and not held:
             available = self._known_latest = wait(begin)
         self._check_loss(begin, available)
+        if rows_max is not None and self._is_too_early(begin, available):
+            return start
         begin = begin | self._starts_of_new(begin, available)
         end = available if rows_max is None else prorate(begin, available, rows_max)
         end = {tp: begin[tp] if tp in held else offset for tp, offset in end.items()}
         return start if to_json(end) == start else to_json(end)
+
+    def _is_too_early(self, begin: PartitionOffsets, available: PartitionOffsets) -> bool:
+        """Whether to wait for more, as `minOffsetsPerTrigger` says; never when the query ends with what there is."""
+        if self._limits.rows_min is None or self.has_target:
+            return False
+        now_s = self._now_s()
+        rows = sum(offset - begin.get(tp, 0) for tp, offset in available.items())
+        in_time = self._planned_s is not None and (now_s - self._planned_s) * 1000 < self._limits.delay_max_ms
+        if rows < self._limits.rows_min and in_time:
+            return True
+        self._planned_s = now_s
+        return False
 
     def ranges(self, start: OffsetJson, end: OffsetJson) -> list[OffsetRange]:
         """The work between two offsets of this query; partitions that are new in `end` are read from their first."""
