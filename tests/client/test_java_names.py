@@ -70,7 +70,7 @@ def test_names_without_effect_are_told_in_one_warning(caplog: pytest.LogCaptureF
     ("name", "value", "words"),
     [
         ("interceptor.classes", "com.example.Spy", "functions of your own"),
-        ("partitioner.class", "com.example.Mine", "give send.. a partition"),
+        ("partitioner.class", "com.example.Mine", "give the setting partitioner a function"),
         ("key.serializer", "io.confluent.kafka.serializers.KafkaAvroSerializer", "keys and values are bytes"),
         ("group.id", "g", "consumer groups are not part of this version"),
         ("ssl.engine.factory.class", "com.example.E", "ssl_context"),
@@ -93,7 +93,7 @@ def test_what_cannot_be_honoured_is_refused_with_what_to_use_instead(name: str, 
     ("name", "value"),
     [
         ("interceptor.classes", ""),
-        ("partitioner.ignore.keys", "false"),
+        ("partitioner.class", ""),
         ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"),
         ("ssl.protocol", "TLSv1.3"),
         ("value.serializer", f"{SERIALIZERS}.StringSerializer"),

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Generator
 
 from kafkaraw.errors import KafkaTimeoutError
-from kafkaraw.records import BatchPromise, OpenBatches
+from kafkaraw.records import PARTITIONERS, BatchPromise, OpenBatches, Partitioner
 
 
 class Suspended:
@@ -51,17 +51,19 @@ def open_batches(
     buffer_memory: int = 1_000_000,
     waiter: FakeWaiter | None = None,
     value_size_safe: int = 100_000,
+    partitioner: Partitioner = PARTITIONERS["default"],
 ) -> OpenBatches:
-    """Batches for topic `t` with three partitions, the sticky one being 0 next."""
+    """Batches for topic `t` with three partitions, the sticky one being 0."""
     batches = OpenBatches(
         batch_size,
         codec,
         None,
         buffer_memory,
-        clock or FakeClock(2),
+        clock or FakeClock(3),
         waiter=waiter or FakeWaiter(),
         lock=contextlib.nullcontext(),
         value_size_safe=value_size_safe,
+        partitioner=partitioner,
     )
     batches.set_partitions("t", 3)
     return batches

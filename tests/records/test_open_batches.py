@@ -131,13 +131,30 @@ def test_records_without_a_key_stick_to_a_partition_until_its_batch_is_sealed() 
     assert partitions == [0] * 4 + [1] * 4 + [2] * 4 + [0] * 4
 
 
-def test_lingering_batches_move_the_sticky_partition_too() -> None:
-    batches = open_batches()
+def test_small_batches_move_the_sticky_partition_when_together_they_are_half_a_batch() -> None:
+    batches = open_batches(batch_size=2 * 230)
+    seen = []
+    for _ in range(9):
+        seen.append(append(batches, bytes(20))[1].batch_promise.partition)
+        (sealed,) = batches.seal_all()
+        assert 230 / 3 < sealed.size_bytes < 230 / 2
+    assert seen == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_batches_of_any_size_move_the_sticky_partition_after_16_kib() -> None:
+    batches = open_batches(batch_size=1_000_000)
     seen = []
     for _ in range(6):
-        seen.append(append(batches)[1].batch_promise.partition)
+        seen.append(append(batches, bytes(10_000))[1].batch_promise.partition)
         batches.seal_all()
-    assert seen == [0, 1, 2, 0, 1, 2]
+    assert seen == [0, 0, 1, 1, 2, 2]
+
+
+def test_batches_of_other_partitions_leave_the_sticky_one_alone() -> None:
+    batches = open_batches(batch_size=300)
+    for _ in range(6):
+        append(batches, bytes(200), partition=1)
+        assert append(batches, b"")[1].batch_promise.partition == 0
 
 
 def test_records_without_a_key_join_the_open_batch_of_the_next_partition() -> None:
@@ -150,11 +167,11 @@ def test_records_without_a_key_join_the_open_batch_of_the_next_partition() -> No
 
 def test_sticky_records_larger_than_a_batch_still_find_a_place() -> None:
     batches = open_batches(batch_size=100)
-    for partition in range(3):
+    for partition in range(2):
         append(batches, b"small", partition=partition)
     tickets = [append(batches, bytes(1000))[1] for _ in range(4)]
-    assert [ticket.batch_promise.partition for ticket in tickets] == [0, 1, 2, 0]
-    assert sum(sealed.records_count for sealed in batches.seal_all()) == 7
+    assert [ticket.batch_promise.partition for ticket in tickets] == [2, 0, 1, 2]
+    assert sum(sealed.records_count for sealed in batches.seal_all()) == 6
 
 
 def test_short_lived_producers_do_not_all_begin_with_partition_0() -> None:

@@ -7,6 +7,7 @@ in `settings.py`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.errors import ConfigError
+from kafkaraw.records import PARTITIONERS, PartitionFunction
 
 if TYPE_CHECKING:
     import ssl
@@ -83,6 +85,16 @@ def _callable(value: object) -> object:
     if value is not None and not callable(value):
         raise ValueError("must be a function without arguments that returns the token")
     return value
+
+
+def _partitioner(value: object) -> object:
+    if callable(value) or value in PARTITIONERS:
+        return value
+    near = difflib.get_close_matches(str(value).lower(), PARTITIONERS, n=1)
+    raise ValueError(
+        f"must be one of {', '.join(map(repr, PARTITIONERS))}, or a function of topic, key, value and the number of "
+        f"partitions{f'; did you mean {near[0]!r}?' if near else ''}"
+    )
 
 
 def _names(value: object) -> object:
@@ -225,6 +237,25 @@ class ProducerConfig(ClientConfig):
     compression_type: str = setting("none", "Codec of the batches.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
     compression_level: int | None = setting(
         None, "Level of the codec; None is the codec's own default.", minimum=-131_072, maximum=22
+    )
+    partitioner: str | PartitionFunction = setting(  # noqa: RUF009
+        "default",
+        "Where records go that are given no partition: 'default' (murmur2 of the key, as Java; without one, batch by "
+        "batch), 'round_robin', 'sticky' (whatever the key), librdkafka's 'consistent_random', 'consistent', "
+        "'murmur2_random', 'murmur2', 'fnv1a_random', 'fnv1a', or a function: topic, key, value and number of "
+        "partitions give a partition, or None for the default.",
+        convert=_partitioner,
+    )
+    partitioner_ignore_keys: bool = setting(False, "Keys do not decide about the partition.")
+    partitioner_adaptive_partitioning_enable: bool = setting(
+        True, "Records that go by no key go more often to partitions with fewer batches waiting."
+    )
+    partitioner_availability_timeout_ms: int = setting(
+        0,
+        "Such records pass over brokers that could not be sent what waits for them for so long; 0 passes over none.",
+        unit="ms",
+        minimum=0,
+        maximum=_DAY_MS,
     )
     buffer_memory: int = setting(
         33_554_432, "Most bytes of records not yet acknowledged; above it send() waits.", unit="bytes", minimum=1

@@ -28,6 +28,7 @@ from kafkaraw.client.room import Room
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.security import with_principal
 from kafkaraw.client.transactions import Transactions
+from kafkaraw.client.turns import Turns, partitioner_of
 from kafkaraw.client.waiting import FORKED, PromiseWaiter
 from kafkaraw.core.producer.events import (
     Abandoned,
@@ -44,6 +45,7 @@ from kafkaraw.core.producer.events import (
 )
 from kafkaraw.core.producer.machine import ProducerLimits, ProducerMachine
 from kafkaraw.core.producer.report import Unacknowledged, describe
+from kafkaraw.core.producer.spreading import Spreading
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     BufferFull,
@@ -105,8 +107,16 @@ class Delivery:
             lock=threading.Lock(),
             value_size_safe=record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
             system_clock=isinstance(self._clock, SystemClock),
+            partitioner=partitioner_of(config),
         )
         self._machine = _machine(config, self._engine)
+        self._turns = Turns(
+            Spreading(config.partitioner_adaptive_partitioning_enable, self._engine.runtime.rng),
+            config.partitioner_availability_timeout_ms,
+            self._engine.cluster,
+            self._machine,
+            self.open_batches,
+        )
         self._nothing_left = asyncio.Event()
         self._outbox = Outbox(self._engine, config, self._receive, self._break)
         self._room = Room()
@@ -346,6 +356,7 @@ class Delivery:
         if sealed:
             ages_ms = [min(max(0, now_ms - batch.created_ms), linger_ms) for batch in sealed]
             self._machine.receive(BatchesSealed(sealed, ages_ms), self._now_ms())
+            self._turns.renew((batch.topic for batch in sealed), self._now_ms())
 
     def _act(self) -> None:
         for action in self._machine.actions():
@@ -423,6 +434,8 @@ class Delivery:
             self.open_batches.set_partitions(topic, count)
             self._topics[topic] = count
             self._engine.use_topics(self._topics)
+        if count:
+            self._turns.learn(topic, count)
         return count
 
     def _sync_topics(self) -> None:

@@ -37,7 +37,7 @@ _IGNORED_TEXT: Final = """
 client.dns.lookup client.rack enable.metrics.push exclude.internal.topics
 internal.throw.on.fetch.stable.offset.unsupported metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms
 metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms receive.buffer.bytes
+receive.buffer.bytes
 sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
 sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds
 sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
@@ -63,7 +63,6 @@ _REFUSED: Final = {
     "interceptor.classes": f"{_NO_CODE}; wrap send() and poll() in functions of your own",
     "max.poll.interval.ms": _GROUPS,
     "partition.assignment.strategy": _GROUPS,
-    "partitioner.class": f"{_NO_CODE}; give send() a partition",
     "sasl.login.class": f"{_NO_CODE}; see sasl_mechanism",
     "sasl.oauthbearer.assertion.algorithm": _ASSERTION,
     "sasl.oauthbearer.assertion.claim.aud": _ASSERTION,
@@ -97,7 +96,6 @@ _ONLY: Final = {
     "value.serializer": (f"{_SERDES}Serializer", "keys and values are bytes; make them so before send()"),
     "key.deserializer": (f"{_SERDES}Deserializer", "keys and values are bytes; read them after poll()"),
     "value.deserializer": (f"{_SERDES}Deserializer", "keys and values are bytes; read them after poll()"),
-    "partitioner.ignore.keys": ("false", "give send() no key, or a partition"),
     "transaction.two.phase.commit.enable": ("false", "transactions are committed in one step here"),
     "sasl.client.callback.handler.class": (_HANDLERS, f"{_NO_CODE}; give sasl_username and sasl_password"),
     "sasl.login.callback.handler.class": (_HANDLERS, f"{_NO_CODE}; give sasl_oauth_token_provider a function"),
@@ -220,6 +218,19 @@ def _compression_level(properties: Mapping[str, str]) -> dict[str, str]:
     return {} if level is None else {"compression_level": level.strip()}
 
 
+def _partitioner(properties: Mapping[str, str]) -> dict[str, str]:
+    name = properties["partitioner.class"].strip()
+    if not name:
+        return {}
+    try:
+        return dict(_PARTITIONERS[name.removeprefix("org.apache.kafka.clients.producer.")])
+    except KeyError:
+        raise ConfigError(
+            f"partitioner.class is not accepted: {_NO_CODE}; give the setting partitioner a function, "
+            "or send() a partition"
+        ) from None
+
+
 def _check_hostname(properties: Mapping[str, str]) -> dict[str, str]:
     algorithm = properties["ssl.endpoint.identification.algorithm"].strip().lower()
     if algorithm not in ("https", ""):
@@ -262,7 +273,13 @@ def _all(names: Iterable[str], read: Callable[[Mapping[str, str]], dict[str, str
 
 _Reader = Callable[[Mapping[str, str]], dict[str, str]]
 _STORE: Final = ("location", "password", "type")
+_PARTITIONERS: Final = {
+    "RoundRobinPartitioner": {"partitioner": "round_robin"},
+    "UniformStickyPartitioner": {"partitioner": "sticky"},  # before Kafka 4.0, as the next
+    "internals.DefaultPartitioner": {"partitioner": "default"},
+}
 _TOGETHER: Final[dict[str, _Reader]] = {
+    "partitioner.class": _partitioner,
     "sasl.jaas.config": _jaas,
     "ssl.endpoint.identification.algorithm": _check_hostname,
     **_all((f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")), _compression_level),

@@ -22,7 +22,14 @@ from kafkaraw.records.header import (
     verify_crc,
 )
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
-from kafkaraw.records.partitioning import murmur2, partition_for_key
+from kafkaraw.records.partitioning import (
+    PARTITIONERS,
+    KeyHash,
+    Partitioner,
+    PartitionFunction,
+    murmur2,
+    partition_for_key,
+)
 from kafkaraw.records.promise import BatchPromise, PromiseState, Waiter
 from kafkaraw.records.record import (
     TIMESTAMP_CREATE_TIME,
@@ -43,6 +50,7 @@ __all__ = [
     "HEADER_SIZE",
     "IMPLEMENTATION",
     "KEY_SIZE_SAFE",
+    "PARTITIONERS",
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NONE",
@@ -56,8 +64,11 @@ __all__ = [
     "ControlType",
     "Header",
     "Headers",
+    "KeyHash",
     "Lock",
     "OpenBatches",
+    "PartitionFunction",
+    "Partitioner",
     "PromiseState",
     "Record",
     "RecordMetadata",

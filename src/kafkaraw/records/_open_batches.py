@@ -32,6 +32,7 @@ from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 from kafkaraw.errors import UsageError
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus
+from kafkaraw.records.partitioning import HASHES, PARTITIONERS, STICKY_SIZE_MAX, KeyHash, Partitioner, in_range
 from kafkaraw.records.promise import BatchPromise
 from kafkaraw.records.record import RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
@@ -179,11 +180,17 @@ class _Topic:
 
     name: str
     sticky_partition: cython.Py_ssize_t
+    sticky_bytes: cython.longlong
+    order: tuple
+    position: cython.Py_ssize_t
     batches: list
 
     def __init__(self, name: str, partition_count: cython.Py_ssize_t, sticky_partition: cython.Py_ssize_t) -> None:
         self.name = name
         self.sticky_partition = sticky_partition
+        self.sticky_bytes = 0
+        self.order = ()
+        self.position = 0
         self.batches = [None] * partition_count
 
 
@@ -202,6 +209,7 @@ class OpenBatches:
         lock: not needed here: the GIL is the lock.
         value_size_safe: values of at most so many bytes need no check of size when the key has `KEY_SIZE_SAFE` or less.
         system_clock: `clock_ms` is the system's clock, so the system may be asked directly.
+        partitioner: where records go that are not given a partition.
     """
 
     _batch_size: cython.Py_ssize_t
@@ -218,6 +226,13 @@ class OpenBatches:
     _open: dict
     _sealed_batches: list
     _pool: Pool
+    _function: object
+    _hash: object
+    _murmur2: cython.bint
+    _null_is_a_key: cython.bint
+    _empty_is_a_key: cython.bint
+    _every_record: cython.bint
+    _sticky_size: cython.Py_ssize_t
 
     def __init__(  # noqa: PLR0913 - given in one place only
         self,
@@ -231,6 +246,7 @@ class OpenBatches:
         lock: object,
         value_size_safe: int = _BATCH_SIZE_MAX,
         system_clock: bool = False,
+        partitioner: Partitioner = PARTITIONERS["default"],
     ) -> None:
         self._batch_size = batch_size
         self._codec = codec_by_name(codec)
@@ -245,6 +261,13 @@ class OpenBatches:
         self._open = {}
         self._sealed_batches = []
         self._used = 0
+        self._function = partitioner.function
+        self._hash = HASHES[partitioner.key_hash]
+        self._murmur2 = partitioner.key_hash is KeyHash.MURMUR2
+        self._null_is_a_key = partitioner.null_is_a_key
+        self._empty_is_a_key = partitioner.empty_is_a_key
+        self._every_record = partitioner.every_record
+        self._sticky_size = min(self._batch_size // 2, STICKY_SIZE_MAX)
         self._pool = Pool(max(self._batch_size, _HEADER_SIZE + _VARINT_SIZE_MAX))
 
     @property
@@ -282,6 +305,25 @@ class OpenBatches:
             entry.batches.extend(more)
             del entry.batches[number:]
         entry.sticky_partition %= number
+        entry.order = ()
+
+    def spread(self, topic: str, order: object) -> None:
+        """Say which partitions take the records that go by no key, one after the other and over again.
+
+        Args:
+            topic: does nothing when it is not known.
+            order: partitions of the topic, as often as each is to take its turn; empty for all of them in turn.
+        """
+        turns: tuple = tuple(order)
+        # In one go.
+        entry: _Topic = self._topics.get(topic)
+        if entry is None:
+            return
+        partition: cython.Py_ssize_t
+        for partition in turns:
+            if not 0 <= partition < len(entry.batches):
+                return
+        entry.order = turns
 
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
@@ -314,6 +356,11 @@ class OpenBatches:
         if key is not None and (type(key) is not bytes or PyBytes_GET_SIZE(key) > _KEY_SIZE_SAFE):
             return None
         time: cython.longlong = self._now() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        hashed: cython.longlong = -1
+        if partition is None:
+            if self._function is not None or self._every_record:
+                return None
+            hashed = self._hash_of(key)
         entry: _Topic = self._topics.get(topic)
         # In one go.
         if entry is None or self._used >= self._buffer_memory:
@@ -323,8 +370,8 @@ class OpenBatches:
             number = _as_partition(partition, len(entry.batches))
             if number < 0:
                 return None
-        elif key is not None:
-            number = cython.cast(cython.Py_ssize_t, murmur2(key) & 0x7FFFFFFF) % len(entry.batches)
+        elif hashed >= 0:
+            number = cython.cast(cython.Py_ssize_t, hashed % len(entry.batches))
         batch: _OpenBatch = entry.batches[number]
         return None if batch is None else self._add(batch, time, key, value, None)
 
@@ -345,13 +392,13 @@ class OpenBatches:
             value: None is a tombstone.
             headers: name and value pairs.
             timestamp_ms: None takes the clock.
-            partition: None chooses by key, or the sticky partition without one.
+            partition: None leaves the choice to the partitioner.
 
         Returns:
             what happened, and the ticket when the record was taken.
 
         Raises:
-            UsageError: a field of the wrong type.
+            UsageError: a field of the wrong type, or no partition that the partitioner's function gave.
         """
         if self._refusal is not None:
             self._refusal()
@@ -361,22 +408,26 @@ class OpenBatches:
             key = as_bytes(key, "key")
         tail: bytes | None = encode_headers(headers) if headers else None
         time: cython.longlong = self._now() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        hashed: cython.longlong = -1
+        if partition is None:
+            if self._function is not None:
+                partition = self._ask(topic, key, value)
+            hashed = self._hash_of(key)
         # In one go.
         entry: _Topic = self._topics.get(topic)
         if entry is None:
             return _UNKNOWN_TOPIC
         count: cython.Py_ssize_t = len(entry.batches)
-        sticky: cython.bint = False
+        sticky: cython.bint = partition is None and hashed < 0 and not self._every_record
         number: cython.Py_ssize_t
         if partition is not None:
             number = _as_partition(partition, count)
             if number < 0:
                 return _UNKNOWN_TOPIC
-        elif key is None:
-            sticky = True
-            number = entry.sticky_partition
+        elif hashed >= 0:
+            number = cython.cast(cython.Py_ssize_t, hashed % count)
         else:
-            number = cython.cast(cython.Py_ssize_t, murmur2(key) & 0x7FFFFFFF) % count
+            number = entry.sticky_partition if sticky else self._next_sticky(entry)
         if self._used >= self._buffer_memory:
             self._seal_open()
             return _FULL
@@ -386,16 +437,50 @@ class OpenBatches:
             if ticket is not None:
                 return (_OK, ticket)
             self._seal(batch)
-        if sticky:
-            # Records without a key fill one batch after the other, not all a little.
-            number = entry.sticky_partition = (number + 1) % count
-        return self._append_elsewhere(entry, number, time, key, value, tail)
+            if sticky:
+                number = entry.sticky_partition
+        return self._append_elsewhere(entry, number, sticky, time, key, value, tail)
+
+    @cython.cfunc
+    @cython.inline
+    def _hash_of(self, key: bytes | None) -> cython.longlong:
+        """The number of a key, not negative; -1 for a record that goes by no key. See `Partitioner.hash_of`."""
+        if key is None:
+            if not self._null_is_a_key:
+                return -1
+            key = b""
+        elif not self._empty_is_a_key and not key:
+            return -1
+        if self._murmur2:
+            return murmur2(key) & 0x7FFFFFFF
+        return self._hash(key)
+
+    @cython.cfunc
+    def _ask(self, topic: str, key: object, value: object) -> object:
+        """Let the user choose."""
+        entry: _Topic = self._topics.get(topic)
+        if entry is None:
+            return None
+        count: cython.Py_ssize_t = len(entry.batches)
+        return in_range(self._function(topic, key, value, count), topic, count)
+
+    @cython.cfunc
+    def _next_sticky(self, entry: _Topic) -> cython.Py_ssize_t:
+        """Move on to the next partition: records without a key fill one batch after the other, not all a little."""
+        entry.position += 1
+        entry.sticky_bytes = 0
+        if entry.order:
+            entry.sticky_partition = entry.order[entry.position % len(entry.order)]
+        else:
+            entry.sticky_partition = (entry.sticky_partition + 1) % len(entry.batches)
+        return entry.sticky_partition
 
     @cython.cfunc
     def _append_elsewhere(
         self,
         entry: _Topic,
         number: cython.Py_ssize_t,
+        sticky: cython.bint,
         time: cython.longlong,
         key: bytes | None,
         value: bytes | None,
@@ -411,6 +496,9 @@ class OpenBatches:
                 if ticket is not None:
                     return (_SEALED, ticket)
                 self._seal(batch)
+                if sticky:
+                    number = entry.sticky_partition
+                    continue
             promise = BatchPromise(entry.name, number, self._waiter)
             batch = _OpenBatch(self._batch_size, self._pool, entry, number, promise, self._now())
             # In one go, unless another thread has opened a batch in the meantime, or taken the partition away.
@@ -444,10 +532,15 @@ class OpenBatches:
     @cython.cfunc
     def _seal(self, batch: _OpenBatch) -> cython.int:
         """Take a batch out of the open ones; runs no Python code."""
-        if batch.topic is not None:
+        entry: _Topic = batch.topic
+        if entry is not None:
             self._sealed_batches.append(batch)
-            batch.topic.batches[batch.partition] = None
+            entry.batches[batch.partition] = None
             batch.topic = None
+            if batch.partition == entry.sticky_partition:
+                entry.sticky_bytes += batch.size_bytes
+                if entry.sticky_bytes >= self._sticky_size:
+                    self._next_sticky(entry)
             del self._open[batch]
         return 0
 

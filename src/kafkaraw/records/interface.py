@@ -6,7 +6,7 @@ Start at `OpenBatches` for writing and `ReadRecords` and `Fill` for reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Protocol, TypeAlias
@@ -115,6 +115,9 @@ class OpenBatches(Protocol):
         timestamp_ms: int | None,
     ) -> Ticket | None:
         """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
+
+    def spread(self, topic: str, order: Sequence[int]) -> None:
+        """Say which partitions take the records that go by no key."""
 
     def append(
         self,

@@ -1,21 +1,37 @@
-"""Which partition a key belongs to, the same as Java's default partitioner decides.
+"""Which partition a key belongs to, as the other clients of a topic decide it, and what becomes of records without.
 
-Start at `partition_for_key`. Records without a key are spread by `OpenBatches`, not here.
+`PARTITIONERS` has the names that users know: Java's and librdkafka's. A `Partitioner` is only a description: records
+are spread by `OpenBatches`, which has the hashes once more, compiled. Start at `partition_for_key` and `Partitioner`.
 
-Source: Kafka's Utils.murmur2 and BuiltInPartitioner.
+Source: Kafka's Utils.murmur2 and BuiltInPartitioner; librdkafka's rd_kafka_msg_partitioner_* and its hashes.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
+
+from kafkaraw.errors import UsageError
 
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _CACHED_KEYS_MAX: Final = 8192
 _WORDS: Final = tuple(struct.Struct(f"<{count}I").unpack_from for count in range(17))
+_FNV_START: Final = 0x811C9DC5
+_FNV_PRIME: Final = 0x01000193
+
+STICKY_SIZE_MAX: Final = 16 * 1024
+"""After so many bytes in sealed batches (half a batch, if that is less) another partition takes the records that go by
+no key: Java's `batch.size`. Counted in bytes, not batches, so that small batches move nobody's share (KIP-794)."""
+
+PartitionFunction: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int | None]
+"""A user's own choice: topic, key, value and the number of partitions give a partition, or None for the usual one."""
 
 
 @lru_cache(_CACHED_KEYS_MAX)
@@ -43,6 +59,96 @@ def murmur2(key: bytes) -> int:
     return value ^ value >> 15
 
 
+@lru_cache(_CACHED_KEYS_MAX)
+def fnv1a(key: bytes) -> int:
+    """Hash a key with FNV-1a, 32 bits, and take it as a signed number without its sign, as Sarama and librdkafka do."""
+    value = _FNV_START
+    for byte in key:
+        value = (value ^ byte) * _FNV_PRIME & _MASK
+    return value if value <= _MASK >> 1 else (1 << 32) - value
+
+
 def partition_for_key(key: bytes, partition_count: int) -> int:
     """Choose the partition of a key among all partitions, available or not. An empty key is a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+class KeyHash(IntEnum):
+    """What makes a number of a key."""
+
+    NONE = 0
+    """Nothing: keys are as good as none."""
+    MURMUR2 = 1
+    """Java's, kafka-python's, aiokafka's."""
+    CRC32 = 2
+    """librdkafka's default, so confluent-kafka's."""
+    FNV1A = 3
+    """Sarama's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """Where records go that are not given a partition.
+
+    Records that go by no key fill one batch after the other, of one partition after the other.
+
+    Attributes:
+        key_hash: what decides about a record with a key.
+        null_is_a_key: records without a key go where an empty key goes, all of them.
+        empty_is_a_key: an empty key decides, too.
+        every_record: records that go by no key change the partition one by one.
+        function: is asked first.
+    """
+
+    key_hash: KeyHash = KeyHash.MURMUR2
+    null_is_a_key: bool = False
+    empty_is_a_key: bool = True
+    every_record: bool = False
+    function: PartitionFunction | None = None
+
+    def hash_of(self, key: bytes | None) -> int:
+        """The number of a key, not negative; -1 for a record that goes by no key."""
+        if key is None:
+            if not self.null_is_a_key:
+                return -1
+            key = b""
+        elif not key and not self.empty_is_a_key:
+            return -1
+        return HASHES[self.key_hash](key)
+
+
+HASHES: Final[dict[KeyHash, Callable[[bytes], int]]] = {
+    KeyHash.NONE: lambda key: -1,
+    KeyHash.MURMUR2: lambda key: murmur2(key) & 0x7FFFFFFF,
+    KeyHash.CRC32: zlib.crc32,
+    KeyHash.FNV1A: fnv1a,
+}
+
+
+def in_range(choice: object, topic: str, partition_count: int) -> int | None:
+    """What a user's function chose, if there is such a partition.
+
+    Raises:
+        UsageError: there is not.
+    """
+    if choice is None or (type(choice) is int and 0 <= choice < partition_count):
+        return choice
+    raise UsageError(
+        f"the partitioner chose {choice!r} for topic {topic!r}, which has partitions 0 to {partition_count - 1}; "
+        "it must give one of these, or None"
+    )
+
+
+PARTITIONERS: Final = {
+    "default": Partitioner(),
+    "round_robin": Partitioner(KeyHash.NONE, every_record=True),
+    "sticky": Partitioner(KeyHash.NONE),
+    "consistent": Partitioner(KeyHash.CRC32, null_is_a_key=True),
+    "consistent_random": Partitioner(KeyHash.CRC32, empty_is_a_key=False),
+    "murmur2": Partitioner(KeyHash.MURMUR2, null_is_a_key=True),
+    "murmur2_random": Partitioner(KeyHash.MURMUR2),
+    "fnv1a": Partitioner(KeyHash.FNV1A, null_is_a_key=True),
+    "fnv1a_random": Partitioner(KeyHash.FNV1A),
+}
+"""By the name of the setting: "default", "round_robin" and "sticky" (keys do not matter) are Java's, the others
+librdkafka's."""

@@ -12,7 +12,7 @@ flight a batch that failed is written after later ones that did not (as with Jav
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -96,6 +96,7 @@ class ProducerMachine:
         self._by_age: deque[Shipment] = deque()
         self._requests: dict[int, tuple[int, list[Shipment]]] = {}
         self._requests_of_node: dict[int, int] = {}
+        self._held_up_since: dict[int, int] = {}
         self._next_request_id = 0
         self._asking_id = _Asking()
         self._refreshing = _Asking()
@@ -185,6 +186,14 @@ class ProducerMachine:
     def unacknowledged(self) -> list[Unacknowledged]:
         """Which records are neither acknowledged nor failed, one entry per partition."""
         return summarise([shipment.report() for shipment in self._by_age if not shipment.settled])
+
+    def waiting(self) -> dict[TopicPartition, int]:
+        """How many batches wait to be sent, by partition; only where there are any."""
+        return dict(Counter(s.topic_partition for s in self._by_age if not s.settled and not s.in_flight))
+
+    def held_up_nodes(self, since_ms: int) -> set[int]:
+        """The nodes for which something has waited since then, because as much as may be was in flight to them."""
+        return {node_id for node_id, held_up_ms in self._held_up_since.items() if held_up_ms <= since_ms}
 
     # ---- events
 
@@ -363,7 +372,7 @@ class ProducerMachine:
         self._add_partitions()
         self._ask_identity(now_ms)
         if self._identity is not None:
-            while requests := self._next_requests(self._identity):
+            while requests := self._next_requests(self._identity, now_ms):
                 for node_id, shipments in requests.items():
                     self._send(node_id, shipments)
         if self._stale_topics and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
@@ -387,7 +396,7 @@ class ProducerMachine:
             self._asking_id.under_way = True
             self._actions.append(AskProducerId())
 
-    def _next_requests(self, identity: ProducerIdentity) -> dict[int, list[Shipment]]:
+    def _next_requests(self, identity: ProducerIdentity, now_ms: int) -> dict[int, list[Shipment]]:
         """One more request for each node that may get one; a batch per partition, those that waited longest first."""
         requests: dict[int, list[Shipment]] = {}
         sizes: dict[int, int] = {}
@@ -398,7 +407,9 @@ class ProducerMachine:
             if head is None or node_id is None or not queue.may_send_to(node_id):
                 continue
             if self._requests_of_node.get(node_id, 0) >= self._limits.in_flight_max:
+                self._held_up_since.setdefault(node_id, now_ms)
                 continue
+            self._held_up_since.pop(node_id, None)
             size = sizes.get(node_id, 0) + head.batch.size_bytes
             if node_id in requests and size > self._limits.request_size_max:
                 continue

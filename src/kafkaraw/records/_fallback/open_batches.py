@@ -7,7 +7,7 @@ Source: Kafka's RecordAccumulator and BuiltInPartitioner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, NoReturn
 
 from kafkaraw.errors import UsageError
@@ -15,7 +15,7 @@ from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock
 from kafkaraw.records.interface import Ticket as TicketInterface
-from kafkaraw.records.partitioning import murmur2
+from kafkaraw.records.partitioning import PARTITIONERS, STICKY_SIZE_MAX, Partitioner, PartitionFunction, in_range
 from kafkaraw.records.promise import BatchPromise, Waiter
 from kafkaraw.records.record import Headers, RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
@@ -110,12 +110,15 @@ class _OpenBatch(BatchBuilder):
 class _Topic:
     """What `OpenBatches` knows about one topic."""
 
-    __slots__ = ("batches", "name", "partition_count", "sticky_partition")
+    __slots__ = ("batches", "name", "order", "partition_count", "position", "sticky_bytes", "sticky_partition")
 
     def __init__(self, name: str, partition_count: int, sticky_partition: int) -> None:
         self.name = name
         self.partition_count = partition_count
         self.sticky_partition = sticky_partition
+        self.sticky_bytes = 0
+        self.order: tuple[int, ...] = ()
+        self.position = 0
         self.batches: list[_OpenBatch | None] = [None] * partition_count
 
 
@@ -132,6 +135,7 @@ class OpenBatches:
         lock: mutual exclusion for every method; `threading.Lock()`, or `contextlib.nullcontext()` on one thread.
         value_size_safe: values of at most so many bytes need no check of size when the key has `KEY_SIZE_SAFE` or less.
         system_clock: `clock_ms` is the system's clock; makes a difference to the compiled twin only.
+        partitioner: where records go that are not given a partition.
     """
 
     def __init__(  # noqa: PLR0913 - given in one place only
@@ -146,6 +150,7 @@ class OpenBatches:
         lock: Lock,
         value_size_safe: int = _SIZE_MAX,
         system_clock: bool = False,
+        partitioner: Partitioner = PARTITIONERS["default"],
     ) -> None:
         self._batch_size = batch_size
         self._codec = codec_by_name(codec)
@@ -160,6 +165,10 @@ class OpenBatches:
         self._open: dict[_OpenBatch, _Topic] = {}
         self._sealed: list[SealedBatch] = []
         self._used_bytes = 0
+        self._function = partitioner.function
+        self._hash_of = partitioner.hash_of
+        self._every_record = partitioner.every_record
+        self._sticky_size = min(batch_size // 2, STICKY_SIZE_MAX)
 
     @property
     def used_bytes(self) -> int:
@@ -182,6 +191,19 @@ class OpenBatches:
             entry.batches = [*entry.batches[:count], *[None] * (count - entry.partition_count)]
             entry.partition_count = count
             entry.sticky_partition %= count
+            entry.order = ()
+
+    def spread(self, topic: str, order: Sequence[int]) -> None:
+        """Say which partitions take the records that go by no key, one after the other and over again.
+
+        Args:
+            topic: does nothing when it is not known.
+            order: partitions of the topic, as often as each is to take its turn; empty for all of them in turn.
+        """
+        with self._lock:
+            entry = self._topics.get(topic)
+            if entry is not None and all(0 <= partition < entry.partition_count for partition in order):
+                entry.order = tuple(order)
 
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
@@ -212,6 +234,7 @@ class OpenBatches:
             or type(value) is not bytes  # tombstones are rare
             or len(value) > self._value_size_safe
             or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
+            or (partition is None and (self._function is not None or self._every_record))
         ):
             return None
         if timestamp_ms is None:
@@ -221,10 +244,8 @@ class OpenBatches:
             if entry is None or self._used_bytes >= self._buffer_memory:
                 return None
             if partition is None:
-                if key is None:
-                    partition = entry.sticky_partition
-                else:
-                    partition = (murmur2(key) & 0x7FFFFFFF) % entry.partition_count
+                number = self._hash_of(key)
+                partition = number % entry.partition_count if number >= 0 else entry.sticky_partition
             elif not 0 <= partition < entry.partition_count:
                 return None
             batch = entry.batches[partition]
@@ -254,29 +275,34 @@ class OpenBatches:
             value: None is a tombstone.
             headers: name and value pairs.
             timestamp_ms: None takes the clock.
-            partition: None chooses by key, or the sticky partition without one.
+            partition: None leaves the choice to the partitioner.
 
         Returns:
             what happened, and the ticket when the record was taken.
 
         Raises:
-            UsageError: a field of the wrong type.
+            UsageError: a field of the wrong type, or no partition that the partitioner's function gave.
         """
         if self._refusal is not None:
             self._refusal()
         sticky = False
+        if partition is None and self._function is not None:
+            partition = self._ask(self._function, topic, key, value)
         with self._lock:
             entry = self._topics.get(topic)
             if entry is None:
                 return _UNKNOWN_TOPIC
             if partition is None:
-                if key is None:
+                if type(key) is not bytes and key is not None:
+                    key = as_bytes(key, "key")
+                number = self._hash_of(key)
+                if number >= 0:
+                    partition = number % entry.partition_count
+                elif self._every_record:
+                    partition = self._next_sticky(entry)
+                else:
                     sticky = True
                     partition = entry.sticky_partition
-                else:
-                    if type(key) is not bytes:
-                        key = as_bytes(key, "key")
-                    partition = (murmur2(key) & 0x7FFFFFFF) % entry.partition_count
             elif not 0 <= partition < entry.partition_count:
                 return _UNKNOWN_TOPIC
             if self._used_bytes >= self._buffer_memory:
@@ -292,33 +318,48 @@ class OpenBatches:
                     self._used_bytes += batch.size_bytes - size_bytes
                     return _OK, Ticket(batch.promise, index, timestamp_ms)
                 self._seal(batch)
-            if sticky:
-                partition = self._next_sticky(entry)
-            return _SEALED, self._append_elsewhere(entry, partition, key, value, headers, timestamp_ms)
+                if sticky:
+                    partition = entry.sticky_partition
+            return _SEALED, self._append_elsewhere(entry, partition, sticky, key, value, headers, timestamp_ms)
+
+    def _ask(self, function: PartitionFunction, topic: str, key: bytes | None, value: bytes | None) -> int | None:
+        """Let the user choose; without the lock, which a function that sends something itself would wait for."""
+        entry = self._topics.get(topic)
+        if entry is None:
+            return None
+        count = entry.partition_count
+        return in_range(function(topic, key, value, count), topic, count)
 
     def _next_sticky(self, entry: _Topic) -> int:
         """Move on to the next partition: records without a key fill one batch after the other, not all a little."""
-        entry.sticky_partition = (entry.sticky_partition + 1) % entry.partition_count
+        entry.position += 1
+        entry.sticky_bytes = 0
+        if entry.order:
+            entry.sticky_partition = entry.order[entry.position % len(entry.order)]
+        else:
+            entry.sticky_partition = (entry.sticky_partition + 1) % entry.partition_count
         return entry.sticky_partition
 
     def _append_elsewhere(
         self,
         entry: _Topic,
         partition: int,
+        sticky: bool,
         key: bytes | None,
         value: bytes | None,
         headers: Headers | None,
         timestamp_ms: int,
     ) -> Ticket:
         """Append to a new batch, or to the open one of the next sticky partition when the record fits there."""
-        batch = entry.batches[partition]
-        if batch is not None:
+        while (batch := entry.batches[partition]) is not None:
             size_bytes = batch.size_bytes
             index = batch.append(timestamp_ms, key, value, headers)
             if index >= 0:
                 self._used_bytes += batch.size_bytes - size_bytes
                 return Ticket(batch.promise, index, timestamp_ms)
             self._seal(batch)
+            if sticky:
+                partition = entry.sticky_partition
         promise = BatchPromise(entry.name, partition, self._waiter)
         batch = _OpenBatch(self._batch_size, promise, self._clock_ms())
         batch.append(timestamp_ms, key, value, headers)  # raises before anything is changed
@@ -332,6 +373,10 @@ class OpenBatches:
     def _seal(self, batch: _OpenBatch) -> None:
         entry = self._open.pop(batch)
         entry.batches[batch.promise.partition] = None
+        if batch.promise.partition == entry.sticky_partition:
+            entry.sticky_bytes += batch.size_bytes
+            if entry.sticky_bytes >= self._sticky_size:
+                self._next_sticky(entry)
         self._sealed.append(
             SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
         )

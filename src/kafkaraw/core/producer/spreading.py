@@ -1,0 +1,58 @@
+"""Which partitions take the records that go by no key: more often those with fewer batches waiting.
+
+Pure: told what waits where, it draws the next turns; `OpenBatches` takes them one after the other. A partition's chance
+is (batches waiting at the fullest) + 1 - (batches waiting at this one), so a broker that is slow gets less, and none is
+left out for good. Where the same waits everywhere, all take turns. Start at `Spreading.turns`.
+
+Source: KIP-794; Kafka's BuiltInPartitioner.updatePartitionLoadStats and RecordAccumulator.partitionReady.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import random
+
+TURNS_COUNT: Final = 16
+"""Drawn at a time; the next draw comes with the next sealed batch, so few are used."""
+
+
+class Spreading:
+    """Draws turns.
+
+    Args:
+        adaptive: whether what waits counts; `partitioner.adaptive.partitioning.enable`.
+        rng: decides.
+    """
+
+    def __init__(self, adaptive: bool, rng: random.Random) -> None:
+        self._adaptive = adaptive
+        self._rng = rng
+
+    def turns(
+        self, partitions_count: int, led: Sequence[int], waiting: Mapping[int, int], unavailable: Collection[int]
+    ) -> Sequence[int]:
+        """The next partitions to fill, in this order; empty for all in turn.
+
+        Args:
+            partitions_count: of the topic.
+            led: those of its partitions that have a leader.
+            waiting: how many batches wait at a partition, where any do.
+            unavailable: partitions whose brokers could not be sent anything for too long.
+        """
+        if not led or (not waiting and not unavailable and len(led) == partitions_count):
+            return ()  # the usual case, and topics may have thousands of partitions
+        takers = [partition for partition in led if partition not in unavailable] if self._adaptive else led
+        uneven = self._adaptive and len({waiting.get(partition, 0) for partition in takers}) > 1
+        if uneven:
+            return self._draw(takers, waiting)
+        if not takers or len(takers) == len(led):  # where none is left, Java asks nobody for statistics either
+            takers = led
+        return () if len(takers) == partitions_count else takers
+
+    def _draw(self, takers: Sequence[int], waiting: Mapping[int, int]) -> list[int]:
+        counts = [waiting.get(partition, 0) for partition in takers]
+        most = max(counts) + 1
+        return self._rng.choices(takers, [most - count for count in counts], k=TURNS_COUNT)
