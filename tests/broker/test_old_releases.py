@@ -155,7 +155,7 @@ def test_version_0_of_list_offsets_gives_several():
         return ask(state, request, 0).topics[0].partitions[0].old_style_offsets
 
     assert offsets(-1) == [0]
-    partition.append(memoryview(bytearray(batch(b"a", b"b", b"c", timestamp_ms=NOW_MS))), version=13)
+    partition.append(memoryview(bytearray(batch(b"a", b"b", b"c", timestamp_ms=NOW_MS))))
     assert offsets(-1) == [3, 0]
     assert offsets(-1, 1) == [3]
     assert offsets(-2) == [0]

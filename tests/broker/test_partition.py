@@ -15,6 +15,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topic_config import TopicConfig
+from kafkaraw.broker.validation.frames import only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     TIMESTAMP_LOG_APPEND_TIME,
@@ -51,14 +52,14 @@ def make_partition(storage: MemoryStorage | None = None, **configs: str) -> Part
 
 def append(partition: Partition, data: bytes, version: int = VERSION) -> tuple[int, int]:
     """The offset that a batch got, and its time."""
-    appended = partition.append(memoryview(bytearray(data)), version=version)
+    appended = partition.append(only_batch(memoryview(bytearray(data)), version))
     return appended.base_offset, appended.log_append_time_ms
 
 
 def refused(partition: Partition, data: bytes | None, version: int = VERSION) -> ErrorCode:
     before = partition.log.size_bytes
     with pytest.raises(Refusal) as caught:
-        partition.append(None if data is None else memoryview(bytearray(data)), version=version)
+        partition.append(only_batch(None if data is None else memoryview(bytearray(data)), version))
     assert partition.log.size_bytes == before
     return caught.value.code
 
@@ -91,7 +92,7 @@ def test_a_read_only_buffer_is_copied_not_written_to():
     partition = make_partition()
     append(partition, batch(b"first"))
     data = batch(b"second")
-    partition.append(memoryview(data), version=VERSION)
+    partition.append(memoryview(data))
     assert parse_header(data).base_offset == 0
     assert partition.high_watermark == 2
 
@@ -143,7 +144,6 @@ def test_a_flipped_bit_never_gets_in_unnoticed(data: st.DataObject):
         (57, b"\xff\xff\xff\xff"),  # -1 records
         (23, (7).to_bytes(4)),  # more offsets than records
         (23, b"\xff\xff\xff\xff"),  # negative last offset delta
-        (21, b"\x00\x07"),  # a codec that does not exist
         (43, (5).to_bytes(8)),  # a producer id without sequences
     ],
 )
@@ -202,11 +202,13 @@ def test_a_compacted_topic_takes_only_records_with_a_key(codec: str):
     assert refused(partition, batch(b"a", codec=codec)) is ErrorCode.INVALID_RECORD
 
 
-def test_an_undecodable_batch_for_a_compacted_topic_is_corrupt():
+def test_what_cannot_be_decompressed_is_an_error_of_the_server_as_with_kafka():
     data = bytearray(batch(b"a" * 100, key=b"k", codec="zstd"))
     data[70:80] = b"nonsense!!"
     stamp_crc(data)
-    assert refused(make_partition(cleanup_policy="compact"), bytes(data)) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(make_partition(cleanup_policy="compact"), bytes(data)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    unknown = patched(batch(b"a", b"b"), 21, b"\x00\x07")
+    assert refused(make_partition(), unknown) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize(
@@ -216,14 +218,17 @@ def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(setting: str, 
     partition = make_partition(compression_type=setting)
     records = [(NOW_MS + at, b"k%d" % at, b"v" * at, [("h", b"x"), ("n", None)]) for at in range(5)]
     for number, sent_in in enumerate(("none", "gzip", "zstd")):
-        data = encode_batch(records, codec=sent_in, producer_id=9, producer_epoch=1, base_sequence=number * 5)
-        assert append(partition, data) == (number * 5, -1)
+        identity = {"producer_id": 9, "producer_epoch": 1, "base_sequence": number * 5}
+        data = encode_batch(records, codec=sent_in, transactional=True, **identity)
+        appended = partition.append(memoryview(data), in_transaction=True)
+        assert (appended.base_offset, appended.log_append_time_ms) == (number * 5, -1)
     kept = Batch("t", 0, memoryview(stored(partition)), start_offset=0, check_crcs=True)
     found = [(record.timestamp_ms, record.key, record.value, record.headers) for record in kept]
     assert found == records * 3
     header = parse_header(stored(partition))
     assert header.codec_id == codec_id
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 0)
+    assert header.is_transactional
 
 
 def produced(sequence: int, *values: bytes) -> bytes:
@@ -236,8 +241,8 @@ def test_a_repeated_batch_is_answered_with_its_offset_and_not_appended_again():
     assert append(partition, produced(0, b"a", b"b")) == (1, -1)
     assert append(partition, produced(2, b"c")) == (3, -1)
     end = partition.high_watermark
-    assert append(partition, produced(0, b"a", b"b")) == (1, -1)
-    assert append(partition, produced(2, b"c")) == (3, -1)
+    assert append(partition, produced(0, b"a", b"b")) == (1, NOW_MS), "Kafka tells the batch's highest timestamp"
+    assert append(partition, produced(2, b"c")) == (3, NOW_MS)
     assert partition.high_watermark == end
 
 
@@ -248,8 +253,8 @@ def test_what_is_known_of_producers_survives_a_restart():
         append(partition, produced(sequence, b"v"))
     partition.close(sync=True)
     again = make_partition(storage)
-    assert append(again, produced(5, b"v")) == (5, -1)
-    assert append(again, produced(1, b"v")) == (1, -1)
+    assert append(again, produced(5, b"v")) == (5, NOW_MS)
+    assert append(again, produced(1, b"v")) == (1, NOW_MS)
     assert refused(again, produced(0, b"v")) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(again, produced(6, b"v")) == (6, -1)
 

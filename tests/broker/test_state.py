@@ -40,7 +40,7 @@ def create(state: BrokerState, name: str, partitions: int = 1, **configs: str):
 def append(state: BrokerState, name: str, index: int = 0) -> None:
     partition = state.partition(TopicPartition(name, index))
     assert partition is not None
-    partition.append(memoryview(bytearray(batch(b"v"))), version=13)
+    partition.append(memoryview(bytearray(batch(b"v"))))
 
 
 def test_topics_ids_settings_and_records_survive_a_restart(reopen):
@@ -48,7 +48,7 @@ def test_topics_ids_settings_and_records_survive_a_restart(reopen):
     topic = create(state, "t", 3, cleanup_policy="compact", max_message_bytes="5000")
     partition = state.partition(TopicPartition("t", 2))
     assert partition is not None
-    partition.append(memoryview(bytearray(batch(b"v", key=b"k"))), version=13)
+    partition.append(memoryview(bytearray(batch(b"v", key=b"k"))))
     cluster_id = state.catalog.cluster_id
     state.close()
 

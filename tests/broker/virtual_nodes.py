@@ -84,7 +84,7 @@ class VirtualNodes:
 
     def append(self, *values: bytes, topic: str = "t", **settings: Any) -> int:
         """Write to the leader, past the network, and return the offset."""
-        return self.leader(topic).append(memoryview(bytearray(batch(*values, **settings))), version=13).base_offset
+        return self.leader(topic).append(memoryview(bytearray(batch(*values, **settings)))).base_offset
 
     async def ask(self, node_id: int, request: Any, version: int) -> Any:
         """What a node answers, also when it takes its time."""

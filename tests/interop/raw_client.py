@@ -1,4 +1,4 @@
-"""A client that sends exactly the requests it is given, one after the other, as a user who logs in with PLAIN.
+"""A client that sends exactly the requests it is given, one after the other, as a user who logs in with PLAIN or not.
 
 To ask two brokers the same and compare what they answer; nothing is retried, refreshed or negotiated.
 """
@@ -26,15 +26,19 @@ class RawClient:
     """One connection.
 
     Args:
-        bootstrap_servers: `host:port` of the listener with logins.
-        user: who logs in.
+        bootstrap_servers: `host:port` of the listener.
+        user: who logs in; None on a listener without logins.
         password: with which password.
     """
 
-    def __init__(self, bootstrap_servers: str, user: str, password: str) -> None:
+    def __init__(self, bootstrap_servers: str, user: str | None = None, password: str = "") -> None:
         host, _, port = bootstrap_servers.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
         self._correlation_id = 0
+        if user is not None:
+            self._log_in(user, password)
+
+    def _log_in(self, user: str, password: str) -> None:
         self.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         login = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
         answer = self.ask(login, 2)

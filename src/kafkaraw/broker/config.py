@@ -39,6 +39,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 HOUR_MS: Final = 3_600_000
 UNSET: Final = -1
+FULL: Final = "full"
 CONTROLLERS: Final = "controller.listener.names"
 _PROTOCOL_MAP: Final = ",".join(f"{name}:{name}" for name in PROTOCOLS)
 
@@ -74,6 +75,8 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("transaction.partition.verification.enable", True, "check that partitions are in the transaction"),
         Setting("transaction.version", 2, "level of that feature: 2 bumps epochs; not Kafka's, for tests", low=0,
                 high=2),
+        Setting("validate", "needed", "read records where settings need it, or full: always; not Kafka's, for tests",
+                choices=("needed", FULL)),
         Setting("log.roll.hours", 168, "log.roll.ms in hours", low=1, high=INT_MAX, acted_on=False),
         Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
@@ -109,6 +112,7 @@ class BrokerConfig:
         quota_windows: over which time clients' rates are measured.
         mutation_windows: the same for changes of topics.
         topic_defaults: what a topic without settings of its own gets, by topic setting.
+        validates_all_records: judge every record of every batch, not only where settings depend on them.
         properties: those that were given, as text.
     """
 
@@ -139,6 +143,7 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int
     transaction_partition_verification_enable: bool
     transaction_version: int
+    validates_all_records: bool
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
     access: AccessSettings | None
@@ -195,6 +200,7 @@ class BrokerConfig:
             transaction_state_log_segment_bytes=number(values, "transaction.state.log.segment.bytes"),
             transaction_partition_verification_enable=flag(values, "transaction.partition.verification.enable"),
             transaction_version=number(values, "transaction.version"),
+            validates_all_records=text(values, "validate") == FULL,
             topic_defaults=_topic_defaults(given),
             security=parse_security(values, given, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),

@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kafkaraw.broker.batch_checks import check_records
 from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.followers import Followers
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.open_transactions import OpenTransactions
-from kafkaraw.broker.producers import NO_PRODUCER_ID, ProducerTable
-from kafkaraw.broker.recompression import recompressed
+from kafkaraw.broker.producers import ProducerTable
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replica_fetch import Batches, Parts, ReplicaAnswer, ReplicaFetch, StartsLater
-from kafkaraw.broker.topic_config import PRODUCER, TopicConfig
+from kafkaraw.broker.topic_config import TopicConfig
+from kafkaraw.broker.validation.stored_form import validated
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
@@ -102,12 +101,13 @@ class Partition:
         isr_keeper: told of followers that catch up or lag.
         producer_expiration_ms: when an idle producer's sequences are forgotten.
         lag_max_ms: how long a follower in sync may lag.
+        reads_all_records: judge every record of every batch, also where the topic's settings do not depend on them.
 
     Attributes:
         on_start_moved: called when the log starts later than before.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it depends on, and what of it is configured
         self,
         topic_partition: TopicPartition,
         node_id: int,
@@ -118,6 +118,7 @@ class Partition:
         *,
         producer_expiration_ms: int,
         lag_max_ms: int = 30_000,
+        reads_all_records: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.node_id = node_id
@@ -130,6 +131,7 @@ class Partition:
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
         self._lag_max_s = lag_max_ms / 1000
+        self._reads_all_records = reads_all_records
         self._high_watermark = 0
         self._epoch_start_offset = 0
         self._followers: Followers | None = None
@@ -213,14 +215,11 @@ class Partition:
 
     # -- leading ---------------------------------------------------------------------------------------------------
 
-    def append(
-        self, records: memoryview | None, *, version: int, acks: int = ONE, in_transaction: bool = False
-    ) -> Appended:
+    def append(self, sent: memoryview, *, acks: int = ONE, in_transaction: bool = False) -> Appended:
         """Check one batch from a producer and append it.
 
         Args:
-            records: the `records` field of a Produce request; patched in place where it is writable.
-            version: of the Produce request.
+            sent: the bytes of the batch; patched in place where they are writable.
             acks: of the Produce request.
             in_transaction: this partition is part of the transaction that the batch may belong to.
 
@@ -230,16 +229,19 @@ class Partition:
         if acks == ALL_IN_SYNC:
             self._check_in_sync()
         now_ms = self._clock.time_ms()
-        header = check_records(records, self.config, version=version, now_ms=now_ms)
-        assert records is not None
-        if header.producer_id != NO_PRODUCER_ID:
+        batch, header = validated(
+            sent,
+            self.config,
+            where=folder_name(self.topic_partition),
+            now_ms=now_ms,
+            reads_all=self._reads_all_records,
+        )
+        if header.producer_id >= 0:
             old = self.producers.check(header)
             if old is not None:
-                timestamp_ms = old.max_timestamp_ms if self.config.stamps_on_append else -1
-                return Appended(old.base_offset, old.next_offset, timestamp_ms)
+                return Appended(old.base_offset, old.next_offset, old.max_timestamp_ms)
         if header.is_transactional and not (in_transaction or self.knows_transaction(header)):
             raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
-        batch = self._stored_form(records, header)
         return self._write(batch, now_ms)
 
     def knows_transaction(self, header: BatchHeader) -> bool:
@@ -283,16 +285,6 @@ class Partition:
     def has_acknowledged(self, next_offset: int) -> bool:
         """Whether all replicas in sync have what is before an offset, and there are enough of them."""
         return self._high_watermark >= next_offset and self.has_enough_in_sync
-
-    def _stored_form(self, records: memoryview, header: BatchHeader) -> memoryview:
-        if self.config.compression_type != PRODUCER:
-            records = recompressed(records, header, self.config.compression_type, self.config.compression_level)
-        if len(records) > self.config.segment_bytes:
-            raise Refusal(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"the batch has {len(records)} bytes, segment.bytes is {self.config.segment_bytes}",
-            )
-        return memoryview(bytearray(records)) if records.readonly else records
 
     def _write(self, batch: memoryview, now_ms: int) -> Appended:
         append_time = now_ms if self.config.stamps_on_append else None

@@ -6,7 +6,16 @@ It never leaves this package.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kafkaraw.protocol.error_codes import ErrorCode
+
+
+class RecordError(NamedTuple):
+    """What is wrong with one record of a batch (KIP-467), counted from 0 within the batch."""
+
+    batch_index: int
+    message: str
 
 
 class Refusal(Exception):
@@ -15,12 +24,14 @@ class Refusal(Exception):
     Args:
         code: the code.
         message: why, with values; sent to clients where the response has room for it.
+        record_errors: which records of a batch are the reason.
     """
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.record_errors = record_errors
 
 
 class CloseConnection(Exception):

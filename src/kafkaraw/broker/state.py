@@ -197,6 +197,7 @@ class BrokerState:
                 self.controller,
                 producer_expiration_ms=self.config.producer_id_expiration_ms,
                 lag_max_ms=self.config.replica_lag_time_max_ms,
+                reads_all_records=self.config.validates_all_records,
             )
             partition.on_start_moved = self._write_log_starts
             partition.open(self._high_watermarks.get(key, 0), self._log_starts.get(key, 0))

@@ -19,6 +19,8 @@ from kafkaraw.records.header import (
     iter_headers,
     parse_header,
     patch_header,
+    stamp_create_time,
+    unpack_header,
     verify_crc,
 )
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
@@ -91,5 +93,7 @@ __all__ = [
     "parse_header",
     "partition_for_key",
     "patch_header",
+    "stamp_create_time",
+    "unpack_header",
     "verify_crc",
 ]

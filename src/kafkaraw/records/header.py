@@ -127,13 +127,18 @@ def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     if len(buffer) - at < HEADER_SIZE:
         _check_magic(buffer, at)
         raise CorruptBatch(f"a batch header has {HEADER_SIZE} bytes, {len(buffer) - at} are left", offset=at)
-    header = BatchHeader._make(LAYOUT.unpack_from(buffer, at))
+    header = unpack_header(buffer, at)
     if header.magic != MAGIC:
         _check_magic(buffer, at)
     problem = _problem(header)
     if problem:
         raise CorruptBatch(problem, offset=at)
     return header
+
+
+def unpack_header(buffer: Buffer, at: int = 0) -> BatchHeader:
+    """Read the header that starts at `at` as it stands, whatever it says; there must be `HEADER_SIZE` bytes."""
+    return BatchHeader._make(LAYOUT.unpack_from(buffer, at))
 
 
 def _check_magic(buffer: Buffer, at: int) -> None:
@@ -275,3 +280,13 @@ def patch_header(
         set_attribute(batch, TIMESTAMP_TYPE_BIT)
         _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
         stamp_crc(batch)
+
+
+def stamp_create_time(batch: bytearray | memoryview, max_timestamp: int) -> None:
+    """Make a batch one of CreateTime with this highest timestamp, as its records have it; in place."""
+    header = unpack_header(batch)
+    if header.max_timestamp == max_timestamp and header.timestamp_type == TIMESTAMP_CREATE_TIME:
+        return
+    _INT16.pack_into(batch, ATTRIBUTES_AT, header.attributes & ~TIMESTAMP_TYPE_BIT)
+    _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
+    stamp_crc(batch)

@@ -53,12 +53,12 @@ def test_a_topic_grows_and_keeps_what_it_has(version: int):
     state = state_with_topic()
     old = state.partition(TopicPartition("t", 0))
     assert old is not None
-    old.append(memoryview(bytearray(batch(b"x"))), version=9)
+    old.append(memoryview(bytearray(batch(b"x"))))
     assert grow(state, ("t", 4, None), version=version) == [("t", 0, None)]
     assert partitions_of(state) == 4
     assert state.partition(TopicPartition("t", 0)) is old
     new = state.partition(TopicPartition("t", 3))
-    assert new is not None and new.is_leader and new.append(memoryview(bytearray(batch(b"x"))), version=9)
+    assert new is not None and new.is_leader and new.append(memoryview(bytearray(batch(b"x"))))
 
 
 def test_the_new_partitions_are_there_after_a_restart():

@@ -26,7 +26,7 @@ def state_with_records(storage: MemoryStorage | None = None) -> BrokerState:
     state = make_state(storage)
     state.create_topic(Plan("t", ((0,), (0,)), {}))
     for number in range(10):
-        partition_of(state).append(memoryview(bytearray(batch(b"%d" % number))), version=9)
+        partition_of(state).append(memoryview(bytearray(batch(b"%d" % number))))
     return state
 
 

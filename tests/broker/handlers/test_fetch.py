@@ -34,7 +34,7 @@ def state(request: pytest.FixtureRequest, tmp_path: Path):
 
 def append(state: BrokerState, index: int = 0, count: int = 1) -> None:
     for _ in range(count):
-        state.partition(TopicPartition("t", index)).append(memoryview(bytearray(BATCH)), version=13)
+        state.partition(TopicPartition("t", index)).append(memoryview(bytearray(BATCH)))
 
 
 def fetch(

@@ -18,7 +18,7 @@ def state():
     partition = made.partition(TopicPartition("t", 0))
     for times in ((1000, 2000), (5000, 3000), (4000,)):
         data = bytearray(encode_batch([(time, None, b"v", []) for time in times], codec="gzip"))
-        partition.append(memoryview(data), version=13)
+        partition.append(memoryview(data))
     return made
 
 

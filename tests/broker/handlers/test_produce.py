@@ -48,10 +48,48 @@ def test_one_bad_partition_does_not_stop_the_others():
     answer = ask(state, request(state, batch(b"a"), b"nonsense", batch(b"b")))
     assert outcomes(answer) == [
         (ErrorCode.NONE, 0),
-        (ErrorCode.CORRUPT_MESSAGE, -1),
+        (ErrorCode.INVALID_RECORD, -1),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
-    assert "header of a batch" in answer.responses[0].partition_responses[1].error_message
+    assert "at least one record batch" in answer.responses[0].partition_responses[1].error_message
+
+
+def test_a_first_batch_of_a_length_that_cannot_be_fails_the_whole_request():
+    state = make_state()
+    create(state, "t", partitions=2)
+    bad = bytearray(batch(b"b"))
+    bad[8:12] = (13).to_bytes(4)
+    answer = ask(state, request(state, batch(b"a"), bytes(bad)))
+    assert outcomes(answer) == [(ErrorCode.CORRUPT_MESSAGE, -1)] * 2
+    assert state.partition(TopicPartition("t", 0)).high_watermark == 0
+    with pytest.raises(CloseConnection, match="CORRUPT_MESSAGE"):
+        ask(state, request(state, bytes(bad), acks=0))
+
+
+def test_records_of_a_transaction_need_a_transactional_id():
+    state = make_state()
+    create(state, "t", partitions=2)
+    of_a_transaction = batch(b"b", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    answer = ask(state, request(state, batch(b"a"), of_a_transaction))
+    assert outcomes(answer) == [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)] * 2
+
+
+def test_the_records_at_fault_are_named_and_where_the_log_starts():
+    state = make_state(log_cleanup_policy="compact")
+    create(state, "t")
+    answer = ask(state, request(state, batch(b"a", b"b"))).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [0, 1]
+    assert "without key in topic partition t-0" in answer.record_errors[0].batch_index_error_message
+    assert answer.log_start_offset == 0
+    too_large = ask(make_small(), request(make_small(), batch(b"x" * 999))).responses[0].partition_responses[0]
+    assert too_large.log_start_offset == -1
+
+
+def make_small():
+    state = make_state(message_max_bytes="500")
+    create(state, "t")
+    return state
 
 
 def test_an_unknown_topic_is_not_created_by_producing():

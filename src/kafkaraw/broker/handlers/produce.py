@@ -21,8 +21,10 @@ from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transact
 from kafkaraw.broker.partition import ALL_IN_SYNC, Partition
 from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -38,14 +40,75 @@ TOPIC_ID_VERSION_MIN: Final = 13
 LEADER_VERSION_MIN: Final = 10
 ACKS: Final = (ALL_IN_SYNC, 0, 1)
 NO_OFFSET: Final = -1
+_EXPECTED: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""After these, an answer does not tell where the log starts; after any other, it does."""
 
 
 def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> object:
     """Append, and say where; records of a transaction after their partitions have become part of it."""
+    refusal = _refusal_of_all(request)
+    if refusal is not None:
+        return _refused(request, refusal)
     if request.acks == 0 or request.transactional_id is None:
         return _append(state, context, request, {})
     joined: Codes | Deferred[Codes] = answered(partial(join_transaction, state, context, request))
     return after(joined, lambda codes: _append(state, context, request, codes))
+
+
+def _refusal_of_all(request: ProduceRequest) -> Refusal | None:
+    """Why nothing of a request is appended: Kafka looks at every first batch before it looks at topics."""
+    try:
+        transactional = [
+            first_is_transactional(data.records)
+            for topic in request.topic_data
+            for data in topic.partition_data
+            if isinstance(data.records, memoryview)
+        ]
+    except Refusal as refusal:
+        return refusal
+    if any(transactional) and request.transactional_id is None:
+        return Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without a transactional id")
+    return None
+
+
+def _refused(request: ProduceRequest, refusal: Refusal) -> ProduceResponse | None:
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_turned_away(data.index, refusal) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+    if request.acks == 0:
+        _check_none_failed(response)
+        return None
+    return response
+
+
+def _turned_away(index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=refusal.code,
+        base_offset=NO_OFFSET,
+        log_start_offset=log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=error.batch_index, batch_index_error_message=error.message)
+            for error in refusal.record_errors
+        ],
+        error_message=refusal.message,
+    )
 
 
 def _append(
@@ -115,35 +178,32 @@ class _Produce:
         answers = []
         for data in asked.partition_data:
             try:
-                if self._acks not in ACKS:
-                    raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {self._acks}")
                 if topic is None:
                     name = str(asked.topic_id) if by_id else asked.name
                     raise Refusal(unknown, f"this broker has no topic {name}")
                 answers.append(self._append(topic, data))
             except Refusal as refusal:
-                answers.append(
-                    PartitionProduceResponse(
-                        index=data.index,
-                        error_code=refusal.code,
-                        base_offset=NO_OFFSET,
-                        error_message=refusal.message,
-                    )
-                )
+                answers.append(_turned_away(data.index, refusal))
         return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
 
     def _append(self, topic: Topic, data: PartitionProduceData) -> PartitionProduceResponse:
         key = TopicPartition(topic.name, data.index)
+        if data.records is not None and not isinstance(data.records, memoryview):
+            raise TypeError("records of a decoded request are a memoryview")
+        if self._state.catalog.state_of(key) is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {data.index} of it")
+        batch = only_batch(data.records, self._context.api_version)
+        if self._acks not in ACKS:
+            raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {self._acks}")
         partition = led_partition(self._state, key)
         if self._codes.get(key):
             raise Refusal(self._codes[key], "the partition is not part of the transaction")
-        records = data.records
-        if records is not None and not isinstance(records, memoryview):
-            raise TypeError("records of a decoded request are a memoryview")
         leader_epoch = partition.leader_epoch
-        appended = partition.append(
-            records, version=self._context.api_version, acks=self._acks, in_transaction=key in self._codes
-        )
+        try:
+            appended = partition.append(batch, acks=self._acks, in_transaction=key in self._codes)
+        except Refusal as refusal:
+            known = refusal.code in _EXPECTED
+            return _turned_away(data.index, refusal, NO_OFFSET if known else partition.log.log_start_offset)
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,

@@ -11,8 +11,8 @@ from typing import Final
 
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.handlers.guards.call import Call
-from kafkaraw.broker.refusal import CloseConnection
-from kafkaraw.errors import ProtocolError
+from kafkaraw.broker.refusal import CloseConnection, Refusal
+from kafkaraw.broker.validation.frames import first_is_transactional
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_records import (
@@ -51,7 +51,6 @@ from kafkaraw.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafkaraw.records.header import HEADER_SIZE, parse_header
 
 PRODUCE_BY_ID: Final = 13
 FETCH_BY_ID: Final = 13
@@ -91,17 +90,15 @@ def _close_without_acks(request: ProduceRequest) -> None:
 
 def _is_transactional(request: ProduceRequest) -> bool:
     """Whether the first batch of any partition belongs to a transaction, as Kafka looks at it."""
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            records = partition.records
-            if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
-                try:
-                    transactional = parse_header(records).is_transactional
-                except ProtocolError:
-                    continue  # the handler says what is wrong with it
-                if transactional:
-                    return True
-    return False
+    try:
+        return any(
+            first_is_transactional(partition.records)
+            for topic in request.topic_data
+            for partition in topic.partition_data
+            if isinstance(partition.records, memoryview)
+        )
+    except Refusal:
+        return False  # the handler says what is wrong with it
 
 
 def _may_write_transactions(call: Call, transactional_id: str | None) -> bool:

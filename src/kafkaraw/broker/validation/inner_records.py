@@ -1,0 +1,130 @@
+"""The records of one batch, read the way a Kafka broker does, to tell what is wrong with them.
+
+Slow and in plain view: it runs when the readers of `kafkaraw.records` found something odd. They are stricter in one
+point: a broker does not look at the offsets within a batch, and gives its own.
+Source: DefaultRecordBatch, DefaultRecord.readFrom.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import (
+    DECOMPRESSED_SIZE_MAX_BYTES,
+    HEADER_SIZE,
+    TIMESTAMP_LOG_APPEND_TIME,
+    BatchHeader,
+    codec_by_id,
+)
+from kafkaraw.records.varint import as_int64, read_raw_varint
+
+_NO_RECORDS_LEFT: Final = "Incorrect declared batch size, premature EOF reached"
+
+
+class InnerRecord(NamedTuple):
+    """One record, with the offset that its producer gave it; headers have their names as bytes."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+def inner_records(batch: memoryview, header: BatchHeader) -> list[InnerRecord]:
+    """Read all records of a batch.
+
+    Raises:
+        Refusal: INVALID_RECORD for what is no record, UNKNOWN_SERVER_ERROR when they cannot be decompressed.
+    """
+    payload = _decompressed(batch[HEADER_SIZE:], header)
+    append_time = header.max_timestamp if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME else None
+    reader = _Reader(payload)
+    found = []
+    for _ in range(header.records_count):
+        if reader.at >= len(payload):
+            raise Refusal(ErrorCode.INVALID_RECORD, _NO_RECORDS_LEFT)
+        found.append(reader.record(header, append_time))
+    if reader.at < len(payload):
+        raise Refusal(ErrorCode.INVALID_RECORD, "Incorrect declared batch size, records still remaining in file")
+    return found
+
+
+def _decompressed(payload: memoryview, header: BatchHeader) -> bytes:
+    try:
+        return codec_by_id(header.codec_id).decompress(payload, DECOMPRESSED_SIZE_MAX_BYTES)
+    except BatchTooLarge as error:
+        raise Refusal(ErrorCode.INVALID_RECORD, error.message) from error
+    except CorruptBatch as error:
+        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+
+
+class _Reader:
+    """Walks over the records of a payload."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self.at = 0
+
+    def record(self, header: BatchHeader, append_time: int | None) -> InnerRecord:
+        """The next record.
+
+        Raises:
+            Refusal: INVALID_RECORD.
+        """
+        size = self._number()
+        end = self.at + size
+        if size < 0 or end > len(self._payload):
+            left = len(self._payload) - self.at
+            raise _invalid(f"expected {size} bytes in record payload, but instead the buffer has only {left}")
+        self._byte()
+        time_delta = self._number()
+        offset_delta = self._number()
+        key = self._field()
+        value = self._field()
+        headers = self._headers()
+        if self.at != end:
+            raise _invalid(f"expected to read {size} bytes in record payload, but instead read {self.at - end + size}")
+        timestamp = as_int64(header.base_timestamp + time_delta) if append_time is None else append_time
+        return InnerRecord(header.base_offset + offset_delta, timestamp, key, value, headers)
+
+    def _headers(self) -> list[tuple[bytes, bytes | None]]:
+        count = self._number()
+        if not 0 <= count <= len(self._payload) - self.at:
+            raise Refusal(ErrorCode.INVALID_RECORD, f"Found invalid number of record headers {count}")
+        headers = []
+        for _ in range(count):
+            name = self._field()
+            if name is None:
+                raise Refusal(ErrorCode.INVALID_RECORD, "Invalid negative header key size")
+            headers.append((name, self._field()))
+        return headers
+
+    def _field(self) -> bytes | None:
+        size = self._number()
+        if size < 0:
+            return None
+        start, self.at = self.at, self.at + size
+        if self.at > len(self._payload):
+            raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure")
+        return self._payload[start : self.at]
+
+    def _byte(self) -> int:
+        if self.at >= len(self._payload):
+            raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure")
+        self.at += 1
+        return self._payload[self.at - 1]
+
+    def _number(self) -> int:
+        try:
+            raw, self.at = read_raw_varint(self._payload, self.at)
+        except (CorruptBatch, IndexError) as error:
+            raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure") from error
+        return raw >> 1 ^ -(raw & 1)
+
+
+def _invalid(what: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_RECORD, f"Invalid record size: {what}")

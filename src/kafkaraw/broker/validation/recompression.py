@@ -1,0 +1,53 @@
+"""Store a batch with another codec than it was sent with: for topics whose `compression.type` is not `producer`.
+
+Timestamps and the producer's identity stay as they are; offsets are counted anew, as a broker gives them out anyway.
+Source: LogValidator.validateMessagesAndAssignOffsetsCompressed, buildRecordsAndAssignOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafkaraw.broker.topic_config import PRODUCER, TopicConfig
+from kafkaraw.broker.validation.inner_records import InnerRecord
+from kafkaraw.records import BatchHeader, codec_by_name, encode_batch
+
+UNCOMPRESSED: Final = "uncompressed"
+
+
+def wants_other_codec(header: BatchHeader, config: TopicConfig) -> bool:
+    """Whether a batch is not stored the way it was sent."""
+    return config.compression_type != PRODUCER and codec_by_name(_codec(config)).id != header.codec_id
+
+
+def recompressed(records: Iterable[InnerRecord], header: BatchHeader, config: TopicConfig) -> bytearray:
+    """The same records under the codec of the topic.
+
+    Args:
+        records: all of a batch.
+        header: its header.
+        config: the topic's settings, with a `compression.type` of its own.
+    """
+    encoded = encode_batch(
+        [
+            (record.timestamp_ms, record.key, record.value, [(_text(name), value) for name, value in record.headers])
+            for record in records
+        ],
+        codec=_codec(config),
+        level=config.compression_level,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+    )
+    return bytearray(encoded)
+
+
+def _codec(config: TopicConfig) -> str:
+    return "none" if config.compression_type == UNCOMPRESSED else config.compression_type
+
+
+def _text(name: bytes) -> str:
+    """A header's name; Java, too, puts a replacement for what is not UTF-8."""
+    return name.decode("utf-8", "replace")

@@ -1,0 +1,58 @@
+"""From what a producer sent to what is stored: judged, and changed where the topic's settings ask for it.
+
+Start at `validated`. Most batches are stored as they came; their records are not even looked at.
+Source: UnifiedLog.append, LogValidator.
+"""
+
+from __future__ import annotations
+
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.topic_config import TopicConfig
+from kafkaraw.broker.validation.batch_checks import check_batch, check_size
+from kafkaraw.broker.validation.inner_records import inner_records
+from kafkaraw.broker.validation.recompression import recompressed, wants_other_codec
+from kafkaraw.broker.validation.record_checks import check_read_records, check_records, must_be_read
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, BatchHeader, stamp_create_time
+
+
+def validated(
+    sent: memoryview, config: TopicConfig, *, where: str, now_ms: int, reads_all: bool = False
+) -> tuple[memoryview, BatchHeader]:
+    """Judge a batch that a client sent for a partition, and give it the form in which it is stored.
+
+    Args:
+        sent: the bytes of the batch; changed in place where they are writable.
+        config: the topic's settings.
+        where: topic and partition, for messages.
+        now_ms: wall clock.
+        reads_all: read every record, also where the topic's settings do not depend on them.
+
+    Returns:
+        The batch, writable, with the offsets and the header that its producer gave it.
+
+    Raises:
+        Refusal: with the code and the records that Kafka names.
+    """
+    header = check_batch(sent, config, where)
+    highest = header.max_timestamp
+    if wants_other_codec(header, config):
+        decoded = inner_records(sent, header)
+        check_read_records(decoded, header, config, where, now_ms)
+        stored = memoryview(recompressed(decoded, header, config))
+        check_size(stored, config, where)
+    else:
+        if reads_all or must_be_read(header, config, now_ms):
+            highest = check_records(sent, header, config, where, now_ms)
+        stored = memoryview(bytearray(sent)) if sent.readonly else sent
+        if not config.stamps_on_append and (
+            highest != header.max_timestamp or header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME
+        ):
+            stamp_create_time(stored, highest)
+    if len(stored) > config.segment_bytes:
+        raise Refusal(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {len(stored)} bytes in append to partition {where}, which exceeds the maximum "
+            f"configured segment size of {config.segment_bytes}.",
+        )
+    return stored, header
