@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.blocking import Producer as Producer
     from kafkaraw.client.committed import GroupMetadata as GroupMetadata
     from kafkaraw.client.committed import OffsetAndMetadata as OffsetAndMetadata
+    from kafkaraw.client.committed import PreparedTransaction as PreparedTransaction
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
     from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkaraw.client.producer import AsyncProducer as AsyncProducer
@@ -112,7 +113,7 @@ _HOMES = {
         "Consumer",
         "Producer",
     ),
-    "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata"),
+    "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),

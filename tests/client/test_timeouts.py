@@ -27,6 +27,7 @@ from kafkaraw import (
     AsyncProducer,
     ConfigResource,
     Consumer,
+    PreparedTransaction,
     Producer,
     QuotaEntity,
     ResourcePattern,
@@ -72,6 +73,9 @@ CALLS: dict[str, dict[str, Call]] = {
         "create_acls": lambda admin, timeout: admin.create_acls([ACL], timeout=timeout),
         "describe_acls": lambda admin, timeout: admin.describe_acls(timeout=timeout),
         "delete_acls": lambda admin, timeout: admin.delete_acls([AclBindingFilter()], timeout=timeout),
+        "end_transaction": lambda admin, timeout: admin.end_transaction(
+            PreparedTransaction("tx", 1, 0, bumps_epochs=True), commit=True, timeout=timeout
+        ),
     },
     "Producer": {
         "send": lambda producer, timeout: producer.send("t", b"v"),  # max_block_ms is its timeout
@@ -102,6 +106,7 @@ UNUSABLE: dict[str, dict[str, Call]] = {
             {P0: 1}, "group", timeout
         ),
         "commit_transaction": lambda producer, timeout: producer.commit_transaction(timeout),
+        "prepare_transaction": lambda producer, timeout: producer.prepare_transaction(timeout),
         "abort_transaction": lambda producer, timeout: producer.abort_transaction(timeout),
     },
 }

@@ -154,3 +154,61 @@ def test_offsets_of_an_open_transaction_are_not_committed_yet() -> None:
             assert not offsets.is_undecided("g", first)
 
     on_cluster(test)
+
+
+@GENERATIONS
+def test_prepared_transactions_are_ended_by_somebody_else(level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 2)
+        admin = cluster.admin()
+        for round_, commit in enumerate((True, False, True)):
+            prepared = []
+            for worker in range(2):
+                async with cluster.producer(transactional_id=f"tx-{worker}") as producer:
+                    await producer.init_transactions()
+                    await producer.begin_transaction()
+                    await producer.send(TOPIC, b"%d-%d" % (round_, worker), partition=worker)
+                    prepared.append(await producer.prepare_transaction())
+            before = len(await committed(cluster))
+            for each in prepared:
+                assert each is not None
+                await admin.end_transaction(each, commit=commit)
+                await admin.end_transaction(each, commit=commit)  # as when the answer was lost
+            assert len(await committed(cluster)) == before + 2 * commit
+        assert await committed(cluster) == [b"0-0", b"0-1", b"2-0", b"2-1"]
+
+    on_cluster(test, transaction_version=level)
+
+
+@GENERATIONS
+def test_a_prepared_transaction_is_aborted_by_whoever_takes_over_its_id(level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        producer = cluster.producer(transactional_id="tx")
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send(TOPIC, b"lost", partition=0)
+        prepared = await producer.prepare_transaction()
+        assert prepared is not None
+        with pytest.raises(UsageError, match="handed its transaction over: call init_transactions"):
+            await producer.send(TOPIC, b"outside")
+        with pytest.raises(UsageError, match="handed its transaction over"):
+            await producer.commit_transaction()
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send(TOPIC, b"kept", partition=0)
+        with pytest.raises(ProducerFenced, match="it was aborted already"):
+            await cluster.admin().end_transaction(prepared, commit=True)
+        assert await committed(cluster) == [b"kept"]
+
+    on_cluster(test, transaction_version=level)
+
+
+def test_there_is_nothing_to_end_of_a_transaction_without_records() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        async with cluster.producer(transactional_id="tx") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            assert await producer.prepare_transaction() is None
+
+    on_cluster(test)

@@ -200,6 +200,28 @@ def test_records_that_fail_make_the_transaction_fail_and_the_next_one_is_well(
     assert read_by_us(bootstrap_servers, topic) == [b"after"]
 
 
+def test_prepared_transactions_are_ended_by_an_administrator(bootstrap_servers: str, topic: str, name: str) -> None:
+    prepared = []
+    for worker in range(2):
+        settings = {"transactional_id": f"{name}-{worker}"}
+        with Producer(bootstrap_servers=bootstrap_servers, **settings) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic, b"prepared-%d" % worker, partition=worker)
+            prepared.append(producer.prepare_transaction())
+    assert read_by_us(bootstrap_servers, topic) == []
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        for each, commit in zip(prepared, (True, False), strict=True):
+            assert each is not None
+            admin.end_transaction(each, commit=commit)
+            admin.end_transaction(each, commit=commit)
+        with Producer(bootstrap_servers=bootstrap_servers, transactional_id=f"{name}-0") as successor:
+            successor.init_transactions()
+            with pytest.raises(ProducerFenced, match="it was aborted already"):
+                admin.end_transaction(prepared[0]._replace(producer_epoch=prepared[0].producer_epoch - 1), commit=True)
+    assert read_by_us(bootstrap_servers, topic) == [b"prepared-0"]
+
+
 def test_an_open_transaction_is_aborted_when_the_producer_is_closed(
     bootstrap_servers: str, topic: str, name: str
 ) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 from kafkaraw.client.arrow import check_columns, to_arrow
 from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
-from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, is_closed, reading_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
@@ -153,6 +153,9 @@ class Producer(Sender):
     def commit_transaction(self, timeout: float | None = None) -> None:
         _run(self._in_transactions(lambda transactions: transactions.end(commit=True, timeout=timeout)))
 
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction | None:
+        return _run(self._in_transactions(lambda transactions: transactions.prepare(timeout)))
+
     def abort_transaction(self, timeout: float | None = None) -> None:
         _run(self._in_transactions(lambda transactions: transactions.end(commit=False, timeout=timeout)))
 
@@ -166,8 +169,8 @@ class Producer(Sender):
             _run(self._in_transactions(partial(Transactions.roll_back, error=error)))
             raise
 
-    async def _in_transactions(self, act: Callable[[Transactions], Coroutine[object, None, None]]) -> None:
-        await act(self._delivery.transactions)
+    async def _in_transactions(self, act: Callable[[Transactions], Coroutine[object, None, T]]) -> T:
+        return await act(self._delivery.transactions)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return _run(self._delivery.partitions_for(topic, timeout))

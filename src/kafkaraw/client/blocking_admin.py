@@ -28,6 +28,7 @@ from kafkaraw.client.admin import (
     TopicListing,
 )
 from kafkaraw.client.bridge import Bridge
+from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.config import AdminConfig
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.java_names import Properties, settings_from_properties
@@ -163,6 +164,9 @@ class Admin:
         self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
     ) -> dict[AclBindingFilter, list[AclBinding]]:
         return self._bridge.run(self._async.delete_acls(matching, timeout=timeout))
+
+    def end_transaction(self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.end_transaction(prepared, commit=commit, timeout=timeout))
 
     def metrics(self) -> Metrics:
         return self._async.metrics()

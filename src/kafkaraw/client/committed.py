@@ -1,4 +1,4 @@
-"""Committed positions of consumer groups, as values that users give and get."""
+"""Committed positions of consumer groups, and prepared transactions: values that users give and get."""
 
 from __future__ import annotations
 
@@ -33,3 +33,22 @@ class GroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class PreparedTransaction(NamedTuple):
+    """A transaction whose records are all acknowledged, and which waits for somebody to end it.
+
+    It can be sent to another process, and ended there by `Admin.end_transaction`. Until then it is open: its
+    `transaction_timeout_ms` goes on, and readers of committed records wait for it.
+
+    Attributes:
+        transactional_id: whose.
+        producer_id: of the producer that wrote.
+        producer_epoch: of that producer; a successor has a later one.
+        bumps_epochs: it is one of the second generation (KIP-890).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    bumps_epochs: bool

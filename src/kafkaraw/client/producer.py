@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.java_names import Properties, settings_from_properties
@@ -213,6 +213,27 @@ class AsyncProducer:
             UsageError: no transaction is open.
         """
         await self._delivery.transactions.end(commit=True, timeout=timeout)
+
+    async def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction | None:
+        """Send what is left, wait until all of it is acknowledged, and let somebody else end the transaction.
+
+        That is for work that several producers, perhaps in several processes, share: when all have prepared, one of
+        them has `Admin.end_transaction` commit all. The transaction stays open until then, and its
+        `transaction_timeout_ms` goes on. The producer goes on with `init_transactions`, which aborts it if it still is.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            what to end; None when nothing was written.
+
+        Raises:
+            TransactionMustAbort: some records failed; abort the transaction.
+            ProducerFenced: another producer has taken over the id.
+            KafkaTimeoutError: not all were acknowledged in time; call it again.
+            UsageError: no transaction is open.
+        """
+        return await self._delivery.transactions.prepare(timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
         """Give the transaction up; records that were not sent yet fail, and nobody reads the others.

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Mapping
 from typing import Final, Protocol
 
-from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.deadline import Deadline
@@ -60,6 +60,7 @@ _END_TXN_VERSION_EXPLICIT: Final = 4
 _TXN_OFFSET_COMMIT_VERSION_EXPLICIT: Final = 4
 _ADD_PARTITIONS_VERSION_MAX: Final = 3  # later ones are for brokers
 NO_ID: Final = -1
+NOBODY: Final = ProducerIdentity(NO_ID, NO_ID)
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
@@ -102,15 +103,16 @@ class Transactions:
         self._delivery = delivery
         self._machine = TransactionMachine()
         self._coordinator = Coordinator(engine, CoordinatorKind.TRANSACTION, self.transactional_id)
-        self._identity = ProducerIdentity(NO_ID, NO_ID)
+        self._identity = NOBODY
         self._used = False
 
     # ---- calls of the user
 
     async def init(self, timeout: float | None) -> None:
         """Take over the transactional id; see `AsyncProducer.init_transactions`."""
-        if self._machine.phase is not Phase.NEW:
+        if self._machine.phase not in (Phase.NEW, Phase.PREPARED):
             raise UsageError("init_transactions() has been called already, once is enough")
+        self._identity = NOBODY
         self._adopt(await self._ask_identity(self._identity, self._engine.deadline(timeout)))
         self._machine.change(Change.INITIALISED)
 
@@ -148,6 +150,18 @@ class Transactions:
             self._adopt(identity)
         else:
             self._delivery.receive(TransactionEnded())
+
+    async def prepare(self, timeout: float | None) -> PreparedTransaction | None:
+        """Leave it to somebody else to end the transaction; see `AsyncProducer.prepare_transaction`."""
+        if self._machine.phase is Phase.OPEN:
+            await self._delivery.settle_all(self._engine.deadline(timeout), "prepare_transaction")
+        self._machine.change(Change.PREPARES)
+        self._delivery.take_records(False)
+        if not self._used:
+            return None
+        return PreparedTransaction(
+            self.transactional_id, self._identity.producer_id, self._identity.epoch, self.implicit
+        )
 
     async def roll_back(self, error: BaseException) -> None:
         """Abort because of an error that is on its way to the user, as far as there is anything to abort."""
@@ -228,18 +242,11 @@ class Transactions:
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _end_txn(self, *, commit: bool, deadline: Deadline) -> ProducerIdentity | None:
-        request = EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
-            committed=commit,
-        )
-        response = await self._coordinator.ask(
-            lambda _: request,
-            EndTxnResponse,
-            lambda answer: answer.error_code,
+        response = await ask_to_end(
+            self._coordinator,
+            PreparedTransaction(self.transactional_id, *self._identity, self.implicit),
+            commit=commit,
             deadline=deadline,
-            version_max=None if self.implicit else _END_TXN_VERSION_EXPLICIT,
         )
         if not commit and response.error_code == ErrorCode.INVALID_TXN_STATE:
             return None  # nothing had reached the coordinator: there is nothing to abort
@@ -341,6 +348,25 @@ class Transactions:
         return (
             f", or the transaction was open for too long (transaction_timeout_ms={self._config.transaction_timeout_ms})"
         )
+
+
+async def ask_to_end(
+    coordinator: Coordinator, transaction: PreparedTransaction, *, commit: bool, deadline: Deadline
+) -> EndTxnResponse:
+    """Have a transaction ended; the answer's code is none that asking again would change."""
+    request = EndTxnRequest(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        committed=commit,
+    )
+    return await coordinator.ask(
+        lambda _: request,
+        EndTxnResponse,
+        lambda answer: answer.error_code,
+        deadline=deadline,
+        version_max=None if transaction.bumps_epochs else _END_TXN_VERSION_EXPLICIT,
+    )
 
 
 def _code_of_partitions(response: AddPartitionsToTxnResponse) -> int:

@@ -17,7 +17,9 @@ from kafkaraw.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry
 from kafkaraw.client.admin.partitions import NewPartitions, PartitionAdmin
 from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.admin.transactions import TransactionAdmin
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
+from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.engine import Engine
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-@documented_by(TopicAdmin, PartitionAdmin, ClusterAdmin, ConfigAdmin, UserAdmin, QuotaAdmin, AclAdmin)
+@documented_by(TopicAdmin, PartitionAdmin, ClusterAdmin, ConfigAdmin, UserAdmin, QuotaAdmin, AclAdmin, TransactionAdmin)
 class AsyncAdmin:
     """Manages a cluster: its topics and what belongs to them. The connection is made on first use.
 
@@ -53,6 +55,7 @@ class AsyncAdmin:
         self._users = UserAdmin(calls)
         self._quotas = QuotaAdmin(calls)
         self._acls = AclAdmin(calls)
+        self._transactions = TransactionAdmin(calls)
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -172,6 +175,13 @@ class AsyncAdmin:
         self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
     ) -> dict[AclBindingFilter, list[AclBinding]]:
         return await self._acls.delete_acls(matching, timeout=timeout)
+
+    # -- transactions
+
+    async def end_transaction(
+        self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None
+    ) -> None:
+        await self._transactions.end_transaction(prepared, commit=commit, timeout=timeout)
 
     # -- itself
 

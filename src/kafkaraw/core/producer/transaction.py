@@ -25,6 +25,7 @@ class Phase(Enum):
     OPEN = "has an open transaction: commit or abort it first"
     MUST_ABORT = "has a transaction that failed: call abort_transaction()"
     COMMITTING = "is committing and does not know yet whether that succeeded: call commit_transaction() again"
+    PREPARED = "has handed its transaction over: call init_transactions() to go on"
     ABORTING = "is aborting and does not know yet whether that succeeded: call abort_transaction() again"
     BROKEN = "can do nothing any more"
 
@@ -36,6 +37,7 @@ class Change(Enum):
     BEGUN = auto()
     FAILED = auto()
     COMMITS = auto()
+    PREPARES = auto()
     ABORTS = auto()
     ENDED = auto()
     BROKE = auto()
@@ -43,9 +45,11 @@ class Change(Enum):
 
 TRANSITIONS: Final = {
     (Phase.NEW, Change.INITIALISED): Phase.READY,
+    (Phase.PREPARED, Change.INITIALISED): Phase.READY,
     (Phase.READY, Change.BEGUN): Phase.OPEN,
     (Phase.OPEN, Change.FAILED): Phase.MUST_ABORT,
     (Phase.OPEN, Change.COMMITS): Phase.COMMITTING,
+    (Phase.OPEN, Change.PREPARES): Phase.PREPARED,
     (Phase.OPEN, Change.ABORTS): Phase.ABORTING,
     (Phase.MUST_ABORT, Change.FAILED): Phase.MUST_ABORT,
     (Phase.MUST_ABORT, Change.ABORTS): Phase.ABORTING,
