@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import tempfile
@@ -26,10 +27,21 @@ def fd() -> Iterator[int]:
 
 
 class FakeTransport:
-    """Remembers what is written."""
+    """Remembers what is written; has a socket when it is given one, and `unsent` bytes before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sock: socket.socket | None = None, *, unsent: int = 0, tls: object = None) -> None:
         self.written: list[object] = []
+        self.unsent = unsent
+        self._extra = {"socket": sock, "sslcontext": tls}
+
+    def get_extra_info(self, name: str) -> object:
+        return self._extra[name]
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def is_closing(self) -> bool:
+        return False
 
     def write(self, data: object) -> None:
         self.written.append(data)
@@ -38,9 +50,9 @@ class FakeTransport:
         self.limits = (high, low)
 
 
-def written(*segments: object) -> list[object]:
+def written(*segments: object, transport: FakeTransport | None = None) -> list[object]:
     loop = asyncio.new_event_loop()
-    transport = FakeTransport()
+    transport = transport or FakeTransport()
     writer = SegmentWriter(
         loop,
         transport,
@@ -73,6 +85,63 @@ def test_joining_does_not_copy_without_bound() -> None:
 
 def test_a_short_file_slice_is_read_and_joined(fd: int) -> None:
     assert written(b"size", FileSlice(fd, 100, 50), b"tail") == [b"size" + CONTENT[100:150] + b"tail"]
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        yield ours, theirs
+
+
+def test_a_large_frame_goes_to_the_socket_at_once(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    large = pattern(JOIN_BELOW_BYTES)
+    assert written(b"size", b"header", memoryview(large), b"tail", transport=FakeTransport(ours)) == []
+    assert theirs.recv(100_000) == b"sizeheader" + large + b"tail"
+
+
+def test_what_the_socket_does_not_take_is_left_to_the_transport(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    theirs.setblocking(False)
+    frame = [pattern(300_000, salt) for salt in range(20)]
+    rest = b"".join(written(*frame, transport=FakeTransport(ours)))  # type: ignore[arg-type]
+    arrived = bytearray()
+    with contextlib.suppress(BlockingIOError):
+        while data := theirs.recv(1_000_000):
+            arrived += data
+    assert 0 < len(arrived) < 6_000_000
+    assert arrived + rest == b"".join(frame)
+
+
+def test_a_socket_that_is_full_or_broken_is_left_to_the_transport(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    theirs.close()
+    large = pattern(JOIN_BELOW_BYTES)
+    assert written(b"size", large, transport=FakeTransport(ours)) == [b"size", large]
+
+
+@pytest.mark.parametrize("how", [{"unsent": 1}, {"tls": object()}])
+def test_nothing_overtakes_what_the_transport_has_to_send(
+    ends: tuple[socket.socket, socket.socket], how: dict[str, object]
+) -> None:
+    ours, theirs = ends
+    large = pattern(JOIN_BELOW_BYTES)
+    assert written(b"size", large, transport=FakeTransport(ours, **how)) == [b"size", large]  # type: ignore[arg-type]
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        theirs.recv(1)
+
+
+def test_more_pieces_than_one_system_call_takes_are_all_written(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    large = memoryview(pattern(JOIN_BELOW_BYTES))
+    pieces = [large] * 1030
+    rest = written(*pieces, transport=FakeTransport(ours))
+    assert rest[-6:] == pieces[-6:]
+    assert theirs.recv(JOIN_BELOW_BYTES, socket.MSG_WAITALL) == large
 
 
 def test_files_and_bytes_arrive_in_the_order_of_sending(network: AsyncioNetwork, fd: int) -> None:

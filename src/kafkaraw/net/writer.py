@@ -1,8 +1,9 @@
 """Writes frames that come in segments to one asyncio transport, in order.
 
 Small neighbours are joined, large memoryviews are written as they are, file slices go by `loop.sendfile`. While a
-file is under way later segments queue up behind it. Decides nothing about frames; knows no sizes but bytes.
-Start at `SegmentWriter.write`.
+file is under way later segments queue up behind it. A large frame goes to the socket in one system call where the
+transport has nothing left to send: asyncio would make one for each piece, and each gives up the GIL. Decides nothing
+about frames; knows no sizes but bytes. Start at `SegmentWriter.write`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
 from typing import TypeAlias
 
@@ -19,6 +20,8 @@ from kafkaraw.protocol import FileSlice
 
 JOIN_BELOW_BYTES = 16 * 1024
 """Segments shorter than this are copied into one write with their neighbours; a copy is cheaper than a system call."""
+PIECES_AT_ONCE_MAX = 1024
+"""How many pieces one system call takes (IOV_MAX of Linux and macOS)."""
 READ_CHUNK_BYTES = 256 * 1024
 """How much of a file is read at once where sendfile cannot be used (TLS)."""
 
@@ -75,6 +78,15 @@ def _join_small(segments: Segments) -> tuple[bytes]:
     return (b"".join([_read_whole(it) if isinstance(it, FileSlice) else it for it in segments]),)
 
 
+def _descriptor_of(transport: asyncio.Transport) -> int | None:
+    """Return the socket's descriptor where bytes may be written past the transport: not under TLS."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or transport.get_extra_info("sslcontext") is not None or not hasattr(os, "writev"):
+        return None
+    descriptor: int = sock.fileno()
+    return descriptor
+
+
 class SegmentWriter:
     """The writing half of a link.
 
@@ -106,6 +118,7 @@ class SegmentWriter:
         self._writable: asyncio.Future[None] | None = None
         self._transport_paused = False
         self._closing = False
+        self._descriptor = _descriptor_of(transport)
         self.paused = False
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
 
@@ -119,13 +132,35 @@ class SegmentWriter:
         if self._closing:
             return
         try:
-            for piece in _join_small(segments) if size < JOIN_BELOW_BYTES else _join_neighbours(segments):
+            pieces: Iterable[_Piece]
+            if size < JOIN_BELOW_BYTES:
+                pieces = _join_small(segments)
+            else:
+                pieces = self._write_at_once(list(_join_neighbours(segments)))
+            for piece in pieces:
                 if self._pump is None and not isinstance(piece, _FilePart):
                     self._transport.write(piece)
                 else:
                     self._enqueue(piece)
         except OSError as error:
             self._fail(error)
+
+    def _write_at_once(self, pieces: list[_Piece]) -> list[_Piece]:
+        """Give pieces to the socket in one system call if that can be; returns what it did not take."""
+        if self._descriptor is None or self._pump is not None or self._transport.is_closing():
+            return pieces
+        views = [memoryview(piece) for piece in pieces[:PIECES_AT_ONCE_MAX] if not isinstance(piece, _FilePart)]
+        if len(views) < min(len(pieces), PIECES_AT_ONCE_MAX) or self._transport.get_write_buffer_size():
+            return pieces
+        try:
+            sent = os.writev(self._descriptor, views)
+        except OSError:  # it is full, or broken: the transport will see the same, and knows what to do
+            return pieces
+        for index, view in enumerate(views):
+            if sent < len(view):
+                return [view[sent:], *pieces[index + 1 :]]
+            sent -= len(view)
+        return pieces[PIECES_AT_ONCE_MAX:]
 
     def close(self) -> None:
         """Close the transport after everything written before has been handed to it."""
