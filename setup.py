@@ -11,7 +11,12 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NATIVE_MODULES = ("kafkaraw.records._builder", "kafkaraw.records._open_batches", "kafkaraw.records._reader")
+NATIVE_MODULES = (
+    "kafkaraw.records._builder",
+    "kafkaraw.records._open_batches",
+    "kafkaraw.records._reader",
+    "kafkaraw.records._filling",
+)
 
 
 def native_extensions() -> list[Extension]:

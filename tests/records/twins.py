@@ -21,7 +21,8 @@ from kafkaraw.records import _fallback, _implementation
 NAMES = {
     "_builder": ("BatchBuilder",),
     "_open_batches": ("OpenBatches", "Sender", "Ticket"),
-    "_reader": ("fill", "read_records", "read_values"),
+    "_reader": ("Record", "read_batches", "read_records", "read_values"),
+    "_filling": ("fill",),
 }
 IMPLEMENTATIONS = (
     "python",

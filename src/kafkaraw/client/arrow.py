@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.settings import unknown_name
 from kafkaraw.errors import UsageError
@@ -17,6 +17,8 @@ from kafkaraw.records import ARROW_COLUMNS, Batch, Columns
 if TYPE_CHECKING:
     import pyarrow
 
+ARROW_BYTES: Final = 1 << 20
+"""So much of an answer is decoded at a time: it is still in the processor's cache, and memory is used again."""
 _CONSTANT = ("topic", "partition")
 
 

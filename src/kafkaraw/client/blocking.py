@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 
-from kafkaraw.client.arrow import check_columns, to_arrow
+from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
@@ -252,37 +252,36 @@ class Consumer:
         return self._bridge.run(self._async.position(partition, timeout))
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> dict[TopicPartition, Batch]:
-        return self._bridge.run(self._async.poll(timeout, max_records))
+        batches = self._take(self._reading.limit(max_records), timeout)
+        return {batch.topic_partition: batch for batch in batches}
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch]:
         while not is_closed(self._async):
-            batch = self._bridge.run(self._reading.next_batch(timeout))
+            batch = self._cursor.next_batch()
             if batch is not None:
                 yield batch
-            elif timeout is not None:
+            elif not self._bridge.run(self._reading.more_unless_closed(timeout)) and timeout is not None:
                 return
 
-    def __iter__(self) -> Consumer:
+    def __iter__(self) -> Iterator[Record]:
         """Iterate over records, until the consumer is closed; may be left and gone on with at any record."""
-        return self
+        while not is_closed(self._async):
+            yield from self._cursor.records()  # decoded here; threads are crossed once per answer
+            self._bridge.run(self._reading.more_unless_closed(None))
 
     def __next__(self) -> Record:
-        while True:
-            record = self._cursor.next_record()  # decoded here; threads are crossed once per batch
+        while not is_closed(self._async):
+            record = self._cursor.next_record()
             if record is not None:
                 return record
-            if is_closed(self._async):
-                raise StopIteration
-            batch = self._bridge.run(self._reading.next_batch(None))
-            if batch is not None:
-                self._cursor.start(batch)
+            self._bridge.run(self._reading.more_unless_closed(None))
+        raise StopIteration
 
     def poll_arrow(
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
     ) -> pyarrow.RecordBatch:
         names = check_columns(columns)
-        batches = self.poll(timeout, max_records)
-        return to_arrow(list(batches.values()), names)
+        return to_arrow(self._take(self._reading.limit(max_records), timeout, ARROW_BYTES), names)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return self._bridge.run(self._async.partitions_for(topic, timeout))
@@ -307,6 +306,14 @@ class Consumer:
 
     def close(self) -> None:
         self._bridge.run(self._async.close())
+
+    def _take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
+        """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""
+        self._reading.check_usable()
+        batches = self._cursor.take(limit, size_bytes)
+        if not batches and self._bridge.run(self._reading.more(timeout)):
+            batches = self._cursor.take(limit, size_bytes)
+        return batches
 
 
 def _run(work: Coroutine[object, None, T]) -> T:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from kafkaraw.client.arrow import check_columns, to_arrow
+from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.assignment import partition_of
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.engine import Engine
@@ -166,10 +166,7 @@ class AsyncConsumer:
                 can be reached, a topic does not exist, the position is gone and `auto_offset_reset` is "none".
             CorruptBatch: what a broker sent is damaged.
         """
-        rest = self._reading.cursor.rest()
-        if rest is not None:
-            return {rest.topic_partition: rest}
-        batches = await self._reading.next(self._engine.deadline(timeout), max_records)
+        batches = await self._reading.take(self._reading.limit(max_records), timeout)
         return {batch.topic_partition: batch for batch in batches}
 
     async def batches(self, timeout: float | None = None) -> AsyncIterator[Batch]:
@@ -182,10 +179,10 @@ class AsyncConsumer:
             KafkaError: as `poll`.
         """
         while not self._engine.closed:
-            batch = await self._reading.next_batch(timeout)
+            batch = self._reading.cursor.next_batch()
             if batch is not None:
                 yield batch
-            elif timeout is not None:
+            elif not await self._reading.more_unless_closed(timeout) and timeout is not None:
                 return
 
     def __aiter__(self) -> AsyncConsumer:
@@ -194,14 +191,12 @@ class AsyncConsumer:
 
     async def __anext__(self) -> Record:
         while True:
+            if self._engine.closed:
+                raise StopAsyncIteration
             record = self._reading.cursor.next_record()
             if record is not None:
                 return record
-            if self._engine.closed:
-                raise StopAsyncIteration
-            batch = await self._reading.next_batch(None)
-            if batch is not None:
-                self._reading.cursor.start(batch)
+            await self._reading.more_unless_closed(None)
 
     async def poll_arrow(
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
@@ -223,8 +218,7 @@ class AsyncConsumer:
             KafkaError: as `poll`.
         """
         names = check_columns(columns)
-        batches = await self.poll(timeout, max_records)
-        return to_arrow(list(batches.values()), names)
+        return to_arrow(await self._reading.take(self._reading.limit(max_records), timeout, ARROW_BYTES), names)
 
     # -- asking
 

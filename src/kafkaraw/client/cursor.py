@@ -1,61 +1,159 @@
-"""Record by record through batches, such that nothing is lost when the reader stops in the middle.
+"""What a consumer has in hand: batches that it took from the fetcher and that the user has not been given yet.
 
-`for record in consumer` may be left at any record, and gone on with later, or with `poll()`. The rest of the batch is
-kept here. Used by both faces of the consumer; knows nothing of fetching.
+Whole answers are taken, so that threads are crossed and the next Fetch is sent once for each; they are given batch by
+batch, record by record, or some megabyte at a time, in any mixture, and nothing is lost when the reader stops in the
+middle. Used by both faces of the consumer, by the blocking one on its caller's thread while no call is under way. Knows
+nothing of fetching. Start at `next_batch` and `records`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Container, Iterable, Iterator
 
 from kafkaraw.records import Batch, Record, TopicPartition
 
 
 class RecordCursor:
-    """The batch that is being read record by record, and how far it has been read."""
+    """The batch that is being read record by record, how far it has been read, and the batches that wait behind it.
 
-    def __init__(self) -> None:
-        self._batch: Batch | None = None
-        self._records: Iterator[Record] = iter(())
-        self._position = 0
+    Args:
+        paused: partitions of which nothing is given for the time being; what is in hand of them stays.
+    """
 
-    def start(self, batch: Batch) -> None:
-        """Read this batch from now on."""
-        self._batch = batch
-        self._records = iter(batch)
-        self._position = batch.start_offset
+    def __init__(self, paused: Container[TopicPartition] = ()) -> None:
+        self._paused = paused
+        self._waiting: deque[Batch] = deque()
+        self._batch: Batch | None = None  # the one being read
+        self._records: Iterator[Record] | None = None
+        self._last: Record | None = None
 
-    def next_record(self) -> Record | None:
-        """The next record; None when the batch is read to its end, or there is none.
+    def put(self, batches: Iterable[Batch]) -> None:
+        """Take batches in hand, behind those that are there."""
+        self._waiting.extend(batches)
+
+    # -- giving
+
+    def next_batch(self) -> Batch | None:
+        """The rest of the batch that was being read, or the next one; None when there is none to give."""
+        self.set_aside()
+        for index, batch in enumerate(self._waiting):
+            if batch.topic_partition not in self._paused:
+                del self._waiting[index]
+                return batch
+        return None
+
+    def take(self, records_max: int | None, size_bytes: int | None = None) -> list[Batch]:
+        """Batches for one call, one for each partition.
+
+        Args:
+            records_max: most records in all of them together; None is no limit.
+            size_bytes: enough is when they have so many bytes; None is no limit.
+        """
+        taken: dict[TopicPartition, Batch] = {}
+        while (records_max is None or records_max > 0) and (size_bytes is None or size_bytes > 0):
+            batch = self.next_batch()
+            if batch is None:
+                break
+            if batch.topic_partition in taken:  # a second one waits for the next call
+                self._waiting.appendleft(batch)
+                break
+            if records_max is not None:
+                head = batch.first(records_max)
+                if head.next_offset < batch.next_offset:
+                    self._waiting.appendleft(batch.starting_at(head.next_offset))
+                batch = head
+                records_max -= batch.records_count
+            if size_bytes is not None:
+                size_bytes -= batch.size_bytes
+            taken[batch.topic_partition] = batch
+        return list(taken.values())
+
+    def records(self) -> Iterator[Record]:
+        """Give record by record what is in hand; ends when nothing is left of it.
 
         Raises:
-            CorruptBatch: the batch is damaged; it is given up.
+            CorruptBatch: a batch is damaged; it is given up.
         """
-        try:
-            record = next(self._records, None)
-        except BaseException:
-            self.drop()
-            raise
-        if record is None:
-            self.drop()
-        else:
-            self._position = record.offset + 1
-        return record
+        while self._begin():
+            records = self._records
+            assert records is not None
+            try:
+                for record in records:
+                    self._last = record
+                    yield record
+                    if self._records is not records:  # dropped, or taken over by another way of reading
+                        break
+                else:
+                    self._forget()
+            except Exception:
+                self._forget()
+                raise
+
+    def next_record(self) -> Record | None:
+        """The next record; None when nothing is left in hand.
+
+        Raises:
+            CorruptBatch: as `records`.
+        """
+        while self._begin():
+            assert self._records is not None
+            try:
+                record = next(self._records, None)
+            except BaseException:
+                self._forget()
+                raise
+            if record is not None:
+                self._last = record
+                return record
+            self._forget()
+        return None
+
+    # -- asking, and letting go
 
     def position_in(self, topic_partition: TopicPartition) -> int | None:
-        """The offset of the next record to give, when this partition is the one being read."""
-        if self._batch is None or self._batch.topic_partition != topic_partition:
-            return None
-        return self._position
+        """The offset of the next record to give of this partition; None when nothing of it is in hand."""
+        if self._batch is not None and self._batch.topic_partition == topic_partition:
+            return self._position
+        starts = (batch.start_offset for batch in self._waiting if batch.topic_partition == topic_partition)
+        return next(starts, None)
 
-    def rest(self) -> Batch | None:
-        """What has not been given yet, as a batch; None when that is nothing. The cursor is empty afterwards."""
-        batch, position = self._batch, self._position
-        self.drop()
-        return None if batch is None or position >= batch.next_offset else batch.starting_at(position)
+    def set_aside(self) -> None:
+        """Put what is left of the batch that is being read in front of those that wait; to be done after a pause."""
+        batch = self._batch
+        if batch is not None:
+            position = self._position
+            self._forget()
+            rest = batch.starting_at(position)
+            if rest.records_count:  # not so when only a transaction's marker is left
+                self._waiting.appendleft(rest)
 
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
-        """Forget the batch, if it belongs to this partition."""
-        if topic_partition is None or (self._batch is not None and self._batch.topic_partition == topic_partition):
-            self._batch = None
-            self._records = iter(())
+        """Let go of everything, or of what belongs to one partition."""
+        if topic_partition is None:
+            self._waiting.clear()
+            self._forget()
+            return
+        if self._batch is not None and self._batch.topic_partition == topic_partition:
+            self._forget()
+        self._waiting = deque(batch for batch in self._waiting if batch.topic_partition != topic_partition)
+
+    # -- inside
+
+    @property
+    def _position(self) -> int:
+        assert self._batch is not None
+        return self._batch.start_offset if self._last is None else self._last.offset + 1
+
+    def _begin(self) -> bool:
+        """See that a batch is being read; says whether there is one."""
+        if self._batch is not None and self._batch.topic_partition not in self._paused:
+            return True
+        batch = self.next_batch()
+        if batch is None:
+            return False
+        self._batch, self._records, self._last = batch, iter(batch), None
+        return True
+
+    def _forget(self) -> None:
+        self._batch = self._records = self._last = None

@@ -28,7 +28,7 @@ from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, 
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError
 from kafkaraw.protocol.messages.fetch import FetchResponse
-from kafkaraw.records import Batch, TopicPartition
+from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ class Reading:
         self._no_start: KafkaError | None = None
         self._failure: BaseException | None = None
         self._news = asyncio.Event()
+        keep_freed_memory()
 
     # -- what to read
 
@@ -127,37 +128,54 @@ class Reading:
 
     # -- waiting
 
-    async def next_batch(self, timeout: float | None) -> Batch | None:
-        """The rest of the batch under the cursor, or the next one; None when none came in time, or it was closed."""
-        rest = self.cursor.rest()
-        if rest is not None:
-            return rest
-        try:
-            batches = await self.next(self._engine.deadline(timeout), None, one_partition=True)
-        except ClosedError:
-            return None  # closed while waiting: the iteration ends
-        return batches[0] if batches else None
-
-    async def next(self, deadline: Deadline, max_records: int | None, *, one_partition: bool = False) -> list[Batch]:
-        """Wait for records, and give what there is: a batch for each partition, at most so many records together.
+    def limit(self, max_records: int | None) -> int | None:
+        """Most records of one call; `max_poll_records` when the call does not say.
 
         Raises:
-            KafkaError: what cannot be mended by trying again, or has not been for long.
+            UsageError: less than one.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         if limit is not None and limit < 1:
             raise UsageError(f"max_records={limit}: must be at least 1")
+        return limit
+
+    async def take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
+        """What is in hand, or what comes in time; see `RecordCursor.take` for the limits, `more` for the errors."""
+        self.check_usable()
+        batches = self.cursor.take(limit, size_bytes)
+        if not batches and await self.more(timeout):
+            batches = self.cursor.take(limit, size_bytes)
+        return batches
+
+    async def more(self, timeout: float | None) -> bool:
+        """Wait for records, and put what there is under the cursor; to be called when nothing is left there.
+
+        Returns:
+            whether there is anything; False when nothing came in time.
+
+        Raises:
+            KafkaError: what cannot be mended by trying again, or has not been for long.
+        """
+        deadline = self._engine.deadline(timeout)
         while True:
             self.check_usable()
             if not self.fetcher.assignment:
                 raise UsageError("nothing is assigned to this consumer: call assign() first")
-            cuts = self.fetcher.take(limit, one_partition=one_partition)
+            cuts = self.fetcher.take()
             if cuts:
                 await self._send_next(cuts)
-                return [self._batch(piece) for piece in cuts]
+                self.cursor.put(self._batch(piece) for piece in cuts)
+                return True
             await self._progress(deadline, fetch=True)
             if deadline.expired and not self.fetcher.has_records:
-                return []
+                return False
+
+    async def more_unless_closed(self, timeout: float | None) -> bool:
+        """As `more`, for iterations: they end when the consumer is closed while they wait."""
+        try:
+            return await self.more(timeout)
+        except ClosedError:
+            return False
 
     def wake(self) -> None:
         """Have whoever waits look again."""
@@ -340,7 +358,6 @@ class Reading:
             piece.topic_partition.partition,
             piece.data,
             start_offset=piece.start_offset,
-            end_offset=piece.end_offset,
             check_crcs=self._config.check_crcs,
         )
 

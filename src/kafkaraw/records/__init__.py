@@ -7,7 +7,7 @@ compiled and in plain Python (`IMPLEMENTATION` says which runs). Nothing here de
 
 from __future__ import annotations
 
-from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenBatches, Sender, Ticket, fill
+from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenBatches, Record, Sender, Ticket, fill
 from kafkaraw.records.batch import ARROW_COLUMNS, Batch, encode_batch
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
@@ -24,6 +24,7 @@ from kafkaraw.records.header import (
     verify_crc,
 )
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
+from kafkaraw.records.memory import keep_freed_memory
 from kafkaraw.records.partitioning import (
     PARTITIONERS,
     KeyHash,
@@ -39,7 +40,6 @@ from kafkaraw.records.record import (
     TIMESTAMP_NONE,
     Header,
     Headers,
-    Record,
     RecordMetadata,
     TopicPartition,
 )
@@ -89,6 +89,7 @@ __all__ = [
     "encode_control_batch",
     "fill",
     "iter_headers",
+    "keep_freed_memory",
     "murmur2",
     "parse_header",
     "partition_for_key",

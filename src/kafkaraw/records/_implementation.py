@@ -11,12 +11,12 @@ import os
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.errors import ConfigError
 
 _VARIABLE: Final = "KAFKARAW_IMPL"
-_COMPILED_MODULES: Final = ("_builder", "_open_batches", "_reader")
+_COMPILED_MODULES: Final = ("_builder", "_open_batches", "_reader", "_filling")
 
 
 def choose(setting: str, folder: Path) -> str:
@@ -49,23 +49,44 @@ IMPLEMENTATION: Final = choose(os.environ.get(_VARIABLE, ""), Path(__file__).par
 """What runs: "native" or "python"."""
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
-    from kafkaraw.records._fallback import BatchBuilder, OpenBatches, Sender, Ticket, fill, read_records, read_values
+    from kafkaraw.records._fallback import (
+        BatchBuilder,
+        OpenBatches,
+        Record,
+        Sender,
+        Ticket,
+        fill,
+        read_batches,
+        read_records,
+        read_values,
+    )
 else:
     _builder = import_module("kafkaraw.records._builder")
     _open_batches = import_module("kafkaraw.records._open_batches")
     _reader = import_module("kafkaraw.records._reader")
     BatchBuilder = _builder.BatchBuilder
     OpenBatches, Sender, Ticket = _open_batches.OpenBatches, _open_batches.Sender, _open_batches.Ticket
-    fill, read_records, read_values = _reader.fill, _reader.read_records, _reader.read_values
+    _filling = import_module("kafkaraw.records._filling")
+    Record, fill = _reader.Record, _filling.fill
+    read_batches, read_records, read_values = _reader.read_batches, _reader.read_records, _reader.read_values
+
+
+def make_record(*fields: Any) -> Record:  # noqa: ANN401  # checked where they are made
+    """Make a record from its fields; copies and pickles name this, and so fit whatever runs."""
+    return Record(*fields)
+
 
 __all__ = [
     "IMPLEMENTATION",
     "BatchBuilder",
     "OpenBatches",
+    "Record",
     "Sender",
     "Ticket",
     "choose",
     "fill",
+    "make_record",
+    "read_batches",
     "read_records",
     "read_values",
 ]

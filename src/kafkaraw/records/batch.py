@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaraw.errors import UsageError
-from kafkaraw.records._implementation import BatchBuilder, fill, read_records, read_values
+from kafkaraw.records._implementation import BatchBuilder, fill, read_batches, read_values
 from kafkaraw.records.columns import COLUMN_NAMES, Columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name
 from kafkaraw.records.header import (
@@ -118,7 +118,7 @@ class Batch:
 
     __slots__ = (
         "_batches",
-        "_check_crcs",
+        "_checked",
         "_size_max_bytes",
         "end_offset",
         "next_offset",
@@ -145,7 +145,7 @@ class Batch:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self._size_max_bytes = size_max_bytes
-        self._check_crcs = check_crcs
+        self._checked: set[int] | None = set() if check_crcs else None  # base offsets; shared with parts of this one
         self._batches: list[tuple[BatchHeader, memoryview]] = []
         self.next_offset = start_offset
         self.records_count = 0
@@ -154,11 +154,9 @@ class Batch:
             self._batches.append((header, wire))
             self.size_bytes += header.size
             self.next_offset = max(header.next_offset, start_offset)
-            if not header.is_control:
-                self.records_count += header.records_count
+        self._count()
         if end_offset is not None:
             self.next_offset = min(self.next_offset, end_offset)
-            self.records_count = min(self.records_count, max(0, end_offset - start_offset))
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -172,15 +170,45 @@ class Batch:
 
     def starting_at(self, offset: int) -> Batch:
         """Give the same records from a later offset on, sharing the data."""
-        rest = object.__new__(Batch)
-        for name in Batch.__slots__:
-            setattr(rest, name, getattr(self, name))
+        rest = self._copy()
         rest.start_offset = offset
         rest.next_offset = max(self.next_offset, offset)
+        rest._count()  # noqa: SLF001 - of the same class
         return rest
 
-    def _before_end(self, record: Record) -> bool:
-        return self.end_offset is None or record.offset < self.end_offset
+    def first(self, limit: int) -> Batch:
+        """Give the first records, sharing the data; headers tell how many there are, so little is decoded for it.
+
+        Args:
+            limit: most records.
+        """
+        count = 0
+        for header, wire in self._batches:
+            given = self._count_in(header)
+            if given and count + given > limit:
+                head = self._copy()
+                start = max(header.base_offset, self.start_offset)
+                head.end_offset = head.next_offset = _offset_behind(header, wire, start, limit - count)
+                head.records_count = limit
+                return head
+            count += given
+        return self
+
+    def _count(self) -> None:
+        self.records_count = sum(map(self._count_in, self.headers))
+
+    def _count_in(self, header: BatchHeader) -> int:
+        """How many records of a wire batch are meant, at most."""
+        if header.is_control:
+            return 0
+        end = header.next_offset if self.end_offset is None else min(header.next_offset, self.end_offset)
+        return max(0, min(header.records_count, end - max(header.base_offset, self.start_offset)))
+
+    def _copy(self) -> Batch:
+        copy = object.__new__(Batch)
+        for name in Batch.__slots__:
+            setattr(copy, name, getattr(self, name))
+        return copy
 
     def _readable(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Give the wire batches that hold records for the user, checked."""
@@ -189,8 +217,9 @@ class Batch:
                 continue
             if self.end_offset is not None and header.base_offset >= self.end_offset:
                 return
-            if self._check_crcs:
+            if self._checked is not None and header.base_offset not in self._checked:
                 verify_crc(wire)
+                self._checked.add(header.base_offset)
             yield header, wire
 
     def __iter__(self) -> Iterator[Record]:
@@ -200,16 +229,14 @@ class Batch:
             CorruptBatch: damaged data.
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
-        for header, wire in self._readable():
-            yield from read_records(
-                wire,
-                header,
-                self.topic,
-                self.partition,
-                start_offset=self.start_offset,
-                end_offset=self.end_offset,
-                size_max_bytes=self._size_max_bytes,
-            )
+        return read_batches(
+            self._readable(),
+            self.topic,
+            self.partition,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            size_max_bytes=self._size_max_bytes,
+        )
 
     def values(self) -> list[bytes | None]:
         """Give the values alone; cheaper than records.
@@ -297,3 +324,13 @@ class Batch:
             f"Batch({self.topic}-{self.partition}, offsets {self.start_offset} to {self.next_offset - 1}, "
             f"{self.size_bytes} bytes)"
         )
+
+
+def _offset_behind(header: BatchHeader, wire: memoryview, start: int, count: int) -> int:
+    """The offset after the `count`-th record at or behind `start`; looks at offsets only where compaction left gaps."""
+    if header.records_count == header.last_offset_delta + 1 or not count:
+        return start + count
+    columns = Columns(frozenset({"offset"}), header.records_count)
+    rows = fill(wire, columns, 0, "ms", start_offset=start)
+    assert columns.offset is not None
+    return columns.offset[count - 1] + 1 if rows >= count else header.next_offset

@@ -243,5 +243,5 @@ def _bitmap(marks: bytearray) -> tuple[pyarrow.Buffer | None, int]:
     nulls_count = marks.count(NULL)
     if not nulls_count:
         return None, 0
-    number = int(bytes(reversed(marks)), 2)
+    number = 0 if nulls_count == len(marks) else int(bytes(marks[::-1]), 2)
     return pa.py_buffer(number.to_bytes((len(marks) + 7) // 8, "little")), nulls_count

@@ -6,7 +6,7 @@ Start at `OpenBatches` for writing and `ReadRecords` and `Fill` for reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Protocol, TypeAlias
@@ -153,6 +153,22 @@ class ReadRecords(Protocol):
         self,
         batch: memoryview,
         header: BatchHeader,
+        topic: str,
+        partition: int,
+        *,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        size_max_bytes: int = ...,
+    ) -> Iterator[Record]:
+        """Give the records with `start_offset <= offset < end_offset`."""
+
+
+class ReadBatches(Protocol):
+    """Reads the records of many wire batches, one batch after the other as they are reached."""
+
+    def __call__(
+        self,
+        wires: Iterable[tuple[BatchHeader, memoryview]],
         topic: str,
         partition: int,
         *,

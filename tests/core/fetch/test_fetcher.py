@@ -129,7 +129,7 @@ def test_a_broker_whose_answer_waits_to_be_taken_is_not_asked_again() -> None:
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, batch(0)), data(1)), view, 0)
     assert made.plan(view, 0, busy=()) == []
-    made.take(None)
+    made.take()
     assert asked(made.plan(view, 0, busy=())) == {1: [(1, 0), (0, 5)]}
 
 
@@ -141,7 +141,7 @@ def test_a_partition_that_gave_records_goes_to_the_end_of_the_order() -> None:
         first = plan.targets[0]
         answered = [data(t.topic_partition.partition) for t in plan.targets[1:]]
         made.receive(plan, answer(data(first.topic_partition.partition, batch(first.offset)), *answered), view, 0)
-        assert len(made.take(None)) == 1
+        assert len(made.take()) == 1
 
 
 def test_a_partition_without_position_or_leader_is_not_asked_for() -> None:
@@ -159,19 +159,9 @@ def test_records_move_the_position_only_when_they_are_taken() -> None:
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, batch(0) + batch(5))), view, 0)
     assert made.position(P0).offset == 0
-    (piece,) = made.take(None)
+    (piece,) = made.take()
     assert (piece.start_offset, piece.next_offset, made.position(P0).offset) == (0, 10, 10)
     assert made.position(P0).high_watermark == 100
-
-
-def test_a_limit_leaves_the_rest_waiting() -> None:
-    made, view = fetcher(P0, P1), cluster()
-    (plan,) = made.plan(view, 0, busy=())
-    made.receive(plan, answer(data(0, batch(0)), data(1, batch(0))), view, 0)
-    assert [(p.topic_partition, p.records_count) for p in made.take(7)] == [(P0, 5), (P1, 2)]
-    assert made.plan(view, 0, busy=()) == []
-    assert [(p.topic_partition, p.start_offset, p.records_count) for p in made.take(7)] == [(P1, 2, 3)]
-    assert asked(made.plan(view, 0, busy=())) == {1: [(0, 5), (1, 5)]}
 
 
 def test_an_answer_to_an_earlier_question_is_dropped() -> None:
@@ -181,7 +171,7 @@ def test_an_answer_to_an_earlier_question_is_dropped() -> None:
     made.seek(P0, 3)
     assert not made.is_wanted(plan)
     made.receive(plan, answer(data(0, batch(0))), view, 0)
-    assert made.take(None) == []
+    assert made.take() == []
     assert made.position(P0).offset == 3
 
 
@@ -190,7 +180,7 @@ def test_an_answer_about_a_partition_that_is_no_longer_assigned_is_dropped() -> 
     (plan,) = made.plan(view, 0, busy=())
     made.assign([P1])
     assert made.receive(plan, answer(data(0, batch(0))), view, 0) == set()
-    assert made.take(None) == []
+    assert made.take() == []
 
 
 def test_a_batch_cut_short_is_asked_for_in_its_whole_size() -> None:
@@ -203,7 +193,7 @@ def test_a_batch_cut_short_is_asked_for_in_its_whole_size() -> None:
     assert request.topics[0].partitions[0].partition_max_bytes == len(whole)
     assert request.max_bytes == len(whole)
     made.receive(plan, answer(data(0, whole)), view, 0)
-    assert [piece.records_count for piece in made.take(None)] == [200]
+    assert [piece.records_count for piece in made.take()] == [200]
 
 
 def test_a_batch_that_stays_cut_short_is_an_error() -> None:
@@ -218,7 +208,7 @@ def test_a_partial_batch_behind_whole_ones_is_left_for_the_next_fetch() -> None:
     made, view = fetcher(P0), cluster()
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, batch(0) + batch(5)[:70])), view, 0)
-    assert [piece.next_offset for piece in made.take(None)] == [5]
+    assert [piece.next_offset for piece in made.take()] == [5]
 
 
 def test_damaged_bytes_are_an_error_that_names_partition_and_offset() -> None:

@@ -229,23 +229,10 @@ class Fetcher:
         """Whether `take` has something to look at."""
         return bool(self._fetched)
 
-    def take(self, max_records: int | None, *, one_partition: bool = False) -> list[Cut]:
-        """Hand over what waits, and move the positions behind it.
-
-        Args:
-            max_records: most records; None is all that waits.
-            one_partition: only what waits for the first partition.
-        """
-        cuts: list[Cut] = []
-        left = max_records
-        for topic_partition in list(self._fetched):
-            if (left is not None and left <= 0) or (one_partition and cuts):
-                break
-            piece = self._cut(topic_partition, left)
-            if piece.records_count:
-                cuts.append(piece)
-                left = None if left is None else left - piece.records_count
-        return cuts
+    def take(self) -> list[Cut]:
+        """Hand over what waits, and move the positions behind it."""
+        cuts = [self._cut(topic_partition) for topic_partition in list(self._fetched)]
+        return [piece for piece in cuts if piece.records_count]
 
     def give_back(self, cuts: Iterable[Cut]) -> None:
         """What was taken did not reach the user: go back to where it began."""
@@ -344,14 +331,12 @@ class Fetcher:
         data = without_aborted(records[:size], aborted)
         self._fetched[target.topic_partition] = _Fetched(node_id, position.generation, data, next_offset)
 
-    def _cut(self, topic_partition: TopicPartition, limit: int | None) -> Cut:
-        fetched = self._fetched[topic_partition]
-        position = self._positions[topic_partition]
-        piece = cut(topic_partition, fetched.data, position.offset, limit)
+    def _cut(self, topic_partition: TopicPartition) -> Cut:
+        fetched = self._fetched.pop(topic_partition)
+        position = self._positions.pop(topic_partition)
+        self._positions[topic_partition] = position  # to the end of the order
+        piece = cut(topic_partition, fetched.data, position.offset)
         position.advance(piece.next_offset)
-        if piece.next_offset >= fetched.next_offset:
-            del self._fetched[topic_partition]
-            self._positions[topic_partition] = self._positions.pop(topic_partition)  # to the end of the order
         return piece
 
     def _react(self, position: PartitionPosition, data: PartitionData, cluster: ClusterView, now_ms: int) -> bool:

@@ -10,6 +10,17 @@ from __future__ import annotations
 
 from kafkaraw.records._fallback.builder import BatchBuilder
 from kafkaraw.records._fallback.open_batches import OpenBatches, Sender, Ticket
-from kafkaraw.records._fallback.reader import fill, read_records, read_values
+from kafkaraw.records._fallback.reader import fill, read_batches, read_records, read_values
+from kafkaraw.records.record import Record
 
-__all__ = ["BatchBuilder", "OpenBatches", "Sender", "Ticket", "fill", "read_records", "read_values"]
+__all__ = [
+    "BatchBuilder",
+    "OpenBatches",
+    "Record",
+    "Sender",
+    "Ticket",
+    "fill",
+    "read_batches",
+    "read_records",
+    "read_values",
+]

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from kafkaraw.errors import CorruptBatch
@@ -54,6 +54,20 @@ class _Scanned(NamedTuple):
         if not self.headers:
             return iter(_no_headers, None)
         return [self.headers.get(index) or [] for index in range(len(self.values))]
+
+
+def read_batches(
+    wires: Iterable[tuple[BatchHeader, memoryview]],
+    topic: str,
+    partition: int,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> Iterator[Record]:
+    """Give the records of many wire batches in a range of offsets. See `interface.ReadBatches`."""
+    read = partial(read_records, start_offset=start_offset, end_offset=end_offset, size_max_bytes=size_max_bytes)
+    return chain.from_iterable(read(wire, header, topic, partition) for header, wire in wires)
 
 
 def read_records(

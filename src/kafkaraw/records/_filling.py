@@ -1,0 +1,329 @@
+"""Reading into columns, compiled: `fill`. Start there.
+
+The interface and its documentation are in `records/interface.py`; the twin in plain Python is in `_fallback/reader.py`.
+This is Cython in its pure-Python mode: C types are annotations, and `setup.py` compiles it. Never import it uncompiled.
+
+A batch is read twice: first to its end, to see that it is in order and how much room it needs, so that every buffer
+grows once; then to be written. Bytes that change in between may give other rows, never an access outside.
+"""
+
+from __future__ import annotations
+
+import cython
+from cython.cimports.cpython import array
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.kafkaraw.records._reader import Body, header_name
+from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, next_wanted, rewind
+from cython.cimports.libc.string import memcpy, memset
+
+from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.records import columns as _columns
+from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES
+from kafkaraw.records.header import parse_header
+
+_INT64_MAX = cython.declare(cython.longlong, 2**63 - 1)
+_INT32_MAX = cython.declare(cython.longlong, 2**31 - 1)
+_MICROSECONDS = cython.declare(cython.longlong, 1000)
+_PRESENT = cython.declare(cython.uchar, 0x31)
+_NULL = cython.declare(cython.uchar, 0x30)
+
+_Sizes = cython.struct(
+    rows=cython.Py_ssize_t,
+    keys=cython.longlong,
+    values=cython.longlong,
+    headers=cython.longlong,
+    header_names=cython.longlong,
+    header_values=cython.longlong,
+)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_ascii(data: cython.p_uchar, size: cython.Py_ssize_t) -> cython.bint:
+    index: cython.Py_ssize_t
+    for index in range(size):
+        if data[index] > 0x7F:
+            return False
+    return True
+
+
+def _corrupt(header: object, reason: str) -> CorruptBatch:
+    return CorruptBatch(f"batch at offset {header.base_offset}: {reason}")
+
+
+def fill(
+    batch: memoryview,
+    columns: object,
+    at: cython.Py_ssize_t,
+    unit: str,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> int:
+    """Append the records of one wire batch to columns; control batches add nothing. See `interface.Fill`.
+
+    Sizes are added up first, so that every buffer grows once.
+
+    Raises:
+        CorruptBatch: the columns keep their first `at` rows.
+        BatchTooLarge: as above.
+    """
+    parsed: object = parse_header(batch)
+    columns.start_at(at, unit)
+    if parsed.is_control or not parsed.records_count:
+        return at
+    body: Body = Body()
+    body.begin(batch, parsed, start_offset, end_offset, size_max_bytes)
+    factor: cython.longlong = _MICROSECONDS if unit == "us" else 1
+    sizes: _Sizes
+    _measure(body, cython.address(sizes), columns, factor)
+    _check_room(columns, cython.address(sizes))
+    rewind(cython.address(body.walk))
+    writer: _Writer = _Writer(columns, at)
+    writer.reserve(cython.address(sizes))
+    if not writer.write(cython.address(body.walk), sizes.rows, factor):
+        columns.truncate(at)
+        raise _corrupt(parsed, "its bytes changed while they were read")
+    columns.rows = at + sizes.rows
+    return at + sizes.rows
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _measure(body: Body, sizes: cython.pointer(_Sizes), columns: object, factor: cython.longlong) -> cython.int:
+    """Read all records, and add up what those in the range of offsets need."""
+    walk: cython.pointer(Walk) = cython.address(body.walk)
+    fields: Fields
+    with_times: cython.bint = columns.timestamp is not None and factor > 1
+    with_headers: cython.bint = columns.headers is not None
+    memset(sizes, 0, cython.sizeof(_Sizes))
+    while walk.index < walk.count:
+        if not next_record(walk, cython.address(fields)):
+            raise body.bad_record()
+        if fields.offset < walk.start_offset or fields.offset >= walk.end_offset:
+            continue
+        sizes.rows += 1
+        sizes.keys += max(fields.key.size, 0)
+        sizes.values += max(fields.value.size, 0)
+        if with_times and not -_INT64_MAX // factor <= fields.timestamp <= _INT64_MAX // factor:
+            raise _corrupt(body.header, "a timestamp does not fit 64 bits in us")
+        if with_headers and fields.headers_count:
+            _measure_headers(walk, cython.address(fields), sizes)
+    if walk.at != walk.end:
+        raise body.left_over()
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _measure_headers(
+    walk: cython.pointer(Walk), fields: cython.pointer(Fields), sizes: cython.pointer(_Sizes)
+) -> cython.int:
+    name: Blob
+    value: Blob
+    at: cython.p_uchar = fields.headers
+    sizes.headers += fields.headers_count
+    for _ in range(fields.headers_count):
+        at = header(at, walk.end, cython.address(name), cython.address(value))
+        if at is cython.NULL:  # the bytes have changed: writing finds out
+            break
+        if _is_ascii(name.data, name.size):
+            sizes.header_names += name.size
+        else:
+            sizes.header_names += len(header_name(name.data, name.size).encode())
+        sizes.header_values += max(value.size, 0)
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _check_room(columns: object, sizes: cython.pointer(_Sizes)) -> cython.int:
+    """Refuse what 32-bit Arrow offsets cannot address, before anything is written."""
+    limit: cython.longlong = _columns.DATA_SIZE_MAX
+    full: cython.bint = False
+    if columns.key is not None:
+        full |= len(columns.key.data) + sizes.keys > limit
+    if columns.value is not None:
+        full |= len(columns.value.data) + sizes.values > limit
+    if columns.headers is not None:
+        full |= columns.headers.ends[-1] + sizes.headers > _INT32_MAX
+        full |= len(columns.headers.keys.data) + sizes.header_names > limit
+        full |= len(columns.headers.values.data) + sizes.header_values > limit
+    if full:
+        raise BatchTooLarge(_columns.TOO_LARGE)
+    return 0
+
+
+@cython.final
+@cython.cclass
+class _BinaryWriter:
+    """Writes rows into a `BinaryColumn`; None writes nothing.
+
+    Attributes:
+        room: bytes of data that still fit into what was reserved.
+    """
+
+    column: object
+    ends: array.array
+    at: cython.Py_ssize_t
+    rows_left: cython.Py_ssize_t
+    room: cython.longlong
+    data: cython.p_uchar
+    position: cython.int
+    end: cython.p_int
+    mark: cython.p_uchar
+
+    def __cinit__(self, column: object):
+        self.column = column
+        self.rows_left = 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def reserve(self, rows: cython.Py_ssize_t, size: cython.longlong) -> cython.int:
+        if self.column is None:
+            return 0
+        data: bytearray = self.column.data
+        marks: bytearray = self.column.marks
+        self.ends = self.column.ends
+        data_before: cython.Py_ssize_t = PyByteArray_GET_SIZE(data)
+        rows_before: cython.Py_ssize_t = PyByteArray_GET_SIZE(marks)
+        PyByteArray_Resize(data, data_before + size)
+        PyByteArray_Resize(marks, rows_before + rows)
+        array.resize_smart(self.ends, rows_before + rows + 1)
+        self.data = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(data)) + data_before
+        self.mark = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(marks)) + rows_before
+        self.end = self.ends.data.as_ints + rows_before + 1
+        self.position = cython.cast(cython.int, data_before)
+        self.room = size
+        self.rows_left = rows
+        return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def put(self, row: cython.pointer(Blob)) -> cython.bint:
+        """Append one row, null for a negative size; False when there is no room for it."""
+        size: cython.Py_ssize_t = row.size
+        if self.column is None:
+            return True
+        if self.rows_left <= 0 or size > self.room:
+            return False
+        self.mark[0] = _NULL if size < 0 else _PRESENT
+        if size > 0:
+            memcpy(self.data, row.data, size)
+            self.data += size
+            self.room -= size
+            self.position += cython.cast(cython.int, size)
+        self.end[0] = self.position
+        self.mark += 1
+        self.end += 1
+        self.rows_left -= 1
+        return True
+
+
+@cython.final
+@cython.cclass
+class _Writer:
+    """Writes records behind the rows that the columns have."""
+
+    offsets: array.array
+    timestamps: array.array
+    timestamp_types: array.array
+    key: _BinaryWriter
+    value: _BinaryWriter
+    header_key: _BinaryWriter
+    header_value: _BinaryWriter
+    headers: object
+    headers_count: cython.int
+    headers_ends: array.array
+    at: cython.Py_ssize_t
+
+    def __cinit__(self, columns: object, at: cython.Py_ssize_t):
+        self.at = at
+        self.offsets = columns.offset
+        self.timestamps = columns.timestamp
+        self.timestamp_types = columns.timestamp_type
+        self.key = _BinaryWriter(columns.key)
+        self.value = _BinaryWriter(columns.value)
+        self.headers = columns.headers
+        self.header_key = _BinaryWriter(None if self.headers is None else self.headers.keys)
+        self.header_value = _BinaryWriter(None if self.headers is None else self.headers.values)
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def reserve(self, sizes: cython.pointer(_Sizes)) -> cython.int:
+        rows: cython.Py_ssize_t = self.at + sizes.rows
+        if self.offsets is not None:
+            array.resize_smart(self.offsets, rows)
+        if self.timestamps is not None:
+            array.resize_smart(self.timestamps, rows)
+        if self.timestamp_types is not None:
+            array.resize_smart(self.timestamp_types, rows)
+        self.key.reserve(sizes.rows, sizes.keys)
+        self.value.reserve(sizes.rows, sizes.values)
+        if self.headers is not None:
+            self.headers_ends = self.headers.ends
+            self.headers_count = self.headers_ends.data.as_ints[self.at]
+            array.resize_smart(self.headers_ends, rows + 1)
+            PyByteArray_Resize(self.headers.marks, rows)
+            self.header_key.reserve(cython.cast(cython.Py_ssize_t, sizes.headers), sizes.header_names)
+            self.header_value.reserve(cython.cast(cython.Py_ssize_t, sizes.headers), sizes.header_values)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def write(self, walk: cython.pointer(Walk), rows: cython.Py_ssize_t, factor: cython.longlong) -> cython.int:
+        """Write the records that `_measure` saw; 0 when they are no longer the same."""
+        fields: Fields
+        row: cython.Py_ssize_t = self.at
+        end: cython.Py_ssize_t = self.at + rows
+        offsets: cython.p_longlong = cython.NULL
+        timestamps: cython.p_longlong = cython.NULL
+        if self.offsets is not None:
+            offsets = self.offsets.data.as_longlongs
+        if self.timestamps is not None:
+            timestamps = self.timestamps.data.as_longlongs
+        if self.timestamp_types is not None:
+            memset(self.timestamp_types.data.as_schars + self.at, 1 if walk.appended else 0, rows)
+        while row < end:
+            if next_wanted(walk, cython.address(fields)) <= 0:
+                return 0
+            if offsets is not cython.NULL:
+                offsets[row] = fields.offset
+            if timestamps is not cython.NULL:
+                timestamps[row] = cython.cast(
+                    cython.longlong,
+                    cython.cast(cython.ulonglong, fields.timestamp) * cython.cast(cython.ulonglong, factor),
+                )
+            if not self.key.put(cython.address(fields.key)) or not self.value.put(cython.address(fields.value)):
+                return 0
+            if self.headers is not None and not self.put_headers(row, cython.address(fields), walk.end):
+                return 0
+            row += 1
+        return 1
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def put_headers(self, row: cython.Py_ssize_t, fields: cython.pointer(Fields), end: cython.p_uchar) -> cython.int:
+        name: Blob
+        value: Blob
+        replaced: bytes
+        at: cython.p_uchar = fields.headers
+        for _ in range(fields.headers_count):
+            at = header(at, end, cython.address(name), cython.address(value))
+            if at is cython.NULL:
+                return 0
+            if not _is_ascii(name.data, name.size):
+                replaced = header_name(name.data, name.size).encode()
+                name.data = cython.cast(cython.p_uchar, PyBytes_AS_STRING(replaced))
+                name.size = PyBytes_GET_SIZE(replaced)
+            if not self.header_key.put(cython.address(name)) or not self.header_value.put(cython.address(value)):
+                return 0
+        self.headers_count += cython.cast(cython.int, fields.headers_count)
+        self.headers_ends.data.as_ints[row + 1] = self.headers_count
+        marks: bytearray = self.headers.marks
+        cython.cast(cython.p_uchar, PyByteArray_AS_STRING(marks))[row] = _PRESENT if fields.headers_count else _NULL
+        return 1

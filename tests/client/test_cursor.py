@@ -1,0 +1,115 @@
+"""What a consumer has in hand is given once, in order, however the ways of reading are mixed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaraw.client.cursor import RecordCursor
+from kafkaraw.errors import CorruptBatch
+from kafkaraw.records import Batch, TopicPartition, encode_batch
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(partition: int, base_offset: int, count: int) -> Batch:
+    wire = encode_batch([(0, None, b"v", None)] * count, base_offset=base_offset)
+    return Batch("t", partition, memoryview(wire), start_offset=base_offset)
+
+
+def cursor(*batches: Batch, paused: set[TopicPartition] | None = None) -> RecordCursor:
+    made = RecordCursor(paused if paused is not None else set())
+    made.put(batches)
+    return made
+
+
+def taken(batches: list[Batch]) -> list[tuple[int, int]]:
+    return [(one.partition, record.offset) for one in batches for record in one]
+
+
+def test_a_limit_leaves_the_rest_in_hand() -> None:
+    made = cursor(batch(0, 0, 5), batch(1, 0, 5))
+    assert taken(made.take(7)) == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1)]
+    assert made.position_in(P1) == 2
+    assert taken(made.take(7)) == [(1, 2), (1, 3), (1, 4)]
+    assert made.take(7) == []
+
+
+def test_a_limit_of_bytes_is_passed_by_the_last_batch_only() -> None:
+    made = cursor(*(batch(partition, 0, 5) for partition in range(3)))
+    assert len(made.take(None, batch(0, 0, 5).size_bytes + 1)) == 2
+
+
+def test_two_batches_of_a_partition_are_not_taken_at_once() -> None:
+    made = cursor(batch(0, 0, 2), batch(0, 2, 2))
+    assert taken(made.take(None)) == [(0, 0), (0, 1)]
+    assert taken(made.take(None)) == [(0, 2), (0, 3)]
+
+
+def test_what_is_dropped_is_not_given() -> None:
+    made = cursor(batch(0, 0, 3), batch(1, 0, 3), batch(0, 3, 3))
+    records = made.records()
+    assert next(records).partition == 0
+    made.drop(P0)
+    assert [record.partition for record in records] == [1, 1, 1]
+    assert made.position_in(P0) is None
+
+
+def test_nothing_of_a_paused_partition_is_given_and_nothing_of_it_is_lost() -> None:
+    paused: set[TopicPartition] = set()
+    made = cursor(batch(0, 0, 3), batch(1, 0, 2), paused=paused)
+    records = made.records()
+    assert next(records).offset == 0
+    paused.add(P0)
+    made.set_aside()
+    assert [(record.partition, record.offset) for record in records] == [(1, 0), (1, 1)]
+    assert (made.next_batch(), made.take(None), made.next_record()) == (None, [], None)
+    assert made.position_in(P0) == 1
+    paused.clear()
+    assert [record.offset for record in made.records()] == [1, 2]
+
+
+def test_a_damaged_batch_is_given_up() -> None:
+    wire = bytearray(encode_batch([(0, None, b"v", None)]))
+    wire[-1] ^= 1
+    made = cursor(Batch("t", 0, memoryview(wire), start_offset=0), batch(1, 0, 1))
+    with pytest.raises(CorruptBatch):
+        next(made.records())
+    assert [record.partition for record in made.records()] == [1]
+
+
+@given(
+    counts=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5)), min_size=1, max_size=6),
+    steps=st.lists(st.sampled_from(["record", "loop", "batch", "take"]), max_size=30),
+)
+def test_every_record_is_given_once_and_in_order_of_its_partition(
+    counts: list[tuple[int, int]], steps: list[str]
+) -> None:
+    ends = {0: 0, 1: 0, 2: 0}
+    made = cursor()
+    for partition, count in counts:
+        made.put([batch(partition, ends[partition], count)])
+        ends[partition] += count
+    seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    loop = made.records()
+    for step in [*steps, *["take"] * 40]:
+        match step:
+            case "record":
+                record = made.next_record()
+                found = [] if record is None else [(record.partition, record.offset)]
+            case "loop":
+                record = next(loop, None)
+                found = [] if record is None else [(record.partition, record.offset)]
+                loop = made.records() if record is None else loop
+            case "batch":
+                one = made.next_batch()
+                found = [] if one is None else taken([one])
+            case _:
+                found = taken(made.take(3))
+        for partition, offset in found:
+            seen[partition].append(offset)
+        for partition, given_offsets in seen.items():
+            behind = made.position_in(TopicPartition("t", partition))
+            assert behind is None or behind == len(given_offsets)
+    assert seen == {partition: list(range(end)) for partition, end in ends.items()}
