@@ -107,9 +107,9 @@ class Coordinator:
     async def _attempt(
         self, make: Callable[[Connection], object], kind: type[R], deadline: Deadline, version_max: int | None
     ) -> R:
-        timeout = deadline.at_most(self._engine.config.request_timeout_ms / 1000)
-        node_id = await self.node_id(timeout)
-        answer = await self._engine.request(node_id, make, timeout=timeout, version_max=version_max)
+        longest = self._engine.config.request_timeout_ms / 1000
+        node_id = await self.node_id(deadline.at_most(longest))
+        answer = await self._engine.request(node_id, make, timeout=deadline.at_most(longest), version_max=version_max)
         return reply(answer, kind)
 
     async def node_id(self, timeout: float) -> int:
