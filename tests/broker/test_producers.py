@@ -114,6 +114,26 @@ def test_a_marker_of_the_same_epoch_leaves_the_sequences_alone():
     assert made.check(header(5, epoch=3)) is None
 
 
+def fate_of(made: ProducerTable, *, epoch: int, coordinator_epoch: int) -> ErrorCode:
+    try:
+        made.check_marker(7, epoch, coordinator_epoch)
+    except Refusal as refusal:
+        return refusal.code
+    return ErrorCode.NONE
+
+
+def test_a_marker_of_an_older_coordinator_is_fenced_once_a_later_one_has_ended_a_transaction():
+    made = table(header(0, 5, epoch=3))
+    made.note(marker(3), NOW_MS, coordinator_epoch=6)
+    made.note(header(5, epoch=3), NOW_MS)
+    assert fate_of(made, epoch=3, coordinator_epoch=5) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert fate_of(made, epoch=3, coordinator_epoch=6) is ErrorCode.NONE
+    made.note(marker(4), NOW_MS, coordinator_epoch=6)
+    made.note(header(0, epoch=5), NOW_MS)
+    assert fate_of(made, epoch=5, coordinator_epoch=5) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert fate_of(made, epoch=4, coordinator_epoch=7) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 @pytest.mark.parametrize("bumps_epochs", [False, True])
 def test_a_batch_does_not_take_the_place_of_one_that_was_turned_away_before(bumps_epochs: bool):
     made = table()

@@ -29,9 +29,10 @@ from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     BatchHeader,
+    Marker,
     TopicPartition,
-    control_type_of,
     iter_headers,
+    marker_of,
     parse_header,
     patch_header,
 )
@@ -309,8 +310,7 @@ class Partition:
 
     def _store(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         self.log.append(batch)
-        self.producers.note(header, now_ms)
-        self.transactions.note(header, control_type_of(batch) if header.is_control else None)
+        self._note(header, now_ms, marker_of(batch) if header.is_control else None)
         if self.log.unsynced_records >= self.config.flush_messages:
             self.log.sync()
 
@@ -500,11 +500,14 @@ class Partition:
         self.producers.clear()
         self.transactions = OpenTransactions()
         for header in self.log.headers():
-            self.producers.note(header, now_ms)
-            control = None
+            marker = None
             if header.is_control:
-                control = control_type_of(memoryview(self.log.copy(header.base_offset, header.size)))
-            self.transactions.note(header, control)
+                marker = marker_of(memoryview(self.log.copy(header.base_offset, header.size)))
+            self._note(header, now_ms, marker)
+
+    def _note(self, header: BatchHeader, now_ms: int, marker: Marker | None) -> None:
+        self.producers.note(header, now_ms, coordinator_epoch=-1 if marker is None else marker.coordinator_epoch)
+        self.transactions.note(header, None if marker is None else marker.kind)
 
     # -- life ------------------------------------------------------------------------------------------------------
 

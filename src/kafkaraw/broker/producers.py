@@ -22,6 +22,7 @@ from kafkaraw.records import BatchHeader
 BATCHES_REMEMBERED: Final = 5  # as many as a producer may have in flight
 SEQUENCE_MAX: Final = (1 << 31) - 1
 NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
 EXPIRY_SWEEP_MS: Final = 600_000  # producer.id.expiration.check.interval.ms
 
 
@@ -47,6 +48,7 @@ class ProducerEntry:
 
     epoch: int
     last_used_ms: int
+    coordinator_epoch: int = NO_EPOCH  # of the newest coordinator that has ended a transaction here
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
 
@@ -138,17 +140,24 @@ class ProducerTable:
         entry = self._entries.get(producer_id)
         return None if entry is None else entry.epoch
 
-    def check_marker(self, producer_id: int, epoch: int) -> None:
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Judge the marker that ends a transaction.
 
         Raises:
-            Refusal: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now.
+            Refusal: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now, or
+                TRANSACTION_COORDINATOR_FENCED, because a later coordinator has ended a transaction of its since.
         """
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise Refusal(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id} has epoch {entry.epoch}, the marker says {epoch}",
+            )
+        if entry is not None and coordinator_epoch < entry.coordinator_epoch:
+            raise Refusal(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"producer {producer_id}: a coordinator with epoch {entry.coordinator_epoch} has ended a transaction; "
+                f"the marker is from epoch {coordinator_epoch}",
             )
 
     def describe(self) -> list[tuple[int, ProducerEntry]]:
@@ -161,15 +170,23 @@ class ProducerTable:
             f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence}; {why}",
         )
 
-    def note(self, header: BatchHeader, now_ms: int) -> None:
-        """Remember a batch that was appended, or that was found in the log."""
+    def note(self, header: BatchHeader, now_ms: int, *, coordinator_epoch: int = NO_EPOCH) -> None:
+        """Remember a batch that was appended, or that was found in the log.
+
+        Args:
+            header: of the batch.
+            now_ms: wall clock.
+            coordinator_epoch: of the coordinator that made it, when it is a marker.
+        """
         if header.producer_id == NO_PRODUCER_ID:
             return
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms)
+            known = NO_EPOCH if entry is None else entry.coordinator_epoch
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms, known)
         entry.last_used_ms = now_ms
         if header.is_control:
+            entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
             return
         self._attempts.pop(header.producer_id, None)
         last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)

@@ -11,7 +11,14 @@ from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenB
 from kafkaraw.records.batch import ARROW_COLUMNS, Batch, encode_batch
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
-from kafkaraw.records.control import ControlType, control_type, control_type_of, encode_control_batch
+from kafkaraw.records.control import (
+    ControlType,
+    Marker,
+    control_type,
+    control_type_of,
+    encode_control_batch,
+    marker_of,
+)
 from kafkaraw.records.header import (
     HEADER_SIZE,
     BatchHeader,
@@ -68,6 +75,7 @@ __all__ = [
     "Headers",
     "KeyHash",
     "Lock",
+    "Marker",
     "OpenBatches",
     "PartitionFunction",
     "Partitioner",
@@ -90,6 +98,7 @@ __all__ = [
     "fill",
     "iter_headers",
     "keep_freed_memory",
+    "marker_of",
     "murmur2",
     "parse_header",
     "partition_for_key",

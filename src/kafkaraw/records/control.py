@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaraw.records._implementation import read_records
 from kafkaraw.records.batch import encode_batch
@@ -39,8 +39,20 @@ def control_type(record_key: bytes | None) -> ControlType:
     return ControlType(kind)
 
 
-def control_type_of(batch: memoryview) -> ControlType:
-    """Tell what a control batch says.
+class Marker(NamedTuple):
+    """What a control batch says.
+
+    Attributes:
+        kind: how the transaction ended.
+        coordinator_epoch: of the coordinator that decided; -1 when the batch says nothing that is understood.
+    """
+
+    kind: ControlType
+    coordinator_epoch: int = -1
+
+
+def marker_of(batch: memoryview) -> Marker:
+    """Read a control batch.
 
     Args:
         batch: one whole control batch, its checksum verified or not.
@@ -51,8 +63,16 @@ def control_type_of(batch: memoryview) -> ControlType:
     header = parse_header(batch)
     shown = header._replace(attributes=header.attributes & ~CONTROL_BIT)  # readers of records skip control batches
     for record in read_records(batch, shown, "", 0):
-        return control_type(record.key)
-    return ControlType.UNKNOWN
+        kind, value = control_type(record.key), record.value
+        if kind is ControlType.UNKNOWN or value is None or len(value) < _VALUE.size:
+            return Marker(kind)
+        return Marker(kind, _VALUE.unpack_from(value)[1])
+    return Marker(ControlType.UNKNOWN)
+
+
+def control_type_of(batch: memoryview) -> ControlType:
+    """Tell how a transaction ended; arguments and errors as for `marker_of`."""
+    return marker_of(batch).kind
 
 
 def encode_control_batch(

@@ -14,7 +14,7 @@ from kafkaraw.broker.handlers.init_producer_id import fenced_code
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
-from kafkaraw.broker.transactions.node import OFFSETS_TOPIC
+from kafkaraw.broker.transactions.markers import OFFSETS_TOPIC
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkaraw.records import TopicPartition

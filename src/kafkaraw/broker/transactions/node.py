@@ -1,4 +1,4 @@
-"""One node's part in transactions: the coordinators that it hosts, and the markers that it sends and writes.
+"""One node's part in transactions: the coordinators that it hosts, and the markers that it writes.
 
 The node that leads a partition of `__transaction_state` coordinates the ids in it. `TransactionNode` makes and resigns
 coordinators as leaders change, and finds those of other nodes. It knows nothing of requests; handlers ask it.
@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.broker.coordinators import partition_of
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topic_creation import Wish, plan_topic
 from kafkaraw.broker.transactions.coordinator import Identity, Limits, TransactionCoordinator
+from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.replicated import when_replicated
 from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog
-from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION, Transaction, TransactionState
+from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import ControlType, TopicPartition, encode_control_batch
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from kafkaraw.broker.controller import Controller
     from kafkaraw.broker.partition import Partition
     from kafkaraw.net import Clock
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-MARKER_RETRY_S: Final = 0.05
-_COORDINATOR_EPOCH: Final = 0
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -57,6 +54,7 @@ class TransactionNode:
         self._clock = clock
         self._limits = Limits(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
         self._hosted: dict[int, tuple[int, TransactionCoordinator]] = {}
+        self._loading: dict[int, int] = {}  # the leader epoch in which what the log says is waited for
         self._timer: asyncio.TimerHandle | None = None
         self._owed: dict[object, Callable[[], None]] = {}
         self._closed = False
@@ -70,23 +68,46 @@ class TransactionNode:
         if coordinator is not None and not (partition.is_leader and epoch == partition.leader_epoch):
             del self._hosted[index]
             coordinator.resign()
-        if partition.is_leader and index not in self._hosted:
-            self._begin(index, partition)
+        if self._loading.get(index) != partition.leader_epoch or not partition.is_leader:
+            self._loading.pop(index, None)
+        if partition.is_leader and index not in self._hosted and index not in self._loading:
+            self._load(index, partition)
+
+    def _load(self, index: int, partition: Partition) -> None:
+        """Begin to coordinate once all that the log says cannot be lost.
+
+        A successor may find a state that its predecessor had not got to all replicas. If it answered by that, and the
+        next leader did not have it, a client would have been told what is not so.
+        """
+        epoch = self._loading[index] = partition.leader_epoch
+
+        def replicated(code: ErrorCode) -> None:
+            if self._loading.get(index) == epoch and not self._closed:
+                del self._loading[index]
+                if not code:
+                    self._begin(index, partition)
+
+        when_replicated(partition, partition.log.log_end_offset, replicated)
 
     def _begin(self, index: int, partition: Partition) -> None:
         log = PartitionStateLog(partition, self._clock.time_ms)
+        epoch = partition.leader_epoch
+        markers = MarkerSender(self, self._controller, epoch, lambda: self._coordinates(index, epoch))
         coordinator = TransactionCoordinator(
-            log, self, self._controller.producer_ids.take, self._clock.time_ms, self._limits
+            log, markers, self._controller.producer_ids.take, self._clock.time_ms, self._limits
         )
         try:
             found = log.read()
         except (OSError, ProtocolError) as error:
             _logger.error("%s-%d cannot be read, its transactional ids are not served: %s", TOPIC, index, error)
             return
-        self._hosted[index] = (partition.leader_epoch, coordinator)
+        self._hosted[index] = (epoch, coordinator)
         coordinator.load(found)
         if found:
             self._watch_time()
+
+    def _coordinates(self, index: int, epoch: int) -> bool:
+        return self._hosted.get(index, (None, None))[0] == epoch
 
     def close(self) -> None:
         """The node stops: whoever waits for something from it is told that it will not come."""
@@ -119,10 +140,12 @@ class TransactionNode:
         """The coordinator of an id, which this node hosts.
 
         Raises:
-            Refusal: NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE when there is none yet.
+            Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE when there is none yet.
         """
         self._have_topic()
         index = self._index(transactional_id)
+        if index in self._loading:
+            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"node {self._node_id} is loading {TOPIC}-{index}")
         if index not in self._hosted:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"node {self._node_id} does not coordinate {transactional_id!r}")
         self._watch_time()
@@ -208,9 +231,9 @@ class TransactionNode:
             return
 
         def reply(codes: Mapping[TopicPartition, ErrorCode]) -> None:
-            self._send(node, lambda: done(codes))
+            self.send(node, lambda: done(codes))
 
-        self._send(node, lambda: node.add_or_verify(transactional_id, identity, partitions, add, reply))
+        self.send(node, lambda: node.add_or_verify(transactional_id, identity, partitions, add, reply))
 
     def add_or_verify(
         self,
@@ -241,7 +264,7 @@ class TransactionNode:
             lambda code: answer(dict.fromkeys(partitions, code)),
         )
 
-    def _send(self, other: TransactionNode, message: Callable[[], None]) -> None:
+    def send(self, other: TransactionNode, message: Callable[[], None]) -> None:
         """Have something happen on another node, or come back from there; at once when it is this one."""
         if other is self:
             message()
@@ -249,60 +272,6 @@ class TransactionNode:
             self._controller.replication.send(message)
 
     # -- markers -------------------------------------------------------------------------------------------------------
-
-    def write(self, ending: Transaction, done: Callable[[], None]) -> None:
-        """Have the outcome written into each partition; implements `coordinator.Markers`."""
-        left = dict.fromkeys(sorted(ending.partitions))
-        if not left:
-            done()
-
-        def written(topic_partition: TopicPartition) -> None:
-            left.pop(topic_partition, None)
-            if not left:
-                done()
-
-        for topic_partition in list(left):
-            self._send_marker(topic_partition, ending, written)
-
-    def _send_marker(
-        self, topic_partition: TopicPartition, ending: Transaction, written: Callable[[TopicPartition], None]
-    ) -> None:
-        if topic_partition.topic == OFFSETS_TOPIC:
-            commit = ending.state is TransactionState.PREPARE_COMMIT
-            self._controller.offsets.end_transaction(ending.producer_id, commit=commit)
-            written(topic_partition)
-            return
-        state = self._controller.catalog.state_of(topic_partition)
-        if state is None:  # the topic was deleted
-            written(topic_partition)
-            return
-
-        def heard(code: ErrorCode) -> None:
-            if code:
-                self.later(lambda: self._send_marker(topic_partition, ending, written))
-            else:
-                written(topic_partition)
-
-        leader = self._controller.transactions_of(state.leader)
-        if leader is None:
-            heard(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        else:
-
-            def reply(code: ErrorCode) -> None:
-                self._send(leader, lambda: heard(code))
-
-            self._send(leader, lambda: leader.write_marker(topic_partition, ending, reply))
-
-    def later(self, act: Callable[[], None]) -> None:
-        """Do something after a moment; implements `coordinator.Markers`."""
-        asyncio.get_running_loop().call_later(MARKER_RETRY_S, act)
-
-    def write_marker(self, topic_partition: TopicPartition, ending: Transaction, done: Code) -> None:
-        """Write the outcome of a transaction into a partition that this node leads; `done` when it is replicated."""
-        kind = ControlType.COMMIT if ending.state is TransactionState.PREPARE_COMMIT else ControlType.ABORT
-        self.append_marker(
-            topic_partition, kind, Identity(ending.producer_id, ending.producer_epoch), _COORDINATOR_EPOCH, done
-        )
 
     def append_marker(
         self,
@@ -325,7 +294,7 @@ class TransactionNode:
             timestamp_ms=self._clock.time_ms(),
         )
         try:
-            partition.producers.check_marker(identity.producer_id, identity.epoch)
+            partition.producers.check_marker(identity.producer_id, identity.epoch, coordinator_epoch)
             appended = partition.append_own(marker)
         except Refusal as refusal:
             done(refusal.code)
