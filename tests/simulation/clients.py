@@ -108,6 +108,8 @@ class Reader:
         for number in itertools.count():
             stretch = f"{self._name}-{number}"
             history.reads[stretch] = []
+            if self._settings.get("isolation_level") == "read_committed":
+                history.committed_only.add(stretch)
             if before is not None:
                 history.resumed[stretch] = before
             before = stretch
@@ -227,17 +229,33 @@ async def _works_again(world: World, producer: AsyncProducer, consumer: AsyncCon
 
 async def read_everything(world: World) -> None:
     """After all is over: what is in the topic, from the first record to the last."""
-    final = world.history.final
-    async with world.consumer("last reader", max_poll_records=None) as consumer:
+    history = world.history
+    world.ends, history.final = await _read_to_the_end(world, "last reader")
+
+
+async def read_committed(world: World) -> None:
+    """After all is over: which of it is committed."""
+    name = "last committed reader"
+    ends, world.history.final_committed = await _read_to_the_end(world, name, isolation_level="read_committed")
+    if ends != world.ends:
+        world.history.left_over.append(f"an open transaction: readers get to {ends}, and should to {world.ends}")
+
+
+async def _read_to_the_end(
+    world: World, name: str, **settings: object
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, list[tuple[int, bytes]]]]:
+    """Where the topic ends, and what there is to be read up to there."""
+    async with world.consumer(name, max_poll_records=None, **settings) as consumer:
         partitions = await world.call("partitions_for", consumer.partitions_for(TOPIC, 20), 20)
         consumer.assign(partitions)
         ends = await world.call("end_offsets", consumer.end_offsets(partitions, 20), 20)
-        final.update({tp: [] for tp in partitions})
+        give_up_s = world.now_s + CATCHING_UP_S
+        final: dict[TopicPartition, list[tuple[int, bytes]]] = {tp: [] for tp in partitions}
         while [tp for tp, end in ends.items() if await consumer.position(tp, 10) < end]:
-            batches = await world.call("poll", consumer.poll(20), 20)
-            if not batches:
+            batches = await world.call("poll", consumer.poll(1), 1)
+            if world.now_s > give_up_s:
                 world.history.left_over.append(f"records that cannot be read: {ends}")
                 break
             for tp, batch in batches.items():
                 final[tp] += [(record.offset, record.value) for record in batch]
-    world.ends = ends
+    return ends, final

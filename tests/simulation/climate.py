@@ -27,6 +27,9 @@ class Climate:
         unclean: a replica that is not in sync may be elected.
         repeats: the network may deliver a Produce request twice.
         message_max_bytes: the largest batch that brokers take.
+        transaction_version: the generation of the protocol of transactions, 0 or 2.
+        deaths: how likely a transactional producer dies in the middle of a transaction.
+        calm: nothing goes wrong, so no transaction may fail.
     """
 
     nodes: int
@@ -43,6 +46,9 @@ class Climate:
     unclean: bool
     repeats: bool = False
     message_max_bytes: int = 1_048_588
+    transaction_version: int | None = None
+    deaths: float = 0.0
+    calm: bool = False
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -59,6 +65,10 @@ class Climate:
             "connections.max.idle.ms": self.broker_idle_ms,
             "replica.lag.time.max.ms": self.lag_max_ms,
         }
+        if self.transaction_version is not None:
+            found["transaction.version"] = self.transaction_version
+            found["transaction.state.log.num.partitions"] = 3
+            found["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = 500
         if self.login is not None:
             found["sasl.enabled.mechanisms"] = self.login
             found["connections.max.reauth.ms"] = self.reauth_ms
@@ -122,4 +132,18 @@ def sending(rng: random.Random) -> Climate:
         login=rng.choice([None, None, None, None, "PLAIN"]),
         repeats=rng.random() < 0.5,
         message_max_bytes=rng.choice([1_048_588, 1_048_588, 500]),
+    )
+
+
+def transacting(rng: random.Random) -> Climate:
+    """Brokers for services that make transactions, and die."""
+    version = rng.choice([0, 2])
+    return replace(
+        several_brokers(rng),
+        nodes=3,
+        isr_min=2,
+        lag_max_ms=30_000,
+        repeats=version > 0 and rng.random() < 0.5,  # what the first generation cannot tell from new records (KIP-890)
+        transaction_version=version,
+        deaths=0.4,
     )

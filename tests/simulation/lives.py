@@ -15,11 +15,13 @@ from tests.simulation.clients import (
     LANDING_S,
     Reader,
     administer,
+    read_committed,
     read_everything,
     send_all,
     use_a_passing_topic,
 )
 from tests.simulation.senders import send_in_bursts
+from tests.simulation.services import SERVICES, Service, ask_positions
 from tests.simulation.trouble import LATEST_REPEAT_S, trouble
 from tests.simulation.world import World
 
@@ -28,6 +30,8 @@ COUNT = 120
 COUNT_SEVERAL = 60
 """And next to several, of which each has to be told of them."""
 LIFETIME_S = 900.0
+ABORTED_BY_THEN_S = 10.0
+"""After so long transactions that somebody left open are over their time."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,16 @@ async def with_many_senders(simulation: Simulation) -> Life:
         return await _live(world, helpers, producers)
 
 
+async def with_transactions(simulation: Simulation) -> Life:
+    """Three services that make transactions and die at every step, while coordinators and leaders move and go down."""
+    world = World(simulation, climate.transacting(simulation.rng))
+    await world.brokers.start()
+    helpers = [trouble(world), trouble(world, "trouble beside it")]
+    services = [Service(world, f"service{number}") for number in range(SERVICES)]
+    with world.brokers.old_news.in_effect():
+        return await _live(world, helpers, [service.run() for service in services])
+
+
 async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, None]) -> Life:
     await world.brokers.start()
     helpers = [trouble(world), trouble(world, "trouble beside it"), administer(world), *more_trouble]
@@ -103,14 +117,22 @@ async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, N
 
 async def _live(world: World, helpers: list, producers: list) -> Life:
     tasks = [asyncio.create_task(helper) for helper in helpers]
-    reader = asyncio.create_task(Reader(world, "reader").run())
+    transactional = world.climate.transaction_version is not None
+    settings = {"isolation_level": "read_committed", "fetch_max_wait_ms": 300} if transactional else {}
+    reader = asyncio.create_task(Reader(world, "reader", **settings).run())
     async with asyncio.timeout(LIFETIME_S):
         await asyncio.gather(*producers)
         world.over = True
         await asyncio.gather(*tasks)
         if world.climate.repeats:
             await asyncio.sleep(LATEST_REPEAT_S + LANDING_S)
+        if transactional:
+            await asyncio.sleep(ABORTED_BY_THEN_S)
         await read_everything(world)
+        if transactional:
+            await read_committed(world)
+            if not world.covered["power cut"]:  # positions are kept in memory, and gone when all nodes are down
+                await ask_positions(world)
         await reader
     await world.brokers.stop()
     await asyncio.sleep(LANDING_S)

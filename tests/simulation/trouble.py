@@ -14,6 +14,7 @@ from tests.simulation.brokers import Down, address_of
 from tests.simulation.climate import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
+REPEATED_KEYS = frozenset({0, 25, 26, 28})  # Produce, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
 LATEST_REPEAT_S = 4.0
 """So much later a request arrives again, at most."""
 Fault = Callable[[World, int], AbstractAsyncContextManager[None]]
@@ -59,19 +60,19 @@ async def slow(world: World, node: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def repeated(world: World, node: int) -> AsyncIterator[None]:
-    """Produce requests arrive twice, the second time on a connection that nobody listens to any more."""
+    """What is written, and what ends transactions, arrives twice: the second time nobody listens to the answer."""
     network, address = world.simulation.network, address_of(node)
     later_s = world.rng(f"repeats {world.now_s}").choice([(0, 0.01), (0, 0.5), (0.5, LATEST_REPEAT_S)])
-    network.repeat(*address, later_s, is_produce)
+    network.repeat(*address, later_s, may_come_again)
     try:
         yield
     finally:
         network.repeat(*address, None)
 
 
-def is_produce(frame: bytes) -> bool:
-    """Whether a request is a Produce request."""
-    return frame[:2] == b"\0\0"
+def may_come_again(frame: bytes) -> bool:
+    """Whether a request is one of those that a broker must recognise when it arrives twice."""
+    return int.from_bytes(frame[:2], "big") in REPEATED_KEYS
 
 
 @asynccontextmanager
@@ -153,6 +154,26 @@ async def leader_moves(world: World, node: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def coordinators_move(world: World, node: int) -> AsyncIterator[None]:
+    """Another node in sync takes over transactions and groups from this one."""
+    cluster = world.brokers.cluster
+    for topic in cluster.controller.catalog.topics():
+        if topic.name.startswith("__"):
+            for partition in range(topic.partitions_count):
+                _move_leader(world, topic.name, partition, node)
+    yield
+
+
+def _move_leader(world: World, topic: str, partition: int, node: int) -> None:
+    cluster = world.brokers.cluster
+    with suppress(UsageError):  # no such topic yet
+        state = cluster.partition_state(topic, partition)
+        others = [other for other in state.isr if other != node and other in world.brokers.running]
+        if state.leader == node and others:
+            cluster.move_leader(topic, partition, others[int(world.now_s * 1000) % len(others)])
+
+
+@asynccontextmanager
 async def power_cut(world: World, node: int) -> AsyncIterator[None]:
     """All brokers go down at once, and come up together."""
     await world.brokers.cut_power()
@@ -208,6 +229,7 @@ LEADERSHIP = {
     "replication waits": Kind(replication_waits, 4, (0.1, 1.5)),
 }
 REPEATED = Kind(repeated, 6, (0.1, 1.5))
+COORDINATORS = {"coordinators move": Kind(coordinators_move, 8)}
 OTHERS = {
     "throttled": Kind(throttled, 1, (0.2, 1.0)),
     "stale tokens": Kind(stale_tokens, 1, (0.2, 1.0)),
@@ -219,6 +241,8 @@ def possible(world: World) -> dict[str, Kind]:
     kinds = {**NETWORK, **BROKERS, **OTHERS}
     if world.climate.nodes > 1:
         kinds |= LEADERSHIP
+    if world.climate.transaction_version is not None:
+        kinds |= COORDINATORS
     if world.climate.repeats:
         kinds["repeated"] = REPEATED
     if not world.climate.syncs:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.records import RecordMetadata, TopicPartition
-from kafkaraw.testing.audit import Call, History, Invariant, Outcome, Step, Transaction, audit
+from kafkaraw.testing.audit import Call, History, Invariant, Outcome, Position, Step, Transaction, audit
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -104,6 +104,10 @@ def sent_again_behind_a_newer_one(history: History) -> None:
     history.shipments["a"] = [(1.0, P0, 0, left), (2.0, P0, 0, returned), (2.1, P0, 1, left), (3.0, P0, 0, left)]
 
 
+def a_zombie(history: History) -> None:
+    history.zombies.append("a")
+
+
 def jumped_over(history: History) -> None:
     del history.reads["c"][1]
     del history.read_to_end["c"]
@@ -138,6 +142,7 @@ def test_a_sound_history_has_no_violation():
         (never, Invariant.OVERDUE),
         (believes_in_an_old_leader, Invariant.EPOCH_WENT_BACK),
         (held, Invariant.LEFT_OVER),
+        (a_zombie, Invariant.ZOMBIE),
     ],
 )
 def test_a_violation_is_told_by_its_name(spoil: Callable[[History], None], invariant: Invariant):
@@ -295,3 +300,27 @@ def test_a_transaction_that_shows_wrongly_is_told_by_its_name(spoil: Callable[[H
     history = transactional()
     spoil(history)
     assert invariant in {violation.invariant for violation in audit(history)}
+
+
+@pytest.mark.parametrize("outcome_of_z", [Outcome.UNKNOWN, Outcome.COMMITTED])
+@pytest.mark.parametrize(
+    ("stands_at", "found"), [(3, []), (2, [Invariant.TORN_POSITION]), (-1, [Invariant.TORN_POSITION])]
+)
+def test_a_group_stands_where_the_last_transaction_that_is_seen_has_put_it(
+    outcome_of_z: Outcome, stands_at: int, found: list[Invariant]
+):
+    history = transactional()
+    history.transactions["z"].outcome = outcome_of_z
+    for offset, name in enumerate("xyz", 1):
+        history.transactions[name].positions.append(Position("g", P0, offset))
+    history.final_positions = {("g", P0): stands_at}
+    assert [violation.invariant for violation in audit(history)] == found
+
+
+def test_positions_of_an_aborted_transaction_do_not_count():
+    history = transactional()
+    history.transactions["y"].positions.append(Position("g", P0, 2))
+    history.final_positions = {("g", P0): -1}
+    assert audit(history) == []
+    history.final_positions = {("g", P0): 2}
+    assert [violation.invariant for violation in audit(history)] == [Invariant.TORN_POSITION]

@@ -14,10 +14,11 @@ from typing import Final
 
 from kafkaraw.records import RecordMetadata, TopicPartition
 from kafkaraw.testing.audit_sending import denied_writes, duplicates, overtakings, send_skips
-from kafkaraw.testing.audit_transactions import aborted_reads, torn_transactions
+from kafkaraw.testing.audit_transactions import aborted_reads, torn_positions, torn_transactions, zombies
 from kafkaraw.testing.history import Call as Call
 from kafkaraw.testing.history import History as History
 from kafkaraw.testing.history import Outcome as Outcome
+from kafkaraw.testing.history import Position as Position
 from kafkaraw.testing.history import Step as Step
 from kafkaraw.testing.history import Transaction as Transaction
 from kafkaraw.testing.invariants import Invariant as Invariant
@@ -39,11 +40,18 @@ def audit(history: History, *, idempotent: bool = True, unclean: bool = False) -
         unclean: leaders may have been elected that were not in sync: what was acknowledged and read may be lost, but
             not doubled, and nobody may be left waiting.
     """
-    checks = [_unsettled, _overdue, _left_over, _epochs_went_back, aborted_reads, denied_writes, overtakings]
+    checks = [_unsettled, _overdue, _left_over, _epochs_went_back, aborted_reads, denied_writes, overtakings, zombies]
     if idempotent:
         checks += [duplicates, send_skips]
     if not unclean:
-        checks += [_inconsistent_offsets, _lost_writes, _poll_skips, _skips_on_resuming, torn_transactions]
+        checks += [
+            _inconsistent_offsets,
+            _lost_writes,
+            _poll_skips,
+            _skips_on_resuming,
+            torn_transactions,
+            torn_positions,
+        ]
     return [violation for check in checks for violation in check(history)]
 
 

@@ -42,6 +42,28 @@ def torn_transactions(history: History) -> Iterator[Violation]:
                 yield Violation(Invariant.TORN_TRANSACTION, what)
 
 
+def torn_positions(history: History) -> Iterator[Violation]:
+    """Groups that stand elsewhere than the transactions say that are seen in the end."""
+    if history.final_positions is None or history.final_committed is None:
+        return
+    seen = {value for records in history.final_committed.values() for _, value in records}
+    expected: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
+    for name, transaction in history.transactions.items():
+        if transaction.outcome is Outcome.COMMITTED or not seen.isdisjoint(transaction.values):
+            expected |= {(at.group, at.topic_partition): (at.offset, name) for at in transaction.positions}
+    for which, offset in history.final_positions.items():
+        should_be, name = expected.get(which, (-1, "no transaction at all"))
+        if offset != should_be:
+            what = f"group {which[0]} stands at {offset} in {which[1]}, and not at {should_be} as after {name}"
+            yield Violation(Invariant.TORN_POSITION, what)
+
+
+def zombies(history: History) -> Iterator[Violation]:
+    """Producers that could commit after they had been replaced."""
+    for what in history.zombies:
+        yield Violation(Invariant.ZOMBIE, what)
+
+
 def _is_deleted(history: History, value: bytes) -> bool:
     metadata = history.acknowledged.get(value)
     if metadata is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from kafkaraw.records import RecordMetadata, TopicPartition
 
@@ -28,6 +29,14 @@ class Outcome(StrEnum):
     """Committing or aborting failed: either may have happened."""
 
 
+class Position(NamedTuple):
+    """Where a group stands in a partition."""
+
+    group: str
+    topic_partition: TopicPartition
+    offset: int
+
+
 @dataclass
 class Transaction:
     """One transaction.
@@ -35,10 +44,12 @@ class Transaction:
     Attributes:
         values: what was sent in it.
         outcome: how it ended.
+        positions: what was to be committed with it.
     """
 
     values: list[bytes] = field(default_factory=list)
     outcome: Outcome = Outcome.UNKNOWN
+    positions: list[Position] = field(default_factory=list)
 
 
 class Step(StrEnum):
@@ -87,7 +98,9 @@ class History:
         resumed: the stretch that a stretch goes on from: it began where that one had said it stood.
         read_to_end: the partitions that a stretch, with those before it, has read from the first record to the last.
         committed_only: stretches that read committed records only.
-        transactions: by name.
+        transactions: by name; those that commit positions of one group in the order in which they were begun.
+        zombies: producers that committed something after another one had taken over.
+        final_positions: where groups stand in the end, by group and partition; None where nobody has asked.
         calls: what was waited for.
         leader_epochs: for each client, (partition, topic id, leader epoch) as it came to believe in them.
         left_over: what was still held, waiting or unresolved when all clients were closed.
@@ -112,6 +125,8 @@ class History:
     read_to_end: dict[str, list[TopicPartition]] = field(default_factory=dict)
     committed_only: set[str] = field(default_factory=set)
     transactions: dict[str, Transaction] = field(default_factory=lambda: defaultdict(Transaction))
+    zombies: list[str] = field(default_factory=list)
+    final_positions: dict[tuple[str, TopicPartition], int] | None = None
     calls: list[Call] = field(default_factory=list)
     leader_epochs: dict[str, list[tuple[TopicPartition, bytes, int]]] = field(default_factory=lambda: defaultdict(list))
     left_over: list[str] = field(default_factory=list)

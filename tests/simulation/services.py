@@ -1,0 +1,245 @@
+"""Services that write records and commit positions in transactions; they die at every step, and are replaced.
+
+A service is a transactional id. It goes from one transaction to the next, by one producer after the other: where the
+climate says so a producer dies in the middle of a step, or is taken for dead and replaced while it is still at work.
+What may become of a transaction is known from the order of steps alone: unless committing was asked for before anybody
+took over, it must never be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from enum import StrEnum
+from functools import partial
+
+from kafkaraw.client.coordinator import Coordinator, CoordinatorKind
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort
+from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from kafkaraw.records import Ticket, TopicPartition
+from kafkaraw.testing.audit import Outcome, Position, Transaction
+from tests.simulation.clients import CLOSING_S
+from tests.simulation.climate import PARTITIONS, TOPIC
+from tests.simulation.world import World
+
+SERVICES = 3
+TRANSACTIONS = 7
+TRIES = 60
+TIMEOUT_S = 2.0
+ONE_GROUP_VERSION_MAX = 7
+
+
+class Step(StrEnum):
+    """The steps of a transaction; in each of them the producer may die."""
+
+    INIT = "init"
+    BEGIN = "begin"
+    PRODUCE = "produce"
+    OFFSETS = "offsets"
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+class Died(Exception):
+    """The process of a producer is gone."""
+
+
+class Service:
+    """One transactional id, and the producer that has it now."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self._name = world, name
+        self._rng = world.rng(name)
+        self._numbers = itertools.count()
+        self._producer: AsyncProducer | None = None
+        self._producer_name = ""
+        self._dies_at: Step | None = None
+        self._sent: list[tuple[bytes, Ticket]] = []
+
+    async def run(self) -> None:
+        """Make some transactions, then close."""
+        for number in range(TRANSACTIONS):
+            dies = self._rng.random() < self._world.climate.deaths
+            self._dies_at = self._rng.choice(list(Step)) if dies else None
+            transaction = self._world.history.transactions[f"{self._name}-{number}"]
+            transaction.outcome = Outcome.ABORTED  # until committing is asked for
+            try:
+                await self._make(number, transaction)
+            except Died:
+                continue
+            except KafkaError as error:
+                self._world.covered[f"{type(error).__name__} in a transaction"] += 1
+                self._note_failure(number, error)
+                await self._close()
+        await self._close()
+
+    def _note_failure(self, number: int, error: KafkaError) -> None:
+        if self._world.climate.calm:
+            self._world.history.left_over.append(f"transaction {number} of {self._name}, which failed: {error!r}")
+
+    async def _make(self, number: int, transaction: Transaction) -> None:
+        producer = self._producer
+        if producer is None:
+            producer = await self._begin_anew()
+        await self._step(Step.BEGIN, persist(producer.begin_transaction))
+        await self._step(Step.PRODUCE, self._send(producer, number, transaction))
+        if self._rng.random() < 0.6:
+            await self._step(Step.OFFSETS, self._send_offsets(producer, number, transaction))
+        if self._rng.random() < self._world.climate.deaths / 3:
+            await self._be_replaced(producer, transaction)
+            return
+        if self._rng.random() < 0.75:
+            try:
+                await self._step(Step.COMMIT, self._commit(producer, transaction))
+                return
+            except TransactionMustAbort as error:
+                self._note_failure(number, error)
+                transaction.outcome = Outcome.ABORTED
+        await self._step(Step.ABORT, self._abort(producer))
+        self._note_what_was_told()
+
+    async def _step(self, step: Step, work: Coroutine[object, object, object]) -> None:
+        """Do something, or die while it is being done."""
+        if self._dies_at is not step:
+            await work
+            return
+        task = asyncio.create_task(work, name=f"{self._name}: {step}")
+        await asyncio.wait([task], timeout=self._rng.choice([0, 0.002, 0.01, 0.1, 0.5]))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await self._die()
+        self._world.covered[f"death in {step}"] += 1
+        raise Died
+
+    # -- producers
+
+    async def _begin_anew(self) -> AsyncProducer:
+        world, rng = self._world, self._rng
+        self._producer_name = f"{self._name} #{next(self._numbers)}"
+        self._producer = producer = world.producer(
+            self._producer_name,
+            transactional_id=self._name,
+            transaction_timeout_ms=60_000 if world.climate.calm else rng.choice([1_500, 6_000]),
+            linger_ms=rng.choice([0, 5]),
+            batch_size=rng.choice([100, 16_384]),
+            delivery_timeout_ms=20_000 if world.climate.calm else rng.choice([800, 20_000]),
+            retry_backoff_ms=10,
+        )
+        await self._step(Step.INIT, persist(self._timed("init_transactions", producer.init_transactions)))
+        return producer
+
+    async def _be_replaced(self, zombie: AsyncProducer, transaction: Transaction) -> None:
+        """Somebody takes over while this producer is still at work: nothing that it does from now on may count."""
+        self._sent.clear()
+        try:
+            await self._begin_anew()
+            self._world.covered["zombie"] += 1
+            with suppress(KafkaError):
+                value = b"%s: of a zombie" % self._producer_name.encode()
+                transaction.values.append(value)
+                await zombie.send(TOPIC, value, partition=self._rng.randrange(PARTITIONS))
+            with suppress(KafkaError):
+                await zombie.commit_transaction(TIMEOUT_S)
+                self._world.history.zombies.append(f"a producer that {self._producer_name} had replaced")
+        finally:
+            await asyncio.gather(zombie.close(0), return_exceptions=True)
+
+    async def _die(self) -> None:
+        """The process is gone: nobody hears of it, and nothing is sent any more."""
+        producer, self._producer = self._producer, None
+        assert producer is not None
+        self._sent.clear()
+        await producer._delivery._let_go()
+
+    async def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        self._sent.clear()
+        if producer is not None:
+            with suppress(KafkaError):
+                await self._world.call(f"{self._name}: close", producer.close(10), 10 + CLOSING_S)
+
+    # -- steps
+
+    async def _send(self, producer: AsyncProducer, number: int, transaction: Transaction) -> None:
+        for index in range(self._rng.choice([1, 2, 4, 30])):
+            value = f"{self._name}-{number}-{index}".encode()
+            transaction.values.append(value)
+            ticket = await producer.send(TOPIC, value, partition=self._rng.randrange(PARTITIONS))
+            self._sent.append((value, ticket))
+            if self._rng.random() < 0.1:
+                await asyncio.sleep(self._rng.uniform(0, 0.05))
+        if not self._world.climate.calm and self._rng.random() < 0.05:
+            await asyncio.sleep(2.5)  # longer than some transactions may take
+
+    async def _send_offsets(self, producer: AsyncProducer, number: int, transaction: Transaction) -> None:
+        source = TopicPartition(TOPIC, 0)
+        transaction.positions.append(Position(self._name, source, number + 1))
+        offsets = partial(producer.send_offsets_to_transaction, {source: number + 1}, self._name)
+        await persist(self._timed("send_offsets_to_transaction", offsets))
+
+    async def _commit(self, producer: AsyncProducer, transaction: Transaction) -> None:
+        transaction.outcome = Outcome.UNKNOWN
+        await persist(self._timed("commit_transaction", producer.commit_transaction))
+        transaction.outcome = Outcome.COMMITTED
+        self._note_what_was_told()
+
+    async def _abort(self, producer: AsyncProducer) -> None:
+        await persist(self._timed("abort_transaction", producer.abort_transaction))
+
+    def _timed(self, name: str, call: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        return lambda: self._world.call(f"{self._name}: {name}", call(timeout=TIMEOUT_S), TIMEOUT_S)
+
+    def _note_what_was_told(self) -> None:
+        """A transaction has ended: by now its producer has told what became of every record."""
+        history = self._world.history
+        for value, ticket in self._sent:
+            history.sent[self._producer_name].append(value)
+            if not ticket.done:
+                continue
+            error = ticket.exception()
+            if error is not None:
+                history.failed[value] = error
+            else:
+                history.acknowledged[value] = ticket.result(0)
+        self._sent.clear()
+
+
+async def persist(call: Callable[[], Awaitable[object]]) -> None:
+    """Call again as long as the outcome is not known, but not for ever."""
+    for attempt in range(TRIES):
+        try:
+            await call()
+            return
+        except (TransactionMustAbort, ProducerFenced):
+            raise
+        except KafkaError:
+            if attempt == TRIES - 1:
+                raise
+            await asyncio.sleep(0.1)
+
+
+async def ask_positions(world: World) -> None:
+    """After all is over: where the services' groups stand."""
+    source, history = TopicPartition(TOPIC, 0), world.history
+    history.final_positions = {}
+    async with world.admin("positions") as admin:
+        for number in range(SERVICES):
+            group = f"service{number}"
+            coordinator = Coordinator(admin._engine, CoordinatorKind.GROUP, group)
+            request = OffsetFetchRequest(
+                group_id=group,
+                topics=[OffsetFetchRequestTopic(name=source.topic, partition_indexes=[source.partition])],
+                require_stable=True,
+            )
+            response = await coordinator.ask(
+                lambda _, request=request: request,
+                OffsetFetchResponse,
+                lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code,
+                deadline=Deadline(20),
+                version_max=ONE_GROUP_VERSION_MAX,
+            )
+            history.final_positions[group, source] = response.topics[0].partitions[0].committed_offset
