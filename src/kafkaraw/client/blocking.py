@@ -248,6 +248,20 @@ class Consumer:
         chosen = None if partitions is None else list(partitions)
         self._bridge.call(lambda: self._async.seek_to_end(chosen))
 
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        chosen = list(partitions)
+        self._bridge.call(lambda: self._async.pause(chosen))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        chosen = list(partitions)
+        self._bridge.call(lambda: self._async.resume(chosen))
+
+    def paused(self) -> list[TopicPartition]:
+        return self._bridge.call(self._async.paused)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        return self._bridge.call(lambda: self._async.lag(partition))
+
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         return self._bridge.run(self._async.position(partition, timeout))
 

@@ -134,6 +134,50 @@ class AsyncConsumer:
         """
         self._seek_to(partitions, LATEST_TIMESTAMP)
 
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give nothing of these partitions until `resume`; what was fetched of them stays, so nothing is fetched twice.
+
+        Args:
+            partitions: assigned ones.
+
+        Raises:
+            UsageError: a partition is not assigned.
+        """
+        self._reading.check_usable()
+        self._reading.pause(map(partition_of, partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with partitions that were paused.
+
+        Args:
+            partitions: assigned ones.
+
+        Raises:
+            UsageError: a partition is not assigned.
+        """
+        self._reading.check_usable()
+        self._reading.resume(map(partition_of, partitions))
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, in order."""
+        return sorted(self._reading.fetcher.paused)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie between the position and the end of a partition, as the last answer told it.
+
+        The end is the last stable offset with `isolation_level="read_committed"`. Offsets without records count, too.
+
+        Args:
+            partition: an assigned one.
+
+        Returns:
+            None before the first answer.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        return self._reading.lag(partition_of(partition))
+
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be given.
 

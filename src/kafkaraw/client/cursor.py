@@ -19,10 +19,15 @@ class RecordCursor:
 
     Args:
         paused: partitions of which nothing is given for the time being; what is in hand of them stays.
+
+    Attributes:
+        called_home: while set, nothing is given, as if nothing was in hand, so that the caller comes to ask for more.
     """
 
     def __init__(self, paused: Container[TopicPartition] = ()) -> None:
+        self.called_home = False
         self._paused = paused
+        self._visits = 0
         self._waiting: deque[Batch] = deque()
         self._batch: Batch | None = None  # the one being read
         self._records: Iterator[Record] | None = None
@@ -36,7 +41,10 @@ class RecordCursor:
 
     def next_batch(self) -> Batch | None:
         """The rest of the batch that was being read, or the next one; None when there is none to give."""
+        self._visits += 1
         self.set_aside()
+        if self.called_home:
+            return None
         for index, batch in enumerate(self._waiting):
             if batch.topic_partition not in self._paused:
                 del self._waiting[index]
@@ -84,6 +92,8 @@ class RecordCursor:
                     yield record
                     if self._records is not records:  # dropped, or taken over by another way of reading
                         break
+                    if self.called_home:
+                        return
                 else:
                     self._forget()
             except Exception:
@@ -110,6 +120,12 @@ class RecordCursor:
         return None
 
     # -- asking, and letting go
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Something that is another one whenever the user has come for something since; for any thread to look at."""
+        last = self._last
+        return self._visits, -1 if last is None else last.offset
 
     def position_in(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next record to give of this partition; None when nothing of it is in hand."""
@@ -147,7 +163,7 @@ class RecordCursor:
 
     def _begin(self) -> bool:
         """See that a batch is being read; says whether there is one."""
-        if self._batch is not None and self._batch.topic_partition not in self._paused:
+        if self._batch is not None and self._batch.topic_partition not in self._paused and not self.called_home:
             return True
         batch = self.next_batch()
         if batch is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import NamedTuple
 
 from kafkaraw.client.config import ConsumerConfig
@@ -53,6 +53,7 @@ class Reading:
         fetcher: decides; positions are read and changed there.
         cursor: the batch that is being read record by record.
         committed_only: whether records of open and aborted transactions are left out.
+        turn: what has to be done before anything is given, as for a group; says whether it is done by the deadline.
     """
 
     def __init__(self, engine: Engine, config: ConsumerConfig) -> None:
@@ -60,7 +61,8 @@ class Reading:
         self._config = config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.fetcher = Fetcher(_RESET_TIMESTAMPS[config.auto_offset_reset], backoff, engine.runtime.rng)
-        self.cursor = RecordCursor()
+        self.cursor = RecordCursor(self.fetcher.paused)
+        self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
         self._limits = FetchLimits(
             committed_only=self.committed_only,
@@ -79,12 +81,17 @@ class Reading:
 
     # -- what to read
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these from now on; those that were read before keep their positions."""
+    def assign(self, partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, int] | None = None) -> None:
+        """Read exactly these from now on; those that were read before keep their positions.
+
+        Args:
+            partitions: what to read.
+            starts: the first offset of those that are new and have one.
+        """
         wanted = list(partitions)
         for gone in set(self.fetcher.assignment) - set(wanted):
             self.cursor.drop(gone)
-        self.fetcher.assign(wanted)
+        self.fetcher.assign(wanted, starts)
         self.wake()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
@@ -107,6 +114,55 @@ class Reading:
         for topic_partition in chosen:
             self.fetcher.seek_to(topic_partition, timestamp)
 
+    def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Give nothing of these until they are resumed; what has come of them stays.
+
+        Raises:
+            UsageError: one is not assigned; then none is paused.
+        """
+        chosen = list(topic_partitions)
+        for topic_partition in chosen:
+            self.fetcher.position(topic_partition)
+        for topic_partition in chosen:
+            self.fetcher.pause(topic_partition)
+        self.cursor.set_aside()
+
+    def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Go on with these.
+
+        Raises:
+            UsageError: one is not assigned; then none goes on.
+        """
+        chosen = list(topic_partitions)
+        for topic_partition in chosen:
+            self.fetcher.position(topic_partition)
+        for topic_partition in chosen:
+            self.fetcher.resume(topic_partition)
+        self.wake()
+
+    def position_of(self, topic_partition: TopicPartition) -> int | None:
+        """The offset of the next record to be given; None when it has to be looked up first.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        position = self.fetcher.position(topic_partition)
+        within = self.cursor.position_in(topic_partition)
+        if within is not None:
+            return within
+        return position.offset if position.standing is Standing.READY else None
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """How many offsets lie between the position and the end, as of the last answer; None when either is unknown.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        position = self.fetcher.position(topic_partition)
+        end = position.last_stable_offset if self.committed_only else position.high_watermark
+        offset = self.position_of(topic_partition)
+        return None if offset is None or end < 0 else max(0, end - offset)
+
     async def position(self, topic_partition: TopicPartition, deadline: Deadline) -> int:
         """The offset of the next record to be given.
 
@@ -116,12 +172,9 @@ class Reading:
         """
         while True:
             self.check_usable()
-            within = self.cursor.position_in(topic_partition)
-            if within is not None:
-                return within
-            position = self.fetcher.position(topic_partition)
-            if position.standing is Standing.READY:
-                return position.offset
+            offset = self.position_of(topic_partition)
+            if offset is not None:
+                return offset
             await self._progress(deadline)
             if deadline.expired:
                 raise deadline.error(f"looking up the position of {topic_partition.topic}-{topic_partition.partition}")
@@ -142,8 +195,11 @@ class Reading:
     async def take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
         """What is in hand, or what comes in time; see `RecordCursor.take` for the limits, `more` for the errors."""
         self.check_usable()
+        deadline = self._engine.deadline(timeout)
+        if not await self._is_ready(deadline):
+            return []
         batches = self.cursor.take(limit, size_bytes)
-        if not batches and await self.more(timeout):
+        if not batches and await self._more(deadline):
             batches = self.cursor.take(limit, size_bytes)
         return batches
 
@@ -156,10 +212,14 @@ class Reading:
         Raises:
             KafkaError: what cannot be mended by trying again, or has not been for long.
         """
-        deadline = self._engine.deadline(timeout)
+        return await self._more(self._engine.deadline(timeout))
+
+    async def _more(self, deadline: Deadline) -> bool:
         while True:
             self.check_usable()
-            if not self.fetcher.assignment:
+            if not await self._is_ready(deadline):
+                return False
+            if self.turn is None and not self.fetcher.assignment:
                 raise UsageError("nothing is assigned to this consumer: call assign() first")
             cuts = self.fetcher.take()
             if cuts:
@@ -169,6 +229,9 @@ class Reading:
             await self._progress(deadline, fetch=True)
             if deadline.expired and not self.fetcher.has_records:
                 return False
+
+    async def _is_ready(self, deadline: Deadline) -> bool:
+        return self.turn is None or await self.turn(deadline)
 
     async def more_unless_closed(self, timeout: float | None) -> bool:
         """As `more`, for iterations: they end when the consumer is closed while they wait."""

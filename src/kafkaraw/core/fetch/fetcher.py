@@ -14,7 +14,7 @@ same table of reactions (`reactions.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
@@ -61,6 +61,9 @@ class Fetcher:
         reset_timestamp: where to start without a position: EARLIEST_TIMESTAMP, LATEST_TIMESTAMP; None: nowhere.
         backoff: pauses after failures.
         rng: jitter.
+
+    Attributes:
+        paused: partitions that are not asked for, and of which nothing is handed over; what waits of them stays.
     """
 
     def __init__(self, reset_timestamp: int | None, backoff: Backoff, rng: RandomSource) -> None:
@@ -70,6 +73,7 @@ class Fetcher:
         self._positions: dict[TopicPartition, PartitionPosition] = {}
         self._fetched: dict[TopicPartition, _Fetched] = {}
         self._problems: dict[TopicPartition, KafkaError] = {}
+        self.paused: set[TopicPartition] = set()
 
     # -- what the user decides
 
@@ -78,17 +82,46 @@ class Fetcher:
         """The partitions that are read."""
         return sorted(self._positions)
 
-    def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; those that were read before keep their positions."""
+    def assign(
+        self, topic_partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Read exactly these; those that were read before keep their positions.
+
+        Args:
+            topic_partitions: what to read.
+            starts: the first offset of those that are new and have one; it need not be looked up.
+        """
+        starts = starts or {}
         old = self._positions
         self._positions = {}
         for topic_partition in topic_partitions:
             position = old.get(topic_partition) or PartitionPosition(topic_partition)
             self._positions[topic_partition] = position
+            if topic_partition in starts and topic_partition not in old:
+                position.seek(starts[topic_partition])
             if position.standing is Standing.LOST and self._reset_timestamp is not None:
                 position.seek_to(self._reset_timestamp)
         for gone in old.keys() - self._positions.keys():
             self._drop(gone)
+            self.paused.discard(gone)
+
+    def pause(self, topic_partition: TopicPartition) -> None:
+        """Neither ask for it nor hand anything of it over, until it is resumed.
+
+        Raises:
+            UsageError: it is not assigned.
+        """
+        self.position(topic_partition)
+        self.paused.add(topic_partition)
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Go on with a partition that was paused.
+
+        Raises:
+            UsageError: it is not assigned.
+        """
+        self.position(topic_partition)
+        self.paused.discard(topic_partition)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on at an offset."""
@@ -163,13 +196,13 @@ class Fetcher:
             now_ms: the time.
             busy: brokers that still owe an answer.
         """
-        full = {fetched.node_id for fetched in self._fetched.values()} | set(busy)
+        full = {self._fetched[topic_partition].node_id for topic_partition in self._ready()} | set(busy)
         targets: dict[int, list[FetchTarget]] = {}
         for topic_partition, position in self._positions.items():
             if position.standing is not Standing.READY or position.retry_at_ms > now_ms:
                 continue
             node_id = cluster.leader_of(topic_partition)
-            if node_id is None or node_id in full or topic_partition in self._fetched:
+            if node_id is None or node_id in full or topic_partition in self._fetched or topic_partition in self.paused:
                 continue
             targets.setdefault(node_id, []).append(
                 FetchTarget(
@@ -227,11 +260,11 @@ class Fetcher:
     @property
     def has_records(self) -> bool:
         """Whether `take` has something to look at."""
-        return bool(self._fetched)
+        return bool(self._ready())
 
     def take(self) -> list[Cut]:
         """Hand over what waits, and move the positions behind it."""
-        cuts = [self._cut(topic_partition) for topic_partition in list(self._fetched)]
+        cuts = [self._cut(topic_partition) for topic_partition in self._ready()]
         return [piece for piece in cuts if piece.records_count]
 
     def give_back(self, cuts: Iterable[Cut]) -> None:
@@ -298,6 +331,7 @@ class Fetcher:
             return self._react(position, data, cluster, now_ms)
         position.worked()
         position.high_watermark = data.high_watermark
+        position.last_stable_offset = data.last_stable_offset
         position.log_start_offset = data.log_start_offset
         records = data.records
         if isinstance(records, memoryview) and len(records):
@@ -330,6 +364,10 @@ class Fetcher:
         position.size_wanted_bytes = 0
         data = without_aborted(records[:size], aborted)
         self._fetched[target.topic_partition] = _Fetched(node_id, position.generation, data, next_offset)
+
+    def _ready(self) -> list[TopicPartition]:
+        """The partitions of which something waits to be handed over."""
+        return [topic_partition for topic_partition in self._fetched if topic_partition not in self.paused]
 
     def _cut(self, topic_partition: TopicPartition) -> Cut:
         fetched = self._fetched.pop(topic_partition)

@@ -43,6 +43,7 @@ class PartitionPosition:
         generation: raised by every jump; answers carry the one they were asked with.
         size_wanted_bytes: what the next fetch needs to bring one whole batch, when the last one was cut short.
         high_watermark: end of what may be read, as of the last answer; -1 when unknown.
+        last_stable_offset: end of what is decided about in transactions, as of the last answer; -1 when unknown.
         log_start_offset: first offset that the broker still has, as of the last answer; -1 when unknown.
         failures_count: failed tries in a row.
         failing_since_ms: when the first of them was.
@@ -57,6 +58,7 @@ class PartitionPosition:
     generation: int = 0
     size_wanted_bytes: int = 0
     high_watermark: int = -1
+    last_stable_offset: int = -1
     log_start_offset: int = -1
     failures_count: int = 0
     failing_since_ms: int = 0
