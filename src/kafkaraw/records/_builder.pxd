@@ -2,9 +2,9 @@
 
 cdef class Pool:
     cdef Py_ssize_t block_size
-    cdef int count
-    cdef int count_max
-    cdef unsigned char* blocks[64]
+    cdef Py_ssize_t count
+    cdef Py_ssize_t count_max
+    cdef unsigned char** blocks
 
 
 cdef class Block:

@@ -25,8 +25,7 @@ from kafkaraw.records.header import fill_header
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _BATCH_SIZE_MAX = cython.declare(cython.Py_ssize_t, 2**31 - 1)
-_POOL_SIZE_MAX = cython.declare(cython.Py_ssize_t, 8 * 1024 * 1024)
-_POOL_BLOCKS_MAX = cython.declare(cython.int, 64)  # the size of `Pool.blocks`
+_POOL_BLOCKS_MAX = cython.declare(cython.Py_ssize_t, 65_536)
 
 
 # -- varints
@@ -159,17 +158,25 @@ def murmur2(key: bytes) -> cython.uint:
 @cython.final
 @cython.cclass
 class Pool:
-    """Blocks of one size that wait for the next batch: fresh memory costs more than filling it."""
+    """Blocks of one size that wait for the next batch: fresh memory costs more than filling it.
 
-    def __cinit__(self, block_size: cython.Py_ssize_t):
+    The one that came back last goes out first: it is most likely to be in a cache.
+    """
+
+    def __cinit__(self, block_size: cython.Py_ssize_t, size_max: cython.Py_ssize_t):
         self.block_size = block_size
         self.count = 0
-        self.count_max = cython.cast(cython.int, min(_POOL_SIZE_MAX // block_size, _POOL_BLOCKS_MAX))
+        self.count_max = min(size_max // block_size, _POOL_BLOCKS_MAX)
+        room: cython.size_t = max(1, self.count_max) * cython.sizeof(cython.p_uchar)
+        self.blocks = cython.cast(cython.pointer(cython.p_uchar), PyMem_Malloc(room))
+        if self.blocks is cython.NULL:
+            raise MemoryError
 
     def __dealloc__(self):
         while self.count:
             self.count -= 1
             PyMem_Free(self.blocks[self.count])
+        PyMem_Free(self.blocks)
 
 
 @cython.final

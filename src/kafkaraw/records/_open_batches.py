@@ -268,7 +268,7 @@ class OpenBatches:
         self._empty_is_a_key = partitioner.empty_is_a_key
         self._every_record = partitioner.every_record
         self._sticky_size = min(self._batch_size // 2, STICKY_SIZE_MAX)
-        self._pool = Pool(max(self._batch_size, _HEADER_SIZE + _VARINT_SIZE_MAX))
+        self._pool = Pool(max(self._batch_size, _HEADER_SIZE + _VARINT_SIZE_MAX), buffer_memory)
 
     @property
     def used_bytes(self) -> int:
