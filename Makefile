@@ -82,6 +82,10 @@ bench-protocol: setup ## Encode and decode messages, ours and kafka-python's sid
 bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
 	@$(BIN)/python -m bench.network $(ARGS)
 
+.PHONY: bench-produce
+bench-produce: setup ## Send with our client and with others, and what the factors must be
+	@$(BIN)/python -m bench.produce $(ARGS)
+
 .PHONY: wheel
 wheel: ## Build a wheel with the compiled modules for every Python 3.11-3.14 that is here
 	@[ -n "$(WHEEL_PYTHONS)" ] || { echo "No Python 3.11-3.14 found; name some: make wheel WHEEL_PYTHONS='/path/to/python3.12'" >&2; exit 1; }

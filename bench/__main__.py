@@ -10,8 +10,7 @@ import contextlib
 import json
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +20,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench.report import Measurement, environment, show, write
 from bench.settings import Settings, values
+from bench.topics import broker_at, count, new_topic
 from bench.workloads import OURS, THEIRS, WORKLOADS, Workload
-from kafkaraw import Admin, NewTopic
+from kafkaraw import Admin
 
 RESULTS = Path(__file__).with_name("results")
 WORKER_SECONDS_MAX = 600
@@ -30,27 +30,6 @@ WORKER_SECONDS_MAX = 600
 
 class BenchError(click.ClickException):
     """A measurement that means nothing: a worker failed, or records are missing."""
-
-
-@contextlib.contextmanager
-def broker_at(bootstrap_server: str | None) -> Iterator[tuple[str, str]]:
-    """The broker to measure against, and what to call it."""
-    if bootstrap_server is not None:
-        yield bootstrap_server, f"at {bootstrap_server}"
-        return
-    from kafkaraw.broker import EmbeddedBroker
-
-    with EmbeddedBroker(process=True) as broker:
-        yield broker.bootstrap_servers, "kafkaraw's embedded broker, in memory, in a process of its own"
-
-
-@contextlib.contextmanager
-def new_topic(admin: Admin, settings: Settings) -> Iterator[str]:
-    """A topic for one measurement, deleted afterwards so that runs do not pile up in the broker."""
-    name = f"bench-{uuid.uuid4().hex[:12]}"
-    admin.create_topics([NewTopic(name, partitions=settings.partitions, replication_factor=1)])
-    yield name
-    admin.delete_topics([name])
 
 
 def fill(settings: Settings, bootstrap_servers: str, topic: str) -> None:
@@ -79,21 +58,6 @@ def fill(settings: Settings, bootstrap_servers: str, topic: str) -> None:
         raise BenchError("the topic to read could not be filled")
 
 
-def count(settings: Settings, bootstrap_servers: str, topic: str) -> int:
-    """Records in a topic, by the rival's consumer."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "bench"})
-    try:
-        ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=30)
-            for index in range(settings.partitions)
-        ]
-    finally:
-        consumer.close()
-    return sum(high - low for low, high in ends)
-
-
 def measure(workload: Workload, client: str, settings: Settings, bootstrap_servers: str, topic: str) -> Measurement:
     """Run one worker."""
     command = [sys.executable, "-m", "bench.worker", workload.name, client, settings.to_json()]
@@ -107,7 +71,7 @@ def measure(workload: Workload, client: str, settings: Settings, bootstrap_serve
     if found["records"] != expected:
         raise BenchError(f"{workload.name} with {client}: {found['records']} of {expected} records")
     if workload.produces:
-        there = count(settings, bootstrap_servers, topic)
+        there = count(settings.partitions, bootstrap_servers, topic)
         if settings.acks != "0" and there != settings.records + 1:  # and the warm-up record
             raise BenchError(f"{workload.name} with {client}: {there} records arrived, not {settings.records + 1}")
     return Measurement(workload.name, client, found["records"], found["seconds"], found["cpu_seconds"])
@@ -127,14 +91,14 @@ def run(
         task = progress.add_task("filling a topic", total=repeats * len(workloads) * 2)
         filled = ""
         if not all(workload.produces for workload in workloads):
-            filled = stack.enter_context(new_topic(admin, settings))
+            filled = stack.enter_context(new_topic(admin, settings.partitions))
             fill(settings, bootstrap_servers, filled)
         for repeat in range(repeats):
             for workload in workloads:
                 for client in (OURS, THEIRS) if repeat % 2 == 0 else (THEIRS, OURS):
                     progress.update(task, description=f"{workload.name}, {client}")
                     if workload.produces:
-                        with new_topic(admin, settings) as topic:
+                        with new_topic(admin, settings.partitions) as topic:
                             found = measure(workload, client, settings, bootstrap_servers, topic)
                     else:
                         found = measure(workload, client, settings, bootstrap_servers, filled)

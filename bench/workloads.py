@@ -51,7 +51,8 @@ def pairs(settings: Settings, keyed: bool) -> Iterator[tuple[bytes, bytes | None
 # -- ours
 
 
-def _our_producer(settings: Settings, bootstrap_servers: str, topic: str) -> kafkaraw.Producer:
+def our_producer(settings: Settings, bootstrap_servers: str, topic: str) -> kafkaraw.Producer:
+    """One that is connected and has sent a record."""
     from kafkaraw import Producer
 
     producer = Producer(
@@ -68,7 +69,7 @@ def _our_producer(settings: Settings, bootstrap_servers: str, topic: str) -> kaf
 
 
 def _send(settings: Settings, bootstrap_servers: str, topic: str, *, keyed: bool = False) -> Work:
-    producer = _our_producer(settings, bootstrap_servers, topic)
+    producer = our_producer(settings, bootstrap_servers, topic)
 
     def work() -> int:
         send = producer.send
@@ -85,7 +86,7 @@ def _send_keyed(settings: Settings, bootstrap_servers: str, topic: str) -> Work:
 
 
 def _send_and_check(settings: Settings, bootstrap_servers: str, topic: str) -> Work:
-    producer = _our_producer(settings, bootstrap_servers, topic)
+    producer = our_producer(settings, bootstrap_servers, topic)
 
     def work() -> int:
         send = producer.send
@@ -150,7 +151,8 @@ def _poll_arrow(settings: Settings, bootstrap_servers: str, topic: str) -> Work:
 # -- confluent-kafka
 
 
-def _their_producer(settings: Settings, bootstrap_servers: str, topic: str) -> confluent_kafka.Producer:
+def their_producer(settings: Settings, bootstrap_servers: str, topic: str) -> confluent_kafka.Producer:
+    """One that is connected and has sent a record."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -180,7 +182,7 @@ def _produce(
     poll_every: int = 1000,
     check: bool = False,
 ) -> Work:
-    producer = _their_producer(settings, bootstrap_servers, topic)
+    producer = their_producer(settings, bootstrap_servers, topic)
     outcomes = [0, 0]  # delivered, failed
 
     def on_delivery(error: object, _: object) -> None:

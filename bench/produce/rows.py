@@ -1,0 +1,82 @@
+"""The table of the send path: what is compared, in which number, and by which factor it must and should be better.
+
+A row compares one way to send with our client with one or more ways with others, of which the best counts. Each is a
+name in `works.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Judged(Enum):
+    """By which number of a measurement a row is judged."""
+
+    RATE = "records/s"
+    CPU = "CPU µs per record"
+    LATENCY = "p50 µs"
+    IDLE = "% of a core"
+    MEMORY = "MB above buffer_memory's 32"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        ours: what our client does.
+        others: what it is held against; the best of them.
+        must: the least factor. For LATENCY the greatest one of their time; without `others` the greatest number.
+        aim: the factor to aim at.
+        share: of the run's records, because some clients take long and large records are many bytes.
+        settings: what differs from the run's settings, by name in `bench.settings.Settings`.
+        plain_python: whether our client runs without the compiled modules.
+    """
+
+    name: str
+    ours: str
+    others: tuple[str, ...]
+    judged: Judged
+    must: float
+    aim: float
+    share: float = 1.0
+    settings: Mapping[str, object] = field(default_factory=dict)
+    plain_python: bool = False
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether a greater factor is better."""
+        return bool(self.others) and self.judged is not Judged.LATENCY
+
+    def verdict(self, got: float) -> str:
+        """What to say of a factor."""
+        sign = 1 if self.more_is_better else -1
+        if sign * got >= sign * self.aim:
+            return "aim"
+        return "must" if sign * got >= sign * self.must else "missed"
+
+
+LZ4 = {"compression": "lz4"}
+KB_1 = {"value_bytes": 1000}
+KB_10 = {"value_bytes": 10_000}
+
+ROWS = {
+    row.name: row
+    for row in (
+        Row("send", "send", ("produce",), Judged.RATE, 4.0, 6.0),
+        Row("send, lz4", "send", ("produce",), Judged.RATE, 2.5, 3.5, settings=LZ4),
+        Row("send keyed", "send-keyed", ("produce-keyed",), Judged.RATE, 4.0, 6.0),
+        Row("tickets", "tickets", ("on-delivery",), Judged.RATE, 6.0, 9.0),
+        Row("tickets, lz4", "tickets", ("on-delivery",), Judged.RATE, 4.0, 6.0, settings=LZ4),
+        Row("send, 1 KB", "send", ("produce",), Judged.CPU, 2.0, 3.0, 0.2, KB_1),
+        Row("send, 10 KB", "send", ("produce",), Judged.CPU, 1.0, 1.5, 0.02, KB_10),
+        Row("await send", "async-send", ("aio-producer", "aiokafka"), Judged.RATE, 10.0, 20.0, 0.05),
+        Row("plain Python", "send", ("produce",), Judged.RATE, 0.7, 1.0, 0.2, plain_python=True),
+        Row("one send and flush", "flush-each", ("their-flush-each",), Judged.LATENCY, 2.0, 1.5, 0.002),
+        Row("one send and flush, async", "async-flush-each", ("their-flush-each",), Judged.LATENCY, 1.2, 1.1, 0.002),
+        Row("idle", "idle", (), Judged.IDLE, 0.5, 0.1, 0.0),
+        Row("dead broker, endless sends", "endless", (), Judged.MEMORY, 16.0, 4.0, 0.0),
+    )
+}
