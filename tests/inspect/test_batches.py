@@ -23,6 +23,7 @@ from tests.inspect.sample_frames import (
     old_message_set,
     response,
 )
+from tests.records.test_legacy import WRITTEN, vector
 
 
 def opened(records: bytes, topic: str = "orders", budget: Budget | None = None) -> Node:
@@ -112,6 +113,15 @@ def test_old_message_sets_are_opened_and_named():
     assert [child(message, "value").value for message in child(packed, "value").children] == [b"first", b"second"]
     assert child(packed, "timestamp").value == NOW_MS
     assert problems(node) == []
+
+
+@pytest.mark.parametrize("kind", ["magic0", "magic1"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_message_sets_of_java_are_opened(kind: str, codec: str):
+    node = opened(vector(kind, codec))
+    assert problems(node) == []
+    messages = node.children if codec == "none" else child(node.children[0], "value").children
+    assert [child(message, "value").value for message in messages] == [value for *_, value in WRITTEN]
 
 
 @pytest.mark.parametrize(

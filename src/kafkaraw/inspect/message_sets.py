@@ -17,7 +17,9 @@ from kafkaraw.inspect.records_within import NOT_OPENED, Budget, Stop
 from kafkaraw.protocol.annotate import Node
 from kafkaraw.records.compression import CODECS
 from kafkaraw.records.header import CODEC_MASK, LENGTH_PREFIX_SIZE, TIMESTAMP_TYPE_BIT
+from kafkaraw.records.legacy import with_right_lz4_checksum
 
+LZ4: Final = 3
 ZSTD: Final = 4
 CRC_FROM: Final = 16  # the magic byte: the checksum covers all that follows it
 HEADER: Final = (
@@ -87,7 +89,8 @@ class _Message:
         if self.at != len(self.buffer):
             raise Stop(f"{len(self.buffer) - self.at} bytes are left over in the message")
         if codec and isinstance(value.value, bytes):
-            self.open(value, value.value, codec)
+            right = with_right_lz4_checksum(value.value) if (codec, magic.value) == (LZ4, 0) else value.value
+            self.open(value, right, codec)
 
     def number(self, name: str, fmt: str, words: str) -> None:
         size = struct.calcsize(">" + fmt)

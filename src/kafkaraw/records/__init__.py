@@ -22,6 +22,7 @@ from kafkaraw.records.control import (
 from kafkaraw.records.header import (
     HEADER_SIZE,
     BatchHeader,
+    OldFormat,
     emptied,
     iter_headers,
     parse_header,
@@ -31,6 +32,7 @@ from kafkaraw.records.header import (
     verify_crc,
 )
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
+from kafkaraw.records.legacy import modern
 from kafkaraw.records.memory import keep_freed_memory
 from kafkaraw.records.partitioning import (
     PARTITIONERS,
@@ -76,6 +78,7 @@ __all__ = [
     "KeyHash",
     "Lock",
     "Marker",
+    "OldFormat",
     "OpenBatches",
     "PartitionFunction",
     "Partitioner",
@@ -99,6 +102,7 @@ __all__ = [
     "iter_headers",
     "keep_freed_memory",
     "marker_of",
+    "modern",
     "murmur2",
     "parse_header",
     "partition_for_key",

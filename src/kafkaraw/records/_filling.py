@@ -82,7 +82,7 @@ def fill(
     _measure(body, cython.address(sizes), columns, factor)
     _check_room(columns, cython.address(sizes))
     rewind(cython.address(body.walk))
-    writer: _Writer = _Writer(columns, at)
+    writer: _Writer = _Writer(columns, at, parsed.timestamp_type)
     writer.reserve(cython.address(sizes))
     if not writer.write(cython.address(body.walk), sizes.rows, factor):
         columns.truncate(at)
@@ -232,6 +232,7 @@ class _Writer:
     offsets: array.array
     timestamps: array.array
     timestamp_types: array.array
+    timestamp_type: cython.int
     key: _BinaryWriter
     value: _BinaryWriter
     header_key: _BinaryWriter
@@ -241,8 +242,9 @@ class _Writer:
     headers_ends: array.array
     at: cython.Py_ssize_t
 
-    def __cinit__(self, columns: object, at: cython.Py_ssize_t):
+    def __cinit__(self, columns: object, at: cython.Py_ssize_t, timestamp_type: cython.int):
         self.at = at
+        self.timestamp_type = timestamp_type
         self.offsets = columns.offset
         self.timestamps = columns.timestamp
         self.timestamp_types = columns.timestamp_type
@@ -287,7 +289,7 @@ class _Writer:
         if self.timestamps is not None:
             timestamps = self.timestamps.data.as_longlongs
         if self.timestamp_types is not None:
-            memset(self.timestamp_types.data.as_schars + self.at, 1 if walk.appended else 0, rows)
+            memset(self.timestamp_types.data.as_schars + self.at, self.timestamp_type, rows)
         while row < end:
             if next_wanted(walk, cython.address(fields)) <= 0:
                 return 0

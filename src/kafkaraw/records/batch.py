@@ -21,13 +21,13 @@ from kafkaraw.records.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     BatchHeader,
-    iter_headers,
     patch_header,
     set_attribute,
     stamp_producer,
     verify_crc,
 )
 from kafkaraw.records.interface import TimestampUnit
+from kafkaraw.records.legacy import iter_batches
 from kafkaraw.records.record import Headers, Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Batch:
     Args:
         topic: where the records come from.
         partition: where the records come from.
-        data: wire batches one after the other; one cut short at the end is ignored.
+        data: wire batches one after the other, or messages of older formats; one cut short at the end is ignored.
         start_offset: the position that was asked for; brokers send the whole batch that contains it.
         end_offset: records from here on are not given, for readers that want so many and no more; None is no limit.
         size_max_bytes: limit on the decompressed size of one wire batch.
@@ -150,7 +150,7 @@ class Batch:
         self.next_offset = start_offset
         self.records_count = 0
         self.size_bytes = 0
-        for header, wire in iter_headers(data):
+        for header, wire in iter_batches(data):
             self._batches.append((header, wire))
             self.size_bytes += header.size
             self.next_offset = max(header.next_offset, start_offset)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 from crc32c import crc32c
 
 from kafkaraw.errors import CorruptBatch
-from kafkaraw.records.record import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
+from kafkaraw.records.record import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NONE
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -34,6 +34,8 @@ TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
+TIMELESS_BIT: Final = 0x4000
+"""Ours: no record of the batch has a timestamp, for it was made of messages of magic 0. Kafka's batches leave it 0."""
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -54,6 +56,10 @@ _PRODUCER: Final = struct.Struct(">qhi")
 _PRODUCER_AT: Final = 43
 _BATCH_LENGTH_MIN: Final = HEADER_SIZE - LENGTH_PREFIX_SIZE
 _INT64_MAX: Final = 2**63 - 1
+
+
+class OldFormat(CorruptBatch):
+    """A message of magic 0 or 1 where a batch of magic 2 was expected; `kafkaraw.records.legacy` reads them."""
 
 
 class BatchHeader(NamedTuple):
@@ -80,7 +86,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> int:
-        """`TIMESTAMP_LOG_APPEND_TIME` (every record's time is `max_timestamp`) or `TIMESTAMP_CREATE_TIME`."""
+        """`TIMESTAMP_LOG_APPEND_TIME` (every record's time is `max_timestamp`), `TIMESTAMP_CREATE_TIME`, or none."""
+        if self.attributes & TIMELESS_BIT:
+            return TIMESTAMP_NONE
         return TIMESTAMP_LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TIMESTAMP_CREATE_TIME
 
     @property
@@ -147,11 +155,7 @@ def _check_magic(buffer: Buffer, at: int) -> None:
         return
     magic = buffer[at + _MAGIC_AT]
     if magic < MAGIC:
-        raise CorruptBatch(
-            f"message format {magic} (from before Kafka 0.11) is not readable; "
-            "a broker of version 3.x or older converts it when the client fetches with version 4 or later",
-            offset=at,
-        )
+        raise OldFormat(f"a message of format {magic}, from before Kafka 0.11, is not a batch", offset=at)
     if magic > MAGIC:
         raise CorruptBatch(f"magic {magic} is not a known message format", offset=at)
 

@@ -12,9 +12,10 @@ from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset, is_segment
 from kafkaraw.broker.log.storage import LogStorage
-from kafkaraw.records import encode_batch, iter_headers, patch_header
+from kafkaraw.records import Batch, encode_batch, iter_headers, patch_header
 from tests.broker.support import NOW_MS, content_bytes
 from tests.broker.support import batch as encoded
+from tests.records.test_legacy import vector
 
 SEGMENT = f"{0:020d}.log"
 
@@ -283,3 +284,57 @@ def test_a_batch_that_lies_on_both_sides_of_the_start_is_looked_into():
     assert log.latest_timestamp() == TimestampAndOffset(200, 2)
     assert log.first_at_or_after(50) == TimestampAndOffset(100, 1)
     assert log.first_at_or_after(201) is None
+
+
+def old_log(storage: LogStorage, kind: str, codec: str) -> bytes:
+    """A segment as a broker from before Kafka 0.11 left it, with offsets from 1000 on."""
+    data = vector(kind, codec)
+    storage.make_folder("t-0")
+    file = storage.open_file("t-0", f"{1000:020d}.log")
+    file.append(data)
+    file.close()
+    return data
+
+
+@pytest.mark.parametrize("kind", ["magic0", "magic1", "magic1-stamped"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_messages_of_old_formats_are_kept_and_served_as_they_are(kind: str, codec: str):
+    storage = MemoryStorage()
+    data = old_log(storage, kind, codec)
+    log = open_log(storage)
+    assert (log.log_start_offset, log.log_end_offset) == (1000, 1029)
+    assert content_bytes(log.read(1000, 1 << 20, at_least_one=True)) == data
+    assert [header.magic for header in log.headers()] == [int(kind[5])] * (1 if codec != "none" else 24)
+    append(log, b"of today")
+    log.close()
+    again = open_log(storage)
+    assert again.log_end_offset == 1030
+    kept = Batch("t", 0, memoryview(content_bytes(again.read(1008, 1 << 20, at_least_one=True))), start_offset=1008)
+    assert [record.offset for record in kept] == [*range(1008, 1030)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_old_messages_are_found_by_their_time(codec: str):
+    storage = MemoryStorage()
+    old_log(storage, "magic1", codec)
+    log = open_log(storage)
+    assert log.first_at_or_after(1_700_000_000_000) == TimestampAndOffset(1_700_000_000_000, 1000)
+    assert log.first_at_or_after(1_700_000_000_001) == TimestampAndOffset(1_700_000_000_100, 1001)
+    assert log.latest_timestamp() == TimestampAndOffset(1_700_000_000_100, 1001)
+    log.move_start(1002)
+    assert log.latest_timestamp() == TimestampAndOffset(1_700_000_000_019, 1028)
+
+
+def test_an_old_log_torn_at_any_byte_keeps_every_whole_message_before_it():
+    data = vector("magic1", "none")
+    for cut in range(len(data) - 300, len(data)):
+        storage = MemoryStorage()
+        storage.make_folder("t-0")
+        storage.open_file("t-0", f"{1000:020d}.log").append(data[:cut])
+        log = open_log(storage)
+        assert data.startswith(everything_stored(log))
+        assert 1000 < log.log_end_offset < 1029
+
+
+def everything_stored(log: PartitionLog) -> bytes:
+    return content_bytes(log.read(log.log_start_offset, 1 << 30, at_least_one=True))

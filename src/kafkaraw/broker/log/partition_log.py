@@ -16,7 +16,7 @@ from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
 from kafkaraw.broker.log.segment import SUFFIX, Segment
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.protocol import FileSlice
-from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, parse_header
+from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, modern, parse_header
 
 OFFSET_SPAN_MAX = (1 << 31) - 1  # Kafka's index files hold offsets relative to the segment's base as int32
 
@@ -74,7 +74,8 @@ class PartitionLog:
             self._add(segment)
             file_size = segment.file_size_bytes
             for header in segment.recover(check_crcs=at == len(names) - 1):
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                if header.partition_leader_epoch >= 0:  # old messages know no epochs
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
                 if on_batch is not None:
                     on_batch(header)
             if segment.size_bytes < file_size and at < len(names) - 1:
@@ -304,7 +305,7 @@ class PartitionLog:
         start = self._log_start_offset
         segment = self._segments[0]
         for row in range(segment.index.row_of_offset(start), len(segment.index)):
-            data = segment.batch(row)
+            data = modern(segment.batch(row))
             header = parse_header(data)
             if header.base_offset >= start:
                 yield header.max_timestamp
@@ -331,6 +332,7 @@ def is_segment(name: str) -> bool:
 
 def _first_in_batch(data: memoryview, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
     """The first record of a batch, from an offset on, with that timestamp or a later one."""
+    data = modern(data)
     header = parse_header(data)
     if header.max_timestamp < timestamp_ms:
         return None

@@ -1,7 +1,8 @@
 """One segment: a log file of consecutive wire batches, and the index of where they are.
 
 The file is named after the first offset that it may hold. It holds what producers sent, byte for byte, apart from base
-offset and leader epoch, which lie outside the checksum; so `kafka-dump-log.sh` reads it.
+offset and leader epoch, which lie outside the checksum; so `kafka-dump-log.sh` reads it. Messages
+of magic 0 and 1, as an old broker's directory may hold them, are served as they are.
 Source: org.apache.kafka.storage.internals.log.LogSegment.
 """
 
@@ -13,7 +14,9 @@ from collections.abc import Iterator
 from kafkaraw.broker.log.batch_index import BatchIndex
 from kafkaraw.broker.log.storage import Content, LogFile, LogStorage
 from kafkaraw.errors import CorruptBatch
-from kafkaraw.records import HEADER_SIZE, BatchHeader, parse_header, verify_crc
+from kafkaraw.records import HEADER_SIZE, BatchHeader, OldFormat, parse_header, verify_crc
+from kafkaraw.records.header import MAGIC
+from kafkaraw.records.legacy import old_header, verify_message
 
 SUFFIX = ".log"
 WINDOW_BYTES = 1 << 20  # how much is read at once when a segment is opened
@@ -116,8 +119,12 @@ class Segment:
     def headers(self) -> Iterator[BatchHeader]:
         """The header of every batch, oldest first."""
         window = _Window(self._file)
+        next_offset = self.base_offset
         for row in range(len(self.index)):
-            yield parse_header(window.read(self.index.start_of(row), HEADER_SIZE))
+            start, end = self.index.start_of(row), self.index.end_of(row)
+            header = _header(window.read(start, min(end - start, HEADER_SIZE)), next_offset)
+            next_offset = header.next_offset
+            yield header
 
     def batch(self, row: int) -> memoryview:
         """The bytes of one batch."""
@@ -146,16 +153,15 @@ class Segment:
     def _batch_at(self, window: _Window, position: int, *, check_crcs: bool) -> BatchHeader | str:
         """The header of the batch at a position, or what is wrong with it."""
         left = self._file.size_bytes - position
-        if left < HEADER_SIZE:
-            return f"{left} bytes are not a batch header"
         try:
-            header = parse_header(window.read(position, HEADER_SIZE))
+            header = _header(window.read(position, min(left, HEADER_SIZE)), self.next_offset)
             if header.size > left:
                 return f"a batch of {header.size} bytes, of which {left} are there"
             if header.base_offset < self.next_offset:
                 return f"offset {header.base_offset} comes after {self.next_offset - 1}"
             if check_crcs:
-                verify_crc(window.read(position, header.size))
+                verify = verify_message if header.magic < MAGIC else verify_crc
+                verify(window.read(position, header.size))
         except CorruptBatch as error:
             return str(error)
         return header
@@ -167,6 +173,18 @@ class Segment:
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
+
+
+def _header(start: memoryview, next_offset: int) -> BatchHeader:
+    """The header of what is in a log, a batch or a message of a broker from before Kafka 0.11.
+
+    Raises:
+        CorruptBatch: it is neither.
+    """
+    try:
+        return parse_header(start)
+    except OldFormat:
+        return old_header(start, next_offset)
 
 
 class _Window:

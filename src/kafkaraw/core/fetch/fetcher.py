@@ -36,7 +36,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
-from kafkaraw.records import TopicPartition, iter_headers
+from kafkaraw.records import OldFormat, TopicPartition, iter_headers, modern
 
 log = logging.getLogger(__name__)
 
@@ -349,11 +349,8 @@ class Fetcher:
         records: memoryview,
         aborted: Sequence[AbortedTransaction],
     ) -> None:
-        size, next_offset = 0, position.offset
         try:
-            for header, batch in iter_headers(records):
-                size += len(batch)
-                next_offset = header.next_offset
+            records, size, next_offset = _read_headers(records, position.offset)
         except CorruptBatch as error:
             raise CorruptBatch(f"{_where(target)}: {error}; seek() behind it to go on") from error
         if not size:
@@ -417,6 +414,19 @@ class Fetcher:
 
 def _where(target: FetchTarget) -> str:
     return f"{target.topic_partition.topic}-{target.topic_partition.partition} at offset {target.offset}"
+
+
+def _read_headers(records: memoryview, next_offset: int) -> tuple[memoryview, int, int]:
+    """The records without old formats, the bytes of the whole batches in them, and the offset after these."""
+    size = 0
+    after = next_offset
+    try:
+        for header, batch in iter_headers(records):
+            size += len(batch)
+            after = header.next_offset
+    except OldFormat:
+        return _read_headers(modern(records), next_offset)
+    return records, size, after
 
 
 def _size_of_first(target: FetchTarget, records: memoryview) -> int:
