@@ -43,18 +43,16 @@ class Kafka:
             ticket.result(30)
 
     def records(self, topic: str) -> list[Record]:
-        """Everything there is in a topic, by partition and offset."""
-        with Consumer(bootstrap_servers=self.servers, auto_offset_reset="earliest") as consumer:
-            partitions = consumer.partitions_for(topic)
-            missing = {tp: end for tp, end in consumer.end_offsets(partitions).items() if end}
+        """Everything that is committed in a topic, by partition and offset."""
+        settings = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        with Consumer(bootstrap_servers=self.servers, **settings) as consumer:
+            missing = dict(consumer.end_offsets(consumer.partitions_for(topic)))
             found: list[Record] = []
-            consumer.assign(list(missing))
-            while missing:
-                for tp, batch in consumer.poll(30).items():
+            while missing := {tp: end for tp, end in missing.items() if end}:
+                consumer.assign(list(missing))
+                for batch in consumer.poll(0.02).values():
                     found.extend(batch)
-                    if batch.next_offset >= missing[tp]:
-                        del missing[tp]
-                        consumer.assign(list(missing))
+                missing = {tp: end for tp, end in missing.items() if consumer.position(tp) < end}
             return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def numbers(self, topic: str) -> list[int]:

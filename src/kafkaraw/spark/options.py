@@ -38,6 +38,19 @@ Settings = dict[str, str]
 
 
 @dataclass(frozen=True)
+class ExactlyOnce:
+    """How to write so that every row can be read once.
+
+    Attributes:
+        prefix: begins the transactional ids of the tasks.
+        topic: where it is written down which micro-batches are decided.
+    """
+
+    prefix: str = "kafkaraw-spark"
+    topic: str = "kafkaraw-spark-decisions"
+
+
+@dataclass(frozen=True)
 class SparkOptions:
     """Checked options of one DataFrame, reading or writing.
 
@@ -60,6 +73,7 @@ class SparkOptions:
         fail_on_data_loss: whether missing records are an error or a warning.
         poll_timeout_ms: how long a task may go without getting records, in ms.
         topic: the topic to write to, whatever the column `topic` says.
+        exactly_once: write in transactions; None for at least once.
     """
 
     client: Settings = field(default_factory=dict)
@@ -80,6 +94,7 @@ class SparkOptions:
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
     topic: str | None = None
+    exactly_once: ExactlyOnce | None = None
 
     @property
     def topics(self) -> list[str]:
@@ -151,6 +166,21 @@ def _topic(name: str, text: str) -> str:
     return text.strip()
 
 
+def _name(name: str, text: str) -> str:
+    if not text.strip():
+        raise ConfigError(f"{name} is empty; give a name, or leave it out")
+    return text.strip()
+
+
+def _exactly_once(given: Settings) -> ExactlyOnce | None:
+    chosen = {_ONCE[name]: _name(name, text) for name, text in given.items() if name in _ONCE}
+    if _bool(_EXACTLY_ONCE, given.get(_EXACTLY_ONCE, "false")):
+        return ExactlyOnce(**chosen)
+    if chosen:
+        raise ConfigError(f"{', '.join(name for name in _ONCE if name in given)} is only for {_EXACTLY_ONCE}=true")
+    return None
+
+
 # Option name -> field of SparkOptions and how its text is read.
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "subscribe": ("subscribe", _topics),
@@ -184,6 +214,10 @@ _ENDING: dict[str, Callable[[str, str], Position]] = {
 _STRATEGY = "startingOffsetsByTimestampStrategy"
 _STRATEGIES = {"error": False, "latest": True}
 
+_EXACTLY_ONCE = "exactlyOnce"
+# Options that count with it only -> field of ExactlyOnce.
+_ONCE = {"transactionalIdPrefix": "prefix", "decisionsTopic": "topic"}
+
 _DURATION: Final = re.compile(r"(\d+)([a-z]+)?")
 _SPARKS_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -209,6 +243,7 @@ _REFUSED = {
     "kafka.group.id": "the source joins no consumer group and commits nothing to one in this version",
     "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
     "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
+    "kafka.transactional.id": "use exactlyOnce=true: every task has a transactional id of its own then",
     "kafka.interceptor.classes": "there are no interceptors, nor Java classes",
     "kafka.key.deserializer": _SERIALIZER,
     "kafka.value.deserializer": _SERIALIZER,
@@ -221,7 +256,7 @@ _CLIENT_PREFIX = "kafka."
 _KINDS: tuple[type[ClientConfig], ...] = (ConsumerConfig, ProducerConfig, AdminConfig)
 _OURS = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
 _CLIENT_NAMES = {_CLIENT_PREFIX + name for name in known_names() - _OURS} - _REFUSED_LOWER.keys()
-_NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *_WITHOUT_EFFECT)
+_NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *_WITHOUT_EFFECT, _EXACTLY_ONCE, *_ONCE)
 _LOWER = {name.lower(): name for name in _NAMES}
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
@@ -237,6 +272,7 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
     values = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items() if name in _OPTIONS}
     values["starting"] = _starting(given)
     values["ending"] = _first_of(_ENDING, given)
+    values["exactly_once"] = _exactly_once(given)
     for name, why in _WITHOUT_EFFECT.items():
         if name in given:
             _log.warning("the option %s has no effect: %s", name, why)

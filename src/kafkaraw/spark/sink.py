@@ -1,18 +1,24 @@
-"""The sink as Spark calls it, for batches and streams. At least once: a failed task or micro-batch is written again.
+"""The sink as Spark calls it, for batches and streams.
 
-Records become visible as they are written; nothing is left to do when Spark commits, and nothing can be taken back when
-it aborts. Must not hold clients: writers are pickled to the workers. The work is in `writing.py`.
+By default at least once: records become visible as they are written, nothing is left to do when Spark commits, and
+nothing can be taken back when it aborts; a failed task or micro-batch is written again. With `exactlyOnce` tasks
+prepare transactions, and the driver ends them.
+
+Must not hold clients: writers are pickled to the workers. The work is in `writing` and `exactly_once`.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from kafkaraw.errors import UsageError
 from kafkaraw.spark.options import SparkOptions
 from kafkaraw.spark.writing import WriteSettings, write_rows, write_settings
 
@@ -20,7 +26,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from kafkaraw.spark.exactly_once import Written
+
 _log = logging.getLogger(__name__)
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+_Messages = list[WriterCommitMessage | None]
 
 
 @dataclass
@@ -29,48 +42,99 @@ class KafkaCommitMessage(WriterCommitMessage):
 
     Attributes:
         records_count: records it wrote.
+        written: its transaction; None when it wrote at least once.
     """
 
     records_count: int
+    written: Written | None = None
 
 
-def _log_abort(messages: list[WriterCommitMessage | None]) -> None:
+class _Writer:
+    """What both writers do."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        self._settings: WriteSettings = write_settings(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        if self._settings.exactly_once is None:
+            return KafkaCommitMessage(write_rows(iterator, self._settings))
+        from kafkaraw.spark.exactly_once import Slot, write_slot
+
+        written = write_slot(iterator, self._settings, Slot(*self._batch(), _task().partitionId()))
+        return KafkaCommitMessage(written.records_count, written)
+
+    def _batch(self) -> tuple[str, int | None]:
+        """What is written: id of the query, and the micro-batch if there is one."""
+        raise NotImplementedError
+
+    def _commit(self, messages: _Messages) -> None:
+        if self._settings.exactly_once is not None:
+            from kafkaraw.spark.exactly_once import commit_batch
+
+            commit_batch(_written(messages), self._settings)
+
+    def _abort(self, messages: _Messages) -> None:
+        if self._settings.exactly_once is None:
+            _log_abort(messages)
+        elif None in messages:  # a task has failed: nothing was committed yet
+            from kafkaraw.spark.exactly_once import abort_batch
+
+            abort_batch(_written(messages), self._settings)
+
+
+class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
+    """Appends the rows of a DataFrame."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._write_id = uuid.uuid4().hex
+
+    def _batch(self) -> tuple[str, int | None]:
+        return self._write_id, None
+
+    def commit(self, messages: _Messages) -> None:
+        """Commit what the tasks have prepared, if they have."""
+        self._commit(messages)
+
+    def abort(self, messages: _Messages) -> None:
+        """Abort it, or say what stays written."""
+        self._abort(messages)
+
+
+class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Appends the rows of each micro-batch."""
+
+    def _batch(self) -> tuple[str, int | None]:
+        query_id, batch_id = _task().getLocalProperty(_QUERY_ID), _task().getLocalProperty(_BATCH_ID)
+        if query_id is None or batch_id is None:
+            raise UsageError("exactlyOnce: Spark does not tell this task its query and micro-batch")
+        return query_id, int(batch_id)
+
+    def commit(self, messages: _Messages, batchId: int) -> None:  # Spark's name
+        """Commit what the tasks have prepared, if they have."""
+        self._commit(messages)
+
+    def abort(self, messages: _Messages, batchId: int) -> None:  # Spark's name
+        """Abort it, or say what stays written."""
+        self._abort(messages)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise UsageError("exactlyOnce: this is not a task of Spark")
+    return context
+
+
+def _written(messages: _Messages) -> list[Written]:
+    return [each.written for each in messages if isinstance(each, KafkaCommitMessage) and each.written is not None]
+
+
+def _log_abort(messages: _Messages) -> None:
     written = sum(message.records_count for message in messages if isinstance(message, KafkaCommitMessage))
     _log.warning(
         "the write failed; %d records of finished tasks, and some of the failed ones, are in Kafka already and will "
         "be there again after a retry (at least once)",
         written,
     )
-
-
-class KafkaBatchWriter(DataSourceArrowWriter):
-    """Appends the rows of a DataFrame."""
-
-    def __init__(self, options: SparkOptions, schema: StructType) -> None:
-        self._settings: WriteSettings = write_settings(options, schema)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of one task."""
-        return KafkaCommitMessage(write_rows(iterator, self._settings))
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Say what stays written."""
-        _log_abort(messages)
-
-
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Appends the rows of each micro-batch."""
-
-    def __init__(self, options: SparkOptions, schema: StructType) -> None:
-        self._settings: WriteSettings = write_settings(options, schema)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of one task."""
-        return KafkaCommitMessage(write_rows(iterator, self._settings))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # Spark's name
-        """Nothing to do: the records are there."""
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # Spark's name
-        """Say what stays written."""
-        _log_abort(messages)

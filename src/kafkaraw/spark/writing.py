@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkaraw.client.blocking import Producer
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.errors import ConfigError, UsageError
-from kafkaraw.spark.options import Settings, SparkOptions, settings_for, typed_settings
+from kafkaraw.spark.options import ExactlyOnce, Settings, SparkOptions, settings_for, typed_settings
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafkaraw.records import Headers
+
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""As long as brokers allow by default: a transaction is open until the slowest task of its batch is done."""
 
 # Column -> the Spark types it may have. Other columns are left alone, as Spark's own connector does.
 _COLUMNS: dict[str, tuple[str, ...]] = {
@@ -41,10 +44,14 @@ class WriteSettings:
     Attributes:
         producer: settings of the producer, as text.
         topic: where to write, whatever the column `topic` says; None to go by the column.
+        client: settings of all clients, as text.
+        exactly_once: write in transactions; None for at least once.
     """
 
     producer: Settings
     topic: str | None
+    client: Settings
+    exactly_once: ExactlyOnce | None = None
 
 
 def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
@@ -61,18 +68,23 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
             raise ConfigError(f"the column {name} is {types[name]}; to be written it must be {' or '.join(allowed)}")
     if options.topic is None and "topic" not in types:
         raise ConfigError("where to write? give the option topic, or a column `topic`")
-    return WriteSettings({"client_id": "kafkaraw-spark"} | settings_for(ProducerConfig, options.client), options.topic)
+    defaults = {"client_id": "kafkaraw-spark"}
+    if options.exactly_once is not None:
+        defaults["transaction_timeout_ms"] = str(TRANSACTION_TIMEOUT_MS)
+    producer = defaults | settings_for(ProducerConfig, options.client)
+    return WriteSettings(producer, options.topic, options.client, options.exactly_once)
 
 
-def _make_producer(settings: Settings) -> Producer:
+def make_producer(settings: Settings) -> Producer:
+    """A producer with settings that are text."""
     return Producer(runtime=None, **typed_settings(ProducerConfig, settings))
 
 
-_producers: ClientPool[Producer] = ClientPool(_make_producer)
+_producers: ClientPool[Producer] = ClientPool(make_producer)
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
-    """Write all rows and wait for their acknowledgements.
+    """Write all rows and wait for their acknowledgements: at least once.
 
     Args:
         batches: rows in the columns that `write_settings` checked.
@@ -87,14 +99,20 @@ def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> in
     """
     freeze_modules_once()
     with _producers.borrow(settings.producer) as producer:
-        count = 0
-        for batch in batches:
-            for topic, value, key, headers, partition, timestamp_ms in record_arguments(batch, settings.topic):
-                producer.send(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-            count += batch.num_rows
+        count = send_rows(producer, batches, settings.topic)
         # Raises what any of the records failed with: no ticket needs to be kept.
         producer.flush()
         return count
+
+
+def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
+    """Hand all rows to a producer, without waiting for their acknowledgements; gives how many there were."""
+    count = 0
+    for batch in batches:
+        for name, value, key, headers, partition, timestamp_ms in record_arguments(batch, topic):
+            producer.send(name, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        count += batch.num_rows
+    return count
 
 
 _Row = tuple[str, bytes | None, bytes | None, "Headers | None", int | None, int | None]
