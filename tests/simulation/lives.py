@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
@@ -20,7 +21,7 @@ from tests.simulation.clients import (
     send_all,
     use_a_passing_topic,
 )
-from tests.simulation.senders import send_in_bursts
+from tests.simulation.senders import Bursts
 from tests.simulation.services import SERVICES, Service, ask_positions
 from tests.simulation.trouble import LATEST_REPEAT_S, trouble
 from tests.simulation.world import World
@@ -80,11 +81,9 @@ async def with_many_senders(simulation: Simulation) -> Life:
     world = World(simulation, climate.sending(simulation.rng))
     await world.brokers.start()
     helpers = [trouble(world), trouble(world, "trouble beside it")]
-    producers = [send_in_bursts(world, name) for name in senders.draw(world.rng("senders"))]
-    if world.climate.nodes == 1:
-        return await _live(world, helpers, producers)
-    with world.brokers.old_news.in_effect():
-        return await _live(world, helpers, producers)
+    bursts = [Bursts(world, name) for name in senders.draw(world.rng("senders"))]
+    with world.brokers.old_news.in_effect() if world.climate.nodes > 1 else nullcontext():
+        return await _live(world, helpers, [each.run() for each in bursts], [each.end() for each in bursts])
 
 
 async def with_transactions(simulation: Simulation) -> Life:
@@ -115,7 +114,7 @@ async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, N
         return await _live(world, helpers, producers)
 
 
-async def _live(world: World, helpers: list, producers: list) -> Life:
+async def _live(world: World, helpers: list, producers: list, endings: Sequence = ()) -> Life:
     tasks = [asyncio.create_task(helper) for helper in helpers]
     transactional = world.climate.transaction_version is not None
     settings = {"isolation_level": "read_committed", "fetch_max_wait_ms": 300} if transactional else {}
@@ -124,6 +123,7 @@ async def _live(world: World, helpers: list, producers: list) -> Life:
         await asyncio.gather(*producers)
         world.over = True
         await asyncio.gather(*tasks)
+        await asyncio.gather(*endings)
         if world.climate.repeats:
             await asyncio.sleep(LATEST_REPEAT_S + LANDING_S)
         if transactional:

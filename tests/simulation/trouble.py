@@ -228,7 +228,7 @@ LEADERSHIP = {
     "power cut": Kind(power_cut, 1, (0.01, 0.5)),
     "replication waits": Kind(replication_waits, 4, (0.1, 1.5)),
 }
-REPEATED = Kind(repeated, 6, (0.1, 1.5))
+REPEATED = Kind(repeated, 15, (0.2, 3.0))
 COORDINATORS = {"coordinators move": Kind(coordinators_move, 8)}
 OTHERS = {
     "throttled": Kind(throttled, 1, (0.2, 1.0)),

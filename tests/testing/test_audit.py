@@ -104,6 +104,10 @@ def sent_again_behind_a_newer_one(history: History) -> None:
     history.shipments["a"] = [(1.0, P0, 0, left), (2.0, P0, 0, returned), (2.1, P0, 1, left), (3.0, P0, 0, left)]
 
 
+def does_not_get_through(history: History) -> None:
+    history.stuck.append("a in partition 0")
+
+
 def a_zombie(history: History) -> None:
     history.zombies.append("a")
 
@@ -143,6 +147,7 @@ def test_a_sound_history_has_no_violation():
         (believes_in_an_old_leader, Invariant.EPOCH_WENT_BACK),
         (held, Invariant.LEFT_OVER),
         (a_zombie, Invariant.ZOMBIE),
+        (does_not_get_through, Invariant.STUCK),
     ],
 )
 def test_a_violation_is_told_by_its_name(spoil: Callable[[History], None], invariant: Invariant):

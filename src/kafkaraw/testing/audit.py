@@ -40,7 +40,17 @@ def audit(history: History, *, idempotent: bool = True, unclean: bool = False) -
         unclean: leaders may have been elected that were not in sync: what was acknowledged and read may be lost, but
             not doubled, and nobody may be left waiting.
     """
-    checks = [_unsettled, _overdue, _left_over, _epochs_went_back, aborted_reads, denied_writes, overtakings, zombies]
+    checks = [
+        _unsettled,
+        _overdue,
+        _stuck,
+        _left_over,
+        _epochs_went_back,
+        aborted_reads,
+        denied_writes,
+        overtakings,
+        zombies,
+    ]
     if idempotent:
         checks += [duplicates, send_skips]
     if not unclean:
@@ -73,6 +83,11 @@ def _overdue(history: History) -> Iterator[Violation]:
             yield Violation(Invariant.OVERDUE, what)
 
 
+def _stuck(history: History) -> Iterator[Violation]:
+    for what in history.stuck:
+        yield Violation(Invariant.STUCK, what)
+
+
 def _left_over(history: History) -> Iterator[Violation]:
     for what in history.left_over:
         yield Violation(Invariant.LEFT_OVER, what)
@@ -96,7 +111,7 @@ def _promised(history: History) -> Iterator[tuple[bytes, RecordMetadata]]:
     weak = {value for producer in history.weak for value in history.sent[producer]}
     for value, metadata in history.acknowledged.items():
         tp = TopicPartition(metadata.topic, metadata.partition)
-        if value not in weak and metadata.offset >= history.deleted_before.get(tp, 0):
+        if value not in weak and metadata.offset >= history.deleted_before.get(tp, metadata.offset):
             yield value, metadata
 
 

@@ -103,6 +103,7 @@ class History:
         final_positions: where groups stand in the end, by group and partition; None where nobody has asked.
         calls: what was waited for.
         leader_epochs: for each client, (partition, topic id, leader epoch) as it came to believe in them.
+        stuck: what did not get through though nothing was wrong any more.
         left_over: what was still held, waiting or unresolved when all clients were closed.
         deleted_before: by partition, the offset below which records were deleted on purpose.
         final: everything that is in the topic in the end, by partition, as (offset, value).
@@ -129,6 +130,7 @@ class History:
     final_positions: dict[tuple[str, TopicPartition], int] | None = None
     calls: list[Call] = field(default_factory=list)
     leader_epochs: dict[str, list[tuple[TopicPartition, bytes, int]]] = field(default_factory=lambda: defaultdict(list))
+    stuck: list[str] = field(default_factory=list)
     left_over: list[str] = field(default_factory=list)
     deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
     final: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)

@@ -45,6 +45,8 @@ class Invariant(StrEnum):
     """A request gets one answer, after those of the requests before it on its connection."""
     EPOCH_WENT_BACK = "epoch went back"
     """What a client believes of a partition's leader is never replaced by something older."""
+    STUCK = "stuck"
+    """Once nothing is wrong any more, everything works again."""
     LEFT_OVER = "left over"
     """When all clients are closed, no promise, task, timer or byte of memory is left."""
 

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import lives
-from tests.simulation.plants import one_broker, several_brokers
+from tests.simulation.plants import one_broker, send_path, several_brokers, transactions
 
 SEEDS = 100
 """Within so many seeds, the same ones always, each bug is found."""
@@ -42,7 +42,17 @@ def _several(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant
     return Plant(plant, lives.with_several_brokers, frozenset(invariants))
 
 
+def _senders(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, lives.with_many_senders, frozenset(invariants))
+
+
+def _transactions(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, lives.with_transactions, frozenset(invariants))
+
+
 _LOSS = (Invariant.LOST_WRITE, Invariant.UNSEEN, Invariant.INCONSISTENT_OFFSETS)
+_TORN = (Invariant.TORN_TRANSACTION, Invariant.ABORTED_READ, Invariant.POLL_SKIP)
+_OPEN = (Invariant.LEFT_OVER, Invariant.OVERDUE)
 _WAITING = (Invariant.UNSETTLED, Invariant.OVERDUE, Invariant.LEFT_OVER)
 
 PLANTS = {
@@ -71,6 +81,26 @@ PLANTS = {
         _several(several_brokers.node_answers_after_it_was_deposed, Invariant.POLL_SKIP, *_LOSS),
         _several(several_brokers.follower_skips_an_epoch_that_was_truncated, Invariant.POLL_SKIP, *_LOSS),
         _several(several_brokers.client_takes_stale_metadata, Invariant.EPOCH_WENT_BACK),
+        _senders(send_path.producer_changes_what_it_sends_again, Invariant.REWRITTEN),
+        _senders(send_path.producer_sends_new_batches_before_what_came_back, Invariant.OVERTAKEN),
+        _senders(send_path.producer_takes_a_lost_answer_for_success, *_LOSS),
+        _senders(send_path.producer_gives_the_numbers_of_what_it_gave_up_to_the_next, Invariant.REWRITTEN, *_LOSS),
+        _senders(send_path.producer_keeps_the_memory_of_what_it_gave_up, Invariant.LEFT_OVER),
+        _senders(send_path.ticket_names_the_offset_of_a_neighbour, *_LOSS),
+        _senders(send_path.producer_forgets_a_batch_when_the_leader_changes, *_WAITING),
+        _senders(send_path.producer_denies_what_may_have_been_written, Invariant.DENIED_WRITE),
+        _senders(send_path.broker_answers_a_repetition_with_the_wrong_offset, *_LOSS),
+        _senders(send_path.broker_forgets_producers_when_it_begins_to_lead, Invariant.DUPLICATE),
+        _senders(send_path.broker_takes_batches_of_older_epochs, Invariant.DUPLICATE, Invariant.SEND_SKIP),
+        _transactions(transactions.coordinator_leaves_a_marker_out, *_OPEN, *_TORN),
+        _transactions(transactions.coordinator_forgets_on_moving_what_was_decided, *_OPEN, *_TORN),
+        _transactions(transactions.coordinator_lets_a_zombie_go_on, Invariant.ZOMBIE, Invariant.REWRITTEN, *_TORN),
+        _transactions(transactions.coordinator_lets_transactions_stay_open, *_OPEN),
+        _transactions(transactions.partition_does_not_hold_back_what_is_open, *_TORN),
+        _transactions(transactions.partition_leaves_an_aborted_transaction_out, Invariant.ABORTED_READ),
+        _transactions(transactions.group_takes_positions_of_an_aborted_transaction, Invariant.TORN_POSITION),
+        _transactions(transactions.producer_commits_without_what_it_gave_up, *_TORN),
+        _transactions(transactions.consumer_shows_aborted_records, Invariant.ABORTED_READ),
     )
 }
 

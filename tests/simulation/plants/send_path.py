@@ -1,0 +1,151 @@
+"""Bugs of the send path: in how producers number, repeat and give up batches, and in how brokers recognise them."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from dataclasses import replace
+
+import pytest
+from crc32c import crc32c
+
+from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.producers import ProducerTable
+from kafkaraw.client import outbox
+from kafkaraw.client.delivery import Delivery
+from kafkaraw.client.produce import unanswered
+from kafkaraw.core.producer import machine
+from kafkaraw.core.producer.events import Answered
+from kafkaraw.core.producer.partition import PartitionQueue
+from kafkaraw.records import BatchPromise, SealedBatch
+
+_CRC_AT, _ATTRIBUTES_AT, _BASE_TIMESTAMP_AT = 17, 21, 27
+
+# -- the producer
+
+
+def producer_changes_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
+    encode, known = SealedBatch.encode, set()
+
+    def a_moment_later(self, *args, **kwargs):
+        data = encode(self, *args, **kwargs)
+        if self not in known:
+            known.add(self)
+            return data
+        changed = bytearray(data)
+        (timestamp,) = struct.unpack_from(">q", changed, _BASE_TIMESTAMP_AT)
+        struct.pack_into(">q", changed, _BASE_TIMESTAMP_AT, timestamp + 1)
+        struct.pack_into(">I", changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))
+        return memoryview(changed)
+
+    monkeypatch.setattr(SealedBatch, "encode", a_moment_later)
+
+
+def producer_sends_new_batches_before_what_came_back(monkeypatch: pytest.MonkeyPatch):
+    line_up = PartitionQueue.try_settle_drain
+
+    def at_the_end(self, *args):
+        back = sum(not shipment.settled for shipment in self.returned)
+        lined_up = line_up(self, *args)
+        if lined_up:
+            self.waiting.rotate(-back)
+        return lined_up
+
+    monkeypatch.setattr(PartitionQueue, "try_settle_drain", at_the_end)
+
+
+def producer_takes_a_lost_answer_for_success(monkeypatch: pytest.MonkeyPatch):
+    lost = outbox._lost
+
+    def all_will_be_well(action, error, *, maybe_written):
+        if maybe_written:
+            return Answered(action.request_id, unanswered(action))
+        return lost(action, error, maybe_written=maybe_written)
+
+    monkeypatch.setattr(outbox, "_lost", all_will_be_well)
+
+
+def producer_gives_the_numbers_of_what_it_gave_up_to_the_next(monkeypatch: pytest.MonkeyPatch):
+    head = PartitionQueue.head
+
+    def close_the_gap(self):
+        gap = None
+        while self.waiting and self.waiting[0].settled:
+            given_up = self.waiting.popleft()
+            if given_up.sequence >= 0 and gap is None and given_up.identity == self.identity:
+                gap = given_up.sequence
+        if gap is not None and not self.in_flight:
+            self.next_sequence = gap
+            for shipment in self.waiting:
+                shipment.identity, shipment.sequence = None, -1
+        return head(self)
+
+    monkeypatch.setattr(PartitionQueue, "head", close_the_gap)
+
+
+def producer_keeps_the_memory_of_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
+    release = Delivery._release
+
+    def of_what_was_written(self, batch):
+        if batch.promise.error is None:
+            release(self, batch)
+
+    monkeypatch.setattr(Delivery, "_release", of_what_was_written)
+
+
+def ticket_names_the_offset_of_a_neighbour(monkeypatch: pytest.MonkeyPatch):
+    resolve, number = BatchPromise.resolve, itertools.count()
+
+    def one_further(self, base_offset, *args):
+        resolve(self, base_offset + (next(number) % 20 == 19), *args)
+
+    monkeypatch.setattr(BatchPromise, "resolve", one_further)
+
+
+def producer_forgets_a_batch_when_the_leader_changes(monkeypatch: pytest.MonkeyPatch):
+    take = PartitionQueue.take
+
+    def without_the_next(self, identity, node_id):
+        if self._node_id not in (-1, node_id) and len(self.waiting) > 1:
+            self.waiting[1].settled = True
+            del self.waiting[1]
+        return take(self, identity, node_id)
+
+    monkeypatch.setattr(PartitionQueue, "take", without_the_next)
+
+
+def producer_denies_what_may_have_been_written(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine, "MAYBE_WRITTEN", frozenset())
+
+
+# -- the broker
+
+
+def broker_answers_a_repetition_with_the_wrong_offset(monkeypatch: pytest.MonkeyPatch):
+    check = ProducerTable.check
+
+    def one_further(self, header):
+        old = check(self, header)
+        return old and replace(old, base_offset=old.base_offset + 1)
+
+    monkeypatch.setattr(ProducerTable, "check", one_further)
+
+
+def broker_forgets_producers_when_it_begins_to_lead(monkeypatch: pytest.MonkeyPatch):
+    begin = Partition._begin_to_lead
+
+    def knowing_nobody(self):
+        self.producers.clear()
+        begin(self)
+
+    monkeypatch.setattr(Partition, "_begin_to_lead", knowing_nobody)
+
+
+def broker_takes_batches_of_older_epochs(monkeypatch: pytest.MonkeyPatch):
+    check = ProducerTable.check
+
+    def whatever_comes(self, header):
+        entry = self._entries.get(header.producer_id)
+        return None if entry is not None and header.producer_epoch < entry.epoch else check(self, header)
+
+    monkeypatch.setattr(ProducerTable, "check", whatever_comes)

@@ -1,0 +1,81 @@
+"""Bugs of transactions: in coordinators, in how partitions keep markers, and in the clients at both ends."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kafkaraw.broker.offsets import OffsetStore
+from kafkaraw.broker.open_transactions import OpenTransactions
+from kafkaraw.broker.transactions.coordinator import TransactionCoordinator
+from kafkaraw.broker.transactions.markers import MarkerSender
+from kafkaraw.broker.transactions.states import ENDING, NO_EPOCH, Transaction
+from kafkaraw.client.transactions import Transactions
+from kafkaraw.core.fetch import fetcher
+
+# -- the coordinator
+
+
+def coordinator_leaves_a_marker_out(monkeypatch: pytest.MonkeyPatch):
+    send, number = MarkerSender._send, itertools.count()
+
+    def all_but_a_few(self, topic_partition, ending, written):
+        if next(number) % 10 == 9:
+            written(topic_partition)
+        else:
+            send(self, topic_partition, ending, written)
+
+    monkeypatch.setattr(MarkerSender, "_send", all_but_a_few)
+
+
+def coordinator_forgets_on_moving_what_was_decided(monkeypatch: pytest.MonkeyPatch):
+    load = TransactionCoordinator.load
+
+    def undecided(self, transactions):
+        load(self, [each for each in transactions if each.state not in ENDING])
+
+    monkeypatch.setattr(TransactionCoordinator, "load", undecided)
+
+
+def coordinator_lets_a_zombie_go_on(monkeypatch: pytest.MonkeyPatch):
+    fence = Transaction.with_next_epoch
+
+    def under_the_same_epoch(self, last_epoch, timeout_ms, now_ms):
+        if self.producer_epoch == NO_EPOCH:
+            return fence(self, last_epoch, timeout_ms, now_ms)
+        return self.again(timeout_ms, now_ms)
+
+    monkeypatch.setattr(Transaction, "with_next_epoch", under_the_same_epoch)
+
+
+def coordinator_lets_transactions_stay_open(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(TransactionCoordinator, "abort_overdue", lambda self: None)
+
+
+# -- partitions and groups
+
+
+def partition_does_not_hold_back_what_is_open(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(OpenTransactions, "last_stable_offset", lambda self, high_watermark: high_watermark)
+
+
+def partition_leaves_an_aborted_transaction_out(monkeypatch: pytest.MonkeyPatch):
+    find = OpenTransactions.aborted_between
+    monkeypatch.setattr(OpenTransactions, "aborted_between", lambda self, *between: find(self, *between)[1:])
+
+
+def group_takes_positions_of_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch):
+    end = OffsetStore.end_transaction
+    monkeypatch.setattr(OffsetStore, "end_transaction", lambda self, who, *, commit: end(self, who, commit=True))
+
+
+# -- clients
+
+
+def producer_commits_without_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Transactions, "note_failure", lambda self, error: None)
+
+
+def consumer_shows_aborted_records(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetcher, "without_aborted", lambda records, aborted: records)
