@@ -46,15 +46,15 @@ def values_of(sealed: SealedBatch) -> list[bytes | None]:
     return Batch(sealed.topic, sealed.partition, sealed.encode(), start_offset=0).values()
 
 
-def test_the_first_record_of_a_batch_wakes_the_loop_and_the_next_ones_do_not() -> None:
+def test_the_first_record_of_a_batch_is_told_from_the_next_ones() -> None:
     batches = open_batches()
-    assert [append(batches)[0] for _ in range(3)] == [AppendStatus.SEALED, AppendStatus.OK, AppendStatus.OK]
+    assert [append(batches)[0] for _ in range(3)] == [AppendStatus.OPENED, AppendStatus.OK, AppendStatus.OK]
 
 
 def test_a_full_batch_is_sealed_and_wakes_the_loop() -> None:
     batches = open_batches(batch_size=300)
     statuses = [append(batches, bytes(100), partition=1)[0] for _ in range(4)]
-    assert statuses == [AppendStatus.SEALED, AppendStatus.OK, AppendStatus.SEALED, AppendStatus.OK]
+    assert statuses == [AppendStatus.OPENED, AppendStatus.OK, AppendStatus.SEALED, AppendStatus.OK]
     (sealed,) = batches.take_sealed()
     assert (sealed.topic, sealed.partition, sealed.records_count) == ("t", 1, 2)
     assert len(sealed.encode()) == sealed.size_bytes <= 300
@@ -277,7 +277,7 @@ def test_above_the_memory_bound_nothing_is_taken_until_something_is_released() -
     sealed = batches.take_sealed()
     assert sum(batch.records_count for batch in sealed) == taken, "all was sealed, so that memory can come back"
     batches.release(sealed[0])
-    assert append(batches, partition=0)[0] is AppendStatus.SEALED
+    assert append(batches, partition=0)[0] is AppendStatus.OPENED
 
 
 def test_a_record_larger_than_the_memory_bound_is_taken_when_all_is_free() -> None:
@@ -332,7 +332,7 @@ def test_a_new_lock_replaces_one_that_a_fork_left_locked() -> None:
     held.acquire()
     batches.renew_lock(threading.Lock())
     batches.set_partitions("t", 1)
-    assert append(batches)[0] is AppendStatus.SEALED
+    assert append(batches)[0] is AppendStatus.OPENED
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

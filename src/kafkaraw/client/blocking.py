@@ -18,7 +18,7 @@ import logging
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.blocking_admin import Admin as Admin
@@ -37,7 +37,7 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
-from kafkaraw.records import AppendStatus, Batch, Headers, Record, Sender, Ticket, TopicPartition
+from kafkaraw.records import Batch, Headers, Record, Sender, Ticket, TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -110,8 +109,7 @@ class Producer(Sender):
         status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             return _run(delivery.admit(topic, value, key, headers, partition, timestamp_ms))
-        if status is _SEALED:
-            delivery.wake_from_thread()
+        delivery.note_on_thread(status)
         return ticket
 
     def send_nowait(
@@ -129,8 +127,7 @@ class Producer(Sender):
         if ticket is None:
             delivery.wake_from_thread()
             raise delivery.refusal(status, topic)
-        if status is _SEALED:
-            delivery.wake_from_thread()
+        delivery.note_on_thread(status)
         return ticket
 
     def flush(self, timeout: float | None = None) -> None:

@@ -214,24 +214,38 @@ class Connection:
             ClosedError: the connection was closed meanwhile.
         """
         answer: asyncio.Future[object] = self._loop.create_future()
-        metrics, began = self._metrics, self._loop.time()
-        metrics.requests += 1
-        metrics.in_flight += 1
-        self._asking += 1
+        began, metrics = self.asked()
+        outcome: object = None
         try:
             self._handle(Submit(answer, message, version, timeout * 1000))
-            response = await answer
+            outcome = await answer
         except BaseException as error:
-            metrics.requests_failed += 1
+            outcome = error
             if isinstance(error, asyncio.CancelledError):
                 self._handle(Abandon(answer))
             raise
         finally:
-            metrics.in_flight -= 1
-            self._asking -= 1
-            self._used_at = self._loop.time()
-        metrics.answered(response, self._used_at - began)
-        return response
+            self.ended(metrics, began, outcome)
+        return outcome
+
+    def submit(
+        self,
+        message: object,
+        answered: Callable[[object], None],
+        *,
+        version: int | None = None,
+        timeout: float,
+    ) -> None:
+        """Send a request without a task that waits: what many requests in a row are sent with.
+
+        Args:
+            message: the request.
+            answered: called once, with the response or with the KafkaError that `request` would raise; perhaps before
+                this returns. It must not raise.
+            version: to send it in; None for the highest that both ends know.
+            timeout: for waiting its turn, sending and answering together, in seconds.
+        """
+        self._handle(Submit(_Call(self, answered), message, version, timeout * 1000))
 
     def send_oneway(self, message: object, *, version: int | None = None) -> None:
         """Send a request that the broker does not answer (Produce with acks=0).
@@ -296,6 +310,24 @@ class Connection:
         """See `LinkHandler.writing_paused`; the in-flight limit bounds what can pile up."""
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def asked(self) -> tuple[float, NodeMetrics]:
+        """Count a request that begins; gives the time, and where it counts."""
+        metrics = self._metrics
+        metrics.requests += 1
+        metrics.in_flight += 1
+        self._asking += 1
+        return self._loop.time(), metrics
+
+    def ended(self, metrics: NodeMetrics, began: float, outcome: object) -> None:
+        """Count a request that is over: with a response, or an error."""
+        metrics.in_flight -= 1
+        self._asking -= 1
+        self._used_at = self._loop.time()
+        if isinstance(outcome, BaseException):
+            metrics.requests_failed += 1
+        else:
+            metrics.answered(outcome, self._used_at - began)
 
     def _name_in_log(self) -> str:
         name = self._metrics.name
@@ -363,7 +395,26 @@ class Connection:
             self._timer = self._loop.call_at(deadline_ms / 1000, self._wake, deadline_ms)
 
 
+class _Call:
+    """A request made by `Connection.submit`, until it is over."""
+
+    __slots__ = ("_answered", "_began", "_connection", "_metrics")
+
+    def __init__(self, connection: Connection, answered: Callable[[object], None]) -> None:
+        self._connection = connection
+        self._answered = answered
+        self._began, self._metrics = connection.asked()
+
+    def finish(self, outcome: object) -> None:
+        """Count it, and tell."""
+        self._connection.ended(self._metrics, self._began, outcome)
+        self._answered(outcome)
+
+
 def _settle(key: object, outcome: object) -> None:
+    if type(key) is _Call:
+        key.finish(outcome)
+        return
     assert isinstance(key, asyncio.Future)
     if key.done():
         return

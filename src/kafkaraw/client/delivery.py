@@ -73,6 +73,7 @@ from kafkaraw.records import (
 
 log = logging.getLogger(__name__)
 
+_OK, _OPENED, _SEALED = AppendStatus.OK, AppendStatus.OPENED, AppendStatus.SEALED  # slow to look up
 RECORD_OVERHEAD_BYTES = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
 CLOSED = "the producer is closed; make a new one"
@@ -128,6 +129,7 @@ class Delivery:
         self._timer: asyncio.TimerHandle | None = None
         self._step_scheduled = False
         self._wake_sent = False
+        self._acting = False
         self._closed = False
         self._broken = False
         if config.transactional_id is not None:
@@ -166,6 +168,25 @@ class Delivery:
                     f"a record for topic {topic!r} takes {size} bytes uncompressed, {name} is {limit}; raise it (the "
                     f"topic's max.message.bytes counts, too) or send less in one record"
                 )
+
+    def note(self, status: AppendStatus) -> None:
+        """See to it that what was appended leaves in time; on the loop."""
+        if status is _SEALED or self._loop is None or (status is _OPENED and self._config.linger_ms == 0):
+            self.wake()
+        elif status is _OPENED:
+            self._sync_topics()
+            self._step_by(self._now_ms() + self._config.linger_ms)
+
+    def note_on_thread(self, status: AppendStatus) -> None:
+        """The same, on any thread. A timer that fires in time spares the change of threads."""
+        timer, loop = self._timer, self._loop  # the timer may be replaced meanwhile, but only by an earlier one
+        news = self._topics_as_of != self._engine.cluster.updated_ms
+        if status is _OPENED and timer is not None and loop is not None and not news:
+            in_time = timer.when() <= loop.time() + self._config.linger_ms / 1000
+        else:
+            in_time = status is _OK
+        if not in_time:
+            self.wake_from_thread()
 
     def wake(self) -> None:
         """Have `_step` run soon; on the loop."""
@@ -265,8 +286,7 @@ class Delivery:
         Raises:
             DeliveryTimeout: something is, still.
         """
-        self._collect(everything=True)
-        self._step()
+        self._step(everything=True)
         while not self._machine.idle:
             self._nothing_left.clear()
             try:
@@ -333,19 +353,38 @@ class Delivery:
             raise UsageError("this producer belongs to another event loop; make one for each, or use kafkaraw.Producer")
 
     def _receive(self, event: Event) -> None:
+        """Tell the machine, and do what follows at once: whoever waits for an answer does so for no other reason."""
         self._machine.receive(event, self._now_ms())
-        self.wake()
+        if not self._acting:
+            self._act_and_set_timer()
 
-    def _step(self) -> None:
+    def _step(self, *, everything: bool = False) -> None:
         """Do whatever is due now; a loop root."""
         self._step_scheduled = self._wake_sent = False
         try:
-            self._collect(everything=False)
-            self._machine.tick(self._now_ms())
-            self._act()
+            self._collect(everything=everything)
+            due_ms, now_ms = self._machine.deadline_ms(), self._now_ms()
+            if due_ms is not None and due_ms <= now_ms:
+                self._machine.tick(now_ms)
+        except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
+            self._break(error)
+        else:
+            self._act_and_set_timer()
+
+    def _act_and_set_timer(self) -> None:
+        """Do what the machine says, and come back when it wants to be asked again; a loop root."""
+        self._acting = True
+        try:
+            while actions := self._machine.actions():
+                for action in actions:
+                    self._do(action)
+            if self._machine.idle:
+                self._nothing_left.set()
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
+        finally:
+            self._acting = False
 
     def _collect(self, *, everything: bool) -> None:
         """Tell the machine about the batches that are full or have waited long enough."""
@@ -357,12 +396,6 @@ class Delivery:
             ages_ms = [min(max(0, now_ms - batch.created_ms), linger_ms) for batch in sealed]
             self._machine.receive(BatchesSealed(sealed, ages_ms), self._now_ms())
             self._turns.renew((batch.topic for batch in sealed), self._now_ms())
-
-    def _act(self) -> None:
-        for action in self._machine.actions():
-            self._do(action)
-        if self._machine.idle:
-            self._nothing_left.set()
 
     def _do(self, action: Action) -> None:
         match action:
@@ -388,20 +421,24 @@ class Delivery:
                 self._outbox.ask_producer_id()
 
     def _set_timer(self) -> None:
-        """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
-        assert self._loop is not None
-        times = [deadline_ms] if (deadline_ms := self._machine.deadline_ms()) is not None else []
+        """Have the next step made when something is due."""
+        deadline_ms = self._machine.deadline_ms()
+        if deadline_ms is not None:
+            self._step_by(deadline_ms)
         due_ms = self.open_batches.next_due_ms(self._config.linger_ms)
         if due_ms is not None:  # by the wall clock, which may be set: never wait longer than linger_ms
-            times.append(self._now_ms() + min(max(due_ms - self._clock.time_ms(), 0), self._config.linger_ms))
+            left_ms = min(max(due_ms - self._clock.time_ms(), 0), self._config.linger_ms)
+            self._step_by(self._now_ms() + left_ms)
+
+    def _step_by(self, time_ms: int) -> None:
+        """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
+        assert self._loop is not None
         if self._timer is not None:
-            if times and self._timer.when() * 1000 <= min(times) + 1 and not self._timer.cancelled():
+            if self._timer.when() * 1000 <= time_ms + 1:
                 return
             self._timer.cancel()
-            self._timer = None
-        if times:
-            # half a millisecond late, so that the clock, cut to milliseconds, has certainly reached the time
-            self._timer = self._loop.call_at((min(times) + 0.5) / 1000, self._on_timer)
+        # half a millisecond late, so that the clock, cut to milliseconds, has certainly reached the time
+        self._timer = self._loop.call_at((time_ms + 0.5) / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -477,8 +514,7 @@ class Delivery:
         """Send everything and wait until every batch that there is now has an outcome."""
         seconds = self._longest_delivery() if timeout is None else timeout
         deadline = Deadline(seconds)
-        self._collect(everything=True)
-        self._step()
+        self._step(everything=True)
         promises = [batch.promise for batch in self._machine.unsettled()]
         if not promises or await _all_done(promises, deadline.remaining):
             return
@@ -559,9 +595,17 @@ async def _all_done(promises: Sequence[BatchPromise], timeout: float) -> bool:
         if not missing and not done.done():
             done.set_result(None)
 
+    def give_up() -> None:
+        if not done.done():
+            done.set_result(None)
+
     for promise in promises:
         promise.add_callback(count_down)
-    await asyncio.wait([done], timeout=timeout)
+    timer = asyncio.get_running_loop().call_later(timeout, give_up)
+    try:
+        await done
+    finally:
+        timer.cancel()
     return not missing
 
 

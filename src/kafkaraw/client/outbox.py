@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 from kafkaraw.client.config import ProducerConfig
@@ -20,7 +20,6 @@ from kafkaraw.core.producer.events import (
     Answered,
     Event,
     MetadataRefreshed,
-    PartitionOutcome,
     ProducerIdentity,
     ProducerIdGiven,
     ProducerIdRefused,
@@ -36,7 +35,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.protocol.error_codes import error_for, error_name
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkaraw.protocol.messages.produce import ProduceResponse
+from kafkaraw.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkaraw.records import TopicPartition
 
 _PRODUCE_KEY: Final = 0
@@ -71,10 +70,15 @@ class Outbox:
         self.transactions: Transactions | None = None
         self._waiting: dict[int, deque[SendProduce]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def send(self, action: SendProduce) -> None:
         """Send a produce request; ends in `Answered` or `RequestLost`."""
         waiting = self._waiting.setdefault(action.node_id, deque())
+        connection = None if waiting else self._engine.open_connection(action.node_id)
+        if connection is not None:
+            self._exchange(connection, action)
+            return
         waiting.append(action)
         if len(waiting) == 1:
             self._spawn(self._send_waiting(action.node_id, waiting), f"produce to {action.node_id}")
@@ -93,6 +97,7 @@ class Outbox:
 
     async def close(self) -> None:
         """Drop everything under way, without events."""
+        self._closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -117,18 +122,18 @@ class Outbox:
                 self._tell(_lost(waiting.popleft(), error, maybe_written=False))
             return
         while waiting:
-            action = waiting.popleft()
-            self._spawn(self._send(connection, action), f"produce request {action.request_id}")
+            self._exchange(connection, waiting.popleft())
 
-    async def _send(self, connection: Connection, action: SendProduce) -> None:
+    def _exchange(self, connection: Connection, action: SendProduce) -> None:
+        """Send one request; there is no task for it, because one for each batch costs as much as the batch."""
         try:
-            outcomes = await self._exchange(connection, action)
+            self._submit(connection, action)
         except KafkaError as error:
-            self._tell(_lost(action, error, maybe_written=not isinstance(error, UnsupportedVersionError)))
-        else:
-            self._tell(Answered(action.request_id, outcomes))
+            self._lost(action, error)
+        except Exception as error:  # noqa: BLE001 - told to whoever gives up, who logs it
+            self._give_up(error)
 
-    async def _exchange(self, connection: Connection, action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]:
+    def _submit(self, connection: Connection, action: SendProduce) -> None:
         transactions, version = self.transactions, None
         request = produce_request(
             action,
@@ -141,9 +146,28 @@ class Outbox:
             version = min(PRODUCE_VERSION_EXPLICIT, connection.version_for(_PRODUCE_KEY))
         if self._acks == 0:
             connection.send_oneway(request)
-            return unanswered(action)
-        response = await connection.request(request, version=version, timeout=self._timeout)
-        return outcomes_of(request, reply(response, ProduceResponse), self._engine.cluster, action.node_id)
+            self._tell(Answered(action.request_id, unanswered(action)))
+            return
+
+        def answered(outcome: object) -> None:
+            if not self._closed:
+                self._answered(action, request, outcome)
+
+        connection.submit(request, answered, version=version, timeout=self._timeout)
+
+    def _answered(self, action: SendProduce, request: ProduceRequest, outcome: object) -> None:
+        try:
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            outcomes = outcomes_of(request, reply(outcome, ProduceResponse), self._engine.cluster, action.node_id)
+            self._tell(Answered(action.request_id, outcomes))
+        except KafkaError as error:
+            self._lost(action, error)
+        except Exception as error:  # noqa: BLE001 - told to whoever gives up, who logs it
+            self._give_up(error)
+
+    def _lost(self, action: SendProduce, error: KafkaError) -> None:
+        self._tell(_lost(action, error, maybe_written=not isinstance(error, UnsupportedVersionError)))
 
     async def _ask_producer_id(self) -> None:
         request = InitProducerIdRequest(

@@ -57,6 +57,11 @@ class ConnectionPool:
         entry = self._open.get((node_id, lane))
         return entry is not None and not entry[1].closed
 
+    def opened(self, node: BrokerNode) -> Connection | None:
+        """The main connection to a broker if there is one to be used at once."""
+        address, connection = self._open.get((node.node_id, "main"), ("", None))
+        return connection if connection is not None and not connection.closed and address == node.address else None
+
     def rests(self, node: BrokerNode) -> bool:
         """Whether this broker could not be reached, and is left alone for the moment."""
         return self._attempts.pause_ms((node.address, "main"), asyncio.get_running_loop().time() * 1000) > 0

@@ -110,8 +110,8 @@ class AsyncProducer:
         status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             return await delivery.admit(topic, value, key, headers, partition, timestamp_ms)
+        delivery.note(status)
         if status is _SEALED:
-            delivery.wake()
             await asyncio.sleep(0)  # a loop full of sends must not keep the batches from leaving
         return ticket
 
@@ -138,8 +138,7 @@ class AsyncProducer:
         if ticket is None:
             delivery.wake()
             raise delivery.refusal(status, topic)
-        if status is _SEALED:
-            delivery.wake()
+        delivery.note(status)
         return ticket
 
     async def flush(self, timeout: float | None = None) -> None:

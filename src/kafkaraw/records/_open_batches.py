@@ -44,6 +44,7 @@ _FIRST_BLOCK_SIZE = cython.declare(cython.Py_ssize_t, 64 * 1024)
 _KEY_SIZE_SAFE = cython.declare(cython.Py_ssize_t, KEY_SIZE_SAFE)
 
 _OK = cython.declare(object, AppendStatus.OK)
+_OPENED = cython.declare(object, AppendStatus.OPENED)
 _SEALED = cython.declare(object, AppendStatus.SEALED)
 _FULL = cython.declare(tuple, (AppendStatus.FULL, None))
 _UNKNOWN_TOPIC = cython.declare(tuple, (AppendStatus.UNKNOWN_TOPIC, None))
@@ -509,7 +510,7 @@ class OpenBatches:
                 self._used += _HEADER_SIZE
                 if batch.size_bytes >= self._batch_size:
                     self._seal(batch)
-                return (_SEALED, ticket)
+                return (_SEALED if self._sealed_batches else _OPENED, ticket)
         return _UNKNOWN_TOPIC
 
     @cython.cfunc

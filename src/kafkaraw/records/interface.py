@@ -32,9 +32,11 @@ class AppendStatus(IntEnum):
     OK = 0
     """Appended to an open batch: nothing to do."""
     SEALED = 1
-    """Appended, and a batch was sealed or opened: wake the loop, which sends it or sets its linger timer."""
+    """Appended, and a batch is sealed: wake the loop, which sends it. One may have been opened, too."""
     FULL = 2
     """Not appended: `buffer_memory` is in use. All open batches were sealed; wait for a release, then try again."""
+    OPENED = 4
+    """Appended to a batch that was opened for it, and none is sealed: see that it does not stay for ever."""
     UNKNOWN_TOPIC = 3
     """Not appended: the topic, or the partition asked for, is not known (yet)."""
 

@@ -16,7 +16,7 @@ from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.outbox import Outbox
 from kafkaraw.core.connection import Fail
 from kafkaraw.core.producer.partition import PartitionQueue
-from kafkaraw.errors import NetworkError
+from kafkaraw.errors import KafkaError, NetworkError
 from kafkaraw.records import Batch, BatchPromise, SealedBatch
 
 # -- the broker
@@ -122,16 +122,23 @@ def producer_reuses_a_buffer_in_flight(monkeypatch: pytest.MonkeyPatch):
 
 
 def producer_sends_again_on_a_new_connection_what_may_have_arrived(monkeypatch: pytest.MonkeyPatch):
-    exchange = Outbox._exchange
+    answered = Outbox._answered
+    again = set()
 
-    async def persistent(self, connection, action):
+    def persistent(self, action, request, outcome):
+        if isinstance(outcome, NetworkError) and action.request_id not in again:
+            again.add(action.request_id)
+            self._spawn(send_once_more(self, action), "planted")
+        else:
+            answered(self, action, request, outcome)
+
+    async def send_once_more(self, action):
         try:
-            return await exchange(self, connection, action)
-        except NetworkError:
-            fresh = await self._engine.connection(action.node_id, timeout=self._timeout)
-            return await exchange(self, fresh, action)
+            self._exchange(await self._engine.connection(action.node_id, timeout=self._timeout), action)
+        except KafkaError as error:
+            self._lost(action, error)
 
-    monkeypatch.setattr(Outbox, "_exchange", persistent)
+    monkeypatch.setattr(Outbox, "_answered", persistent)
 
 
 # -- connections

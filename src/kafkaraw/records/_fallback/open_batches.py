@@ -22,6 +22,7 @@ from kafkaraw.records.sealed import SealedBatch
 
 _SIZE_MAX: Final = 2**31 - 1
 _OK: Final = AppendStatus.OK  # members of an enum are slow to look up
+_OPENED: Final = AppendStatus.OPENED
 _SEALED: Final = AppendStatus.SEALED
 _FULL: Final = (AppendStatus.FULL, None)
 _UNKNOWN_TOPIC: Final = (AppendStatus.UNKNOWN_TOPIC, None)
@@ -320,7 +321,8 @@ class OpenBatches:
                 self._seal(batch)
                 if sticky:
                     partition = entry.sticky_partition
-            return _SEALED, self._append_elsewhere(entry, partition, sticky, key, value, headers, timestamp_ms)
+            ticket = self._append_elsewhere(entry, partition, sticky, key, value, headers, timestamp_ms)
+            return (_SEALED if self._sealed else _OPENED), ticket
 
     def _ask(self, function: PartitionFunction, topic: str, key: bytes | None, value: bytes | None) -> int | None:
         """Let the user choose; without the lock, which a function that sends something itself would wait for."""
