@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkaraw.client.producer import AsyncProducer as AsyncProducer
     from kafkaraw.client.runtime import Runtime as Runtime
+    from kafkaraw.core.group.assignors import Assignor as Assignor
+    from kafkaraw.core.group.subscription import MemberSubscription as MemberSubscription
     from kafkaraw.core.producer.report import Unacknowledged as Unacknowledged
     from kafkaraw.errors import AuthenticationError as AuthenticationError
     from kafkaraw.errors import AuthorizationError as AuthorizationError
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import BufferFull as BufferFull
     from kafkaraw.errors import ClosedError as ClosedError
     from kafkaraw.errors import ClusterAuthorizationFailed as ClusterAuthorizationFailed
+    from kafkaraw.errors import CommitFailed as CommitFailed
     from kafkaraw.errors import ConfigError as ConfigError
     from kafkaraw.errors import CorruptBatch as CorruptBatch
     from kafkaraw.errors import DelegationTokenAuthorizationFailed as DelegationTokenAuthorizationFailed
@@ -55,11 +58,15 @@ if TYPE_CHECKING:
     from kafkaraw.errors import DeliveryTimeout as DeliveryTimeout
     from kafkaraw.errors import ForkedError as ForkedError
     from kafkaraw.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
+    from kafkaraw.errors import GroupError as GroupError
     from kafkaraw.errors import KafkaError as KafkaError
     from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
+    from kafkaraw.errors import MaxPollExceeded as MaxPollExceeded
+    from kafkaraw.errors import MemberFenced as MemberFenced
     from kafkaraw.errors import NetworkError as NetworkError
     from kafkaraw.errors import ProducerFenced as ProducerFenced
     from kafkaraw.errors import ProtocolError as ProtocolError
+    from kafkaraw.errors import RebalanceUnderWay as RebalanceUnderWay
     from kafkaraw.errors import RecordTooLarge as RecordTooLarge
     from kafkaraw.errors import RetriableBrokerError as RetriableBrokerError
     from kafkaraw.errors import RetriableError as RetriableError
@@ -118,6 +125,8 @@ _HOMES = {
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),
     "kafkaraw.client.runtime": ("Runtime",),
+    "kafkaraw.core.group.assignors": ("Assignor",),
+    "kafkaraw.core.group.subscription": ("MemberSubscription",),
     "kafkaraw.core.producer.report": ("Unacknowledged",),
     "kafkaraw.errors": (
         "ClusterAuthorizationFailed",
@@ -130,17 +139,22 @@ _HOMES = {
         "BatchTooLarge",
         "BrokerError",
         "BufferFull",
+        "CommitFailed",
         "ClosedError",
         "ConfigError",
         "CorruptBatch",
         "DeliveryError",
         "DeliveryTimeout",
         "ForkedError",
+        "GroupError",
         "KafkaError",
         "KafkaTimeoutError",
+        "MaxPollExceeded",
+        "MemberFenced",
         "NetworkError",
         "ProducerFenced",
         "ProtocolError",
+        "RebalanceUnderWay",
         "RecordTooLarge",
         "RetriableBrokerError",
         "RetriableError",

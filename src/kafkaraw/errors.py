@@ -11,6 +11,11 @@
     +-- TransactionError        a transaction cannot go on
     |   +-- TransactionMustAbort  ... abort it; the next one may succeed
     |   +-- ProducerFenced        ... ever: another producer took over its transactional id; make a new one, or stop
+    +-- GroupError              membership of a consumer group
+    |   +-- CommitFailed        positions were not committed: the group has moved on without this member
+    |   +-- RebalanceUnderWay   positions were not committed: call poll() first, so that the rebalance can end
+    |   +-- MaxPollExceeded     the consumer stayed away for too long and left; the next poll() joins again
+    |   +-- MemberFenced        another member has taken over the static name; make a new one, or stop
     +-- AuthenticationError     re-authenticate: the credentials were refused
     +-- UsageError              fix the call: wrong argument, state or setting
     |   +-- ConfigError         a setting or option is unknown, missing or out of range
@@ -120,6 +125,26 @@ class TransactionMustAbort(TransactionError):
 
 class ProducerFenced(TransactionError):
     """Another producer has taken over the transactional id: this one can do nothing any more."""
+
+
+class GroupError(KafkaError):
+    """Something about this consumer's membership of its group."""
+
+
+class CommitFailed(GroupError):
+    """Positions were not committed: this consumer is not, or no longer, the member that owns the partitions."""
+
+
+class RebalanceUnderWay(GroupError, RetriableError):
+    """Positions were not committed because the group is rebalancing; they can be after the next `poll()`."""
+
+
+class MaxPollExceeded(GroupError):
+    """The consumer was not asked for records for `max_poll_interval_ms` and has left; the next call joins again."""
+
+
+class MemberFenced(GroupError):
+    """Another consumer with the same `group_instance_id` has taken over: this one can do nothing any more."""
 
 
 class BufferFull(RetriableError):

@@ -271,8 +271,8 @@ def test_offsets_and_positions(producer, consumer, topic):
     assert consumer.position(partition) == 0
 
 
-def test_subscribing_says_what_to_use_instead(consumer):
-    with pytest.raises(UsageError, match="assign"):
+def test_subscribing_without_a_group_says_what_is_missing(consumer):
+    with pytest.raises(UsageError, match="give it a group_id"):
         consumer.subscribe(["t"])
 
 

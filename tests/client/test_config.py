@@ -93,7 +93,6 @@ def test_without_servers_there_is_no_client() -> None:
         (ProducerConfig, "lingerms", "did you mean 'linger_ms'?"),
         (ConsumerConfig, "linger_ms", "it is a setting of the producer"),
         (ProducerConfig, "auto_offset_reset", "it is a setting of the consumer"),
-        (ConsumerConfig, "group_id", "use assign()"),
         (ConsumerConfig, "xyzzy", "unknown setting 'xyzzy'"),
     ],
 )
@@ -170,3 +169,25 @@ def test_the_delivery_timeout_covers_linger_and_one_request() -> None:
 def test_a_backoff_that_shrinks_is_refused() -> None:
     with pytest.raises(ConfigError, match="retry_backoff_max_ms"):
         parse(AdminConfig, SERVERS | {"retry_backoff_ms": 5000})
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"group_instance_id": "one"}, "no effect without a group_id"),
+        ({"enable_auto_commit": True}, "no effect without a group_id"),
+        ({"group_id": ""}, "must not be empty"),
+        ({"group_id": "g", "group_instance_id": ""}, "must not be empty"),
+        ({"group_id": "g", "session_timeout_ms": 3_000}, "heartbeat_interval_ms=3000 must be less than"),
+        ({"group_id": "g", "group_protocol": "consumer", "session_timeout_ms": 9_000}, "where the broker decides"),
+        ({"group_id": "g", "group_remote_assignor": "range"}, "group_protocol='consumer'"),
+        ({"group_id": "g", "partition_assignment_strategy": "ranger"}, "did you mean 'range'?"),
+        ({"group_id": "g", "partition_assignment_strategy": []}, "must name at least one"),
+        ({"group_id": "g", "partition_assignment_strategy": [7]}, "neither a name nor a class"),
+        ({"group_id": "g", "group_protocol": "clasic"}, "did you mean 'classic'?"),
+    ],
+)
+def test_a_members_settings_must_go_together(settings: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(ConsumerConfig, SERVERS | settings)
+    assert says in str(caught.value)

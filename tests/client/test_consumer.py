@@ -11,7 +11,6 @@ from kafkaraw.errors import (
     AuthorizationError,
     BrokerError,
     ClosedError,
-    ConfigError,
     CorruptBatch,
     KafkaTimeoutError,
     NetworkError,
@@ -443,12 +442,16 @@ def test_partitions_that_are_not_assigned_are_refused() -> None:
     simulate(play)
 
 
-def test_groups_are_refused_with_what_exists() -> None:
+def test_without_a_group_what_belongs_to_one_is_refused() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
-        with pytest.raises(UsageError, match="assign"):
+        with pytest.raises(UsageError, match="give it a group_id"):
             consumer.subscribe(["t"])
-        with pytest.raises(ConfigError, match="assign"):
-            AsyncConsumer(bootstrap_servers="a:1", group_id="g")
+        with pytest.raises(UsageError, match="give it a group_id"):
+            await consumer.commit()
+        with pytest.raises(UsageError, match="give it a group_id"):
+            await consumer.committed([TopicPartition("t", 0)])
+        assert consumer.subscription() == []
+        await consumer.unsubscribe()
 
     simulate(play)
 

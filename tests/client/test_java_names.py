@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from kafkaraw import Admin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig
+from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.java_names import settings_from_properties, translated
 from kafkaraw.errors import ConfigError
 
@@ -72,7 +72,6 @@ def test_names_without_effect_are_told_in_one_warning(caplog: pytest.LogCaptureF
         ("interceptor.classes", "com.example.Spy", "functions of your own"),
         ("partitioner.class", "com.example.Mine", "give the setting partitioner a function"),
         ("key.serializer", "io.confluent.kafka.serializers.KafkaAvroSerializer", "keys and values are bytes"),
-        ("group.id", "g", "consumer groups are not part of this version"),
         ("ssl.engine.factory.class", "com.example.E", "ssl_context"),
         ("ssl.enabled.protocols", "TLSv1.1", "ssl_context"),
         ("sasl.login.callback.handler.class", "com.example.H", "token_provider"),
@@ -104,10 +103,31 @@ def test_values_that_ask_for_nothing_else_are_taken(name: str, value: str):
 
 
 def test_all_faults_are_told_at_once_and_no_secret():
-    given = SERVERS | {"group.id": "g", "sasl.passwrd": "s3cret", "config.providers": "env"}
-    with pytest.raises(ConfigError, match=r"group.id.*sasl.passwrd.*config.providers") as refused:
+    given = SERVERS | {"security.providers": "g", "sasl.passwrd": "s3cret", "config.providers": "env"}
+    with pytest.raises(ConfigError, match=r"security.providers.*sasl.passwrd.*config.providers") as refused:
         settings_from_properties(ConsumerConfig, given)
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_members_settings_are_taken_by_javas_names():
+    given = {
+        "group.id": "g",
+        "group.instance.id": "one",
+        "session.timeout.ms": "10000",
+        "heartbeat.interval.ms": "1000",
+        "max.poll.interval.ms": "60000",
+        "enable.auto.commit": "false",
+        "auto.commit.interval.ms": "1000",
+        "group.protocol": "classic",
+        "client.rack": "east",
+        "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor, range",
+    }
+    config = parse(ConsumerConfig, settings_from_properties(ConsumerConfig, SERVERS | given))
+    assert (config.group_id, config.group_instance_id, config.client_rack) == ("g", "one", "east")
+    assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (10_000, 1_000)
+    assert (config.max_poll_interval_ms, config.auto_commit_interval_ms) == (60_000, 1_000)
+    assert config.commits_itself is False
+    assert config.partition_assignment_strategy == ("cooperative-sticky", "range")
 
 
 def test_a_file_of_a_java_client_logs_in(tmp_path: Path):

@@ -88,6 +88,8 @@ CALLS: dict[str, dict[str, Call]] = {
         "beginning_offsets": lambda consumer, timeout: consumer.beginning_offsets([P0], timeout),
         "end_offsets": lambda consumer, timeout: consumer.end_offsets([P0], timeout),
         "offsets_for_times": lambda consumer, timeout: consumer.offsets_for_times({P0: 0}, timeout),
+        "commit": lambda consumer, timeout: consumer.commit({P0: 1}, timeout),
+        "committed": lambda consumer, timeout: consumer.committed([P0], timeout),
     },
 }
 EMPTY: dict[str, dict[str, Call]] = {
@@ -113,7 +115,8 @@ UNUSABLE: dict[str, dict[str, Call]] = {
 """Before `init_transactions` has ended these are refused at once."""
 NEVER_WAITS = {
     "assign", "assignment", "subscribe", "seek", "seek_to_beginning", "seek_to_end", "send_nowait", "metrics",
-    "from_properties", "transaction",
+    "from_properties", "transaction", "pause", "resume", "paused", "lag", "subscription", "commit_nowait",
+    "group_metadata", "unsubscribe",  # what a member does when it leaves has its own tests
     "close",  # has its own tests below and in test_connection
 }  # fmt: skip
 
@@ -166,7 +169,7 @@ WAYS = [silent_from_the_start, a_black_hole, answers_api_versions_only, silent_a
 
 def settings_of(client: str, name: str) -> dict[str, object]:
     if client != "Producer":
-        return {}
+        return {"group_id": "g"} if name.startswith("commit") else {}
     more = {"transactional_id": "tx"} if "transaction" in name else {}
     return {"max_block_ms": int(TIMEOUT * 1000), **more}
 

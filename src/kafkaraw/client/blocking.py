@@ -15,26 +15,30 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import re
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
-from kafkaraw.client.consumer import AsyncConsumer, is_closed, reading_of
+from kafkaraw.client.consumer import AsyncConsumer, close_of, is_closed, reading_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import tell_about_forks
 from kafkaraw.client.java_names import Properties, settings_from_properties
+from kafkaraw.client.listeners import Callback
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp
 from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.client.progress import Done
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.transactions import Transactions
+from kafkaraw.client.user_calls import UserCalls
 from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.records import Batch, Headers, Record, Sender, Ticket, TopicPartition
@@ -211,6 +215,7 @@ class Consumer:
         self._reading = reading_of(self._async)
         self._cursor = self._reading.cursor
         self._bridge = Bridge("consumer", self._async)
+        self._calls = UserCalls(self._bridge, self._async)
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -222,7 +227,12 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self._calls.run(lambda: close_of(self._async, in_doubt=error is not None))
+        except Exception as problem:
+            if error is None:
+                raise
+            error.add_note(f"while closing the consumer: {problem}")
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = list(partitions)
@@ -231,8 +241,24 @@ class Consumer:
     def assignment(self) -> list[TopicPartition]:
         return self._bridge.call(self._async.assignment)
 
-    def subscribe(self, topics: Iterable[str]) -> NoReturn:
-        self._async.subscribe(topics)
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        wanted = [*topics] if topics is not None and not isinstance(topics, str) else topics
+        callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        self._bridge.call(lambda: self._async.subscribe(wanted, pattern=pattern, **callbacks))
+
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        self._calls.run(lambda: self._async.unsubscribe(timeout))
+
+    def subscription(self) -> list[str]:
+        return self._bridge.call(self._async.subscription)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._bridge.call(lambda: self._async.seek(partition, offset))
@@ -271,21 +297,21 @@ class Consumer:
             batch = self._cursor.next_batch()
             if batch is not None:
                 yield batch
-            elif not self._bridge.run(self._reading.more_unless_closed(timeout)) and timeout is not None:
+            elif not self._calls.run(lambda: self._reading.more_unless_closed(timeout)) and timeout is not None:
                 return
 
     def __iter__(self) -> Iterator[Record]:
         """Iterate over records, until the consumer is closed; may be left and gone on with at any record."""
         while not is_closed(self._async):
             yield from self._cursor.records()  # decoded here; threads are crossed once per answer
-            self._bridge.run(self._reading.more_unless_closed(None))
+            self._calls.run(lambda: self._reading.more_unless_closed(None))
 
     def __next__(self) -> Record:
         while not is_closed(self._async):
             record = self._cursor.next_record()
             if record is not None:
                 return record
-            self._bridge.run(self._reading.more_unless_closed(None))
+            self._calls.run(lambda: self._reading.more_unless_closed(None))
         raise StopIteration
 
     def poll_arrow(
@@ -315,14 +341,34 @@ class Consumer:
     def metrics(self) -> Metrics:
         return self._async.metrics()
 
-    def close(self) -> None:
-        self._bridge.run(self._async.close())
+    def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None
+    ) -> None:
+        self._bridge.run(self._async.commit(offsets, timeout))
+
+    def commit_nowait(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        callback: Done | None = None,
+    ) -> None:
+        self._bridge.call(lambda: self._async.commit_nowait(offsets, callback))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return self._bridge.run(self._async.committed(list(partitions), timeout))
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._bridge.call(self._async.group_metadata)
+
+    def close(self, timeout: float | None = None) -> None:
+        self._calls.run(lambda: self._async.close(timeout))
 
     def _take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
         """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""
         self._reading.check_usable()
         batches = self._cursor.take(limit, size_bytes)
-        if not batches and self._bridge.run(self._reading.more(timeout)):
+        if not batches and self._calls.run(lambda: self._reading.more(timeout)):
             batches = self._cursor.take(limit, size_bytes)
         return batches
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from kafkaraw.client.credentials.urls import url_fault
+from kafkaraw.client.group_settings import Strategy, check_group, parse_strategies
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import PARTITIONERS, PartitionFunction
@@ -328,6 +329,56 @@ class ConsumerConfig(ClientConfig):
         None, "Most records that one poll() gives; None gives what one fetch brought.", minimum=1
     )
 
+    group_id: str | None = setting(
+        None, "The group whose members share the partitions of what they subscribe to, and that keeps positions."
+    )
+    group_instance_id: str | None = setting(
+        None, "Name of a static member: it keeps its partitions when it is back within session_timeout_ms."
+    )
+    group_protocol: str = setting(
+        "classic",
+        "How members share partitions: among themselves, or as the broker decides (KIP-848).",
+        choices=("classic", "consumer"),
+    )
+    group_remote_assignor: str | None = setting(
+        None, "How the broker shares partitions out with group_protocol='consumer'; its own choice when None."
+    )
+    partition_assignment_strategy: tuple[Strategy, ...] = setting(
+        ("range", "cooperative-sticky"),
+        "Assignors of a classic group, the preferred one first: range, roundrobin, sticky, cooperative-sticky, or a "
+        "class derived from Assignor.",
+        convert=parse_strategies,
+    )
+    session_timeout_ms: int = setting(
+        45_000,
+        "A classic member is out when nothing is heard of it for so long.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
+    )
+    heartbeat_interval_ms: int = setting(
+        3_000, "Time between two heartbeats of a classic member.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    max_poll_interval_ms: int | None = setting(
+        300_000,
+        "A member that is not asked for records for so long leaves the group; None switches this off.",
+        unit="ms",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
+    enable_auto_commit: bool = setting(
+        True, "Commit by itself what was processed: records that were given before the call under way."
+    )
+    auto_commit_interval_ms: int = setting(
+        5_000, "Time between two automatic commits.", unit="ms", minimum=1, maximum=_DAY_MS
+    )
+    client_rack: str = setting("", "Where this consumer runs; must match a broker's broker.rack.")
+
+    @property
+    def commits_itself(self) -> bool:
+        """Whether positions are committed automatically."""
+        return self.enable_auto_commit and self.group_id is not None
+
     @property
     def answer_timeout_ms(self) -> int:
         """How long a broker may owe an answer; a Fetch is held back on purpose for a part of it."""
@@ -337,15 +388,6 @@ class ConsumerConfig(ClientConfig):
 K = TypeVar("K", bound=ClientConfig)
 
 _KINDS: dict[str, type[ClientConfig]] = {"producer": ProducerConfig, "consumer": ConsumerConfig, "admin": AdminConfig}
-
-# Names that people will try, and what exists instead.
-NOT_YET = {
-    "group_id": "consumer groups are not part of this version; use assign() with TopicPartition, and seek()",
-    "group_instance_id": "consumer groups are not part of this version; use assign()",
-    "enable_auto_commit": "consumer groups are not part of this version; keep position() yourself and seek() to it",
-    "auto_commit_interval_ms": "consumer groups are not part of this version; keep position() yourself",
-    "session_timeout_ms": "consumer groups are not part of this version; use assign()",
-}
 
 
 def every_setting() -> frozenset[str]:
@@ -362,7 +404,7 @@ def _elsewhere(kind: type[ClientConfig]) -> dict[str, str]:
         for name in settings_of(config)
         if name not in own
     }
-    return others | NOT_YET
+    return others
 
 
 def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False) -> K:
@@ -388,6 +430,8 @@ def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False
             f"retry_backoff_ms={config.retry_backoff_ms}"
         )
     _check_security(config, given)
+    if isinstance(config, ConsumerConfig):
+        check_group(config, given)
     return cast("K", _settle(config, given)) if isinstance(config, ProducerConfig) else config
 
 

@@ -6,16 +6,22 @@ The face only: what its methods promise. Fetching and waiting are in `reading`, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
 from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.assignment import partition_of
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
+from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
+from kafkaraw.client.group import CLOSE_S, Group
 from kafkaraw.client.java_names import Properties, settings_from_properties
+from kafkaraw.client.listeners import Callback, CallUser, Listeners
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up
+from kafkaraw.client.progress import Done
 from kafkaraw.client.reading import Reading
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -45,6 +51,7 @@ class AsyncConsumer:
         self._config = parse(ConsumerConfig, settings)
         self._engine = Engine.on(self._config, runtime)
         self._reading = Reading(self._engine, self._config)
+        self._group = None if self._config.group_id is None else Group(self._engine, self._config, self._reading)
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -61,42 +68,83 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            await self._close(None, in_doubt=error is not None)
+        except Exception as problem:
+            if error is None:
+                raise
+            error.add_note(f"while closing the consumer: {problem}")
 
     # -- what to read
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions from now on.
 
-        Partitions that were assigned before keep their positions; new ones begin where `auto_offset_reset` says,
-        unless `seek` says otherwise.
+        Partitions that were assigned before keep their positions; new ones begin where the group has committed, if
+        there is a `group_id`, else where `auto_offset_reset` says, unless `seek` says otherwise.
 
         Args:
             partitions: `TopicPartition`s; an empty list stops reading.
 
         Raises:
-            UsageError: an entry is not a topic and a partition.
+            UsageError: an entry is not a topic and a partition, or there is a subscription.
         """
         checked = [partition_of(partition) for partition in partitions]
         self._reading.check_usable()
+        added = set(checked) - set(self._reading.fetcher.assignment)
+        if self._group is not None:
+            self._group.check_assigned_by_hand()
         self._reading.assign(checked)
+        if self._group is not None:
+            self._group.assigned_by_hand(added)
         self._engine.use_topics({topic_partition.topic for topic_partition in checked})
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read, in order."""
         return self._reading.fetcher.assignment
 
-    def subscribe(self, topics: Iterable[str]) -> NoReturn:
-        """Not in this version: consumer groups come later.
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        """Share the partitions of topics with the other members of the group.
+
+        Membership begins with the next call that reads, and is kept by heartbeats that depend on nothing else. The
+        callbacks are called inside of such calls, with a list of partitions; they may be `async`, and may commit and
+        seek. Subscribing again changes what is wanted. See the how-to "Consume in a group".
+
+        Args:
+            topics: names; those that do not exist are read when they do.
+            pattern: instead of topics: a regular expression that matches the whole name; Kafka's own topics are left
+                out. With `group_protocol="consumer"` text is for the broker (RE2).
+            on_assigned: called after partitions were assigned, before anything of them is read.
+            on_revoked: called before partitions are taken away.
+            on_lost: called when they may belong to others already; `on_revoked` is called instead when it is None.
 
         Raises:
-            UsageError: always; says what to use instead.
+            UsageError: there is no `group_id`, partitions are assigned by hand, or what is wanted makes no sense.
         """
-        names = [topics] if isinstance(topics, str) else list(topics)
-        raise UsageError(
-            f"subscribe({names!r}): consumer groups are not part of this version; read all partitions of a topic with "
-            f"assign(partitions_for(topic))"
-        )
+        self._reading.check_usable()
+        self._in_group("subscribe").subscribe(topics, pattern, Listeners(on_assigned, on_revoked, on_lost))
+
+    async def unsubscribe(self, timeout: float | None = None) -> None:
+        """End the subscription: commit if that is automatic, tell `on_revoked`, and leave the group.
+
+        Args:
+            timeout: seconds for the commit and for leaving; None is `default_api_timeout_ms`.
+        """
+        self._reading.check_usable()
+        if self._group is not None:
+            await self._group.unsubscribe(self._engine.deadline(timeout))
+
+    def subscription(self) -> list[str]:
+        """The topics that are subscribed to, in order; those that match a pattern, as far as it is applied here."""
+        return [] if self._group is None else self._group.membership.subscription
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading at an offset.
@@ -110,7 +158,9 @@ class AsyncConsumer:
         """
         if offset < 0:
             raise UsageError(f"seek to offset {offset}: must be 0 or more; see seek_to_beginning and seek_to_end")
-        self._reading.seek(partition_of(partition), offset)
+        chosen = partition_of(partition)
+        self._reading.seek(chosen, offset)
+        self._sought([chosen])
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Go on at the first record that the brokers still have.
@@ -189,7 +239,10 @@ class AsyncConsumer:
             UsageError: the partition is not assigned, or has no position.
             KafkaTimeoutError: the offset is not known in time.
         """
-        return await self._reading.position(partition_of(partition), self._engine.deadline(timeout))
+        deadline = self._engine.deadline(timeout)
+        if self._group is not None:
+            await self._group.place(deadline)
+        return await self._reading.position(partition_of(partition), deadline)
 
     # -- reading
 
@@ -340,11 +393,105 @@ class AsyncConsumer:
         """What this client has counted about each broker so far; see `AsyncProducer.metrics`."""
         return self._engine.metrics.as_dict()
 
-    async def close(self) -> None:
-        """Close all connections. A call that waits gets a `ClosedError`. May be called twice."""
-        await self._reading.close()
+    # -- positions that the group keeps
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None
+    ) -> None:
+        """Store positions in the group, and wait until they are stored.
+
+        Args:
+            offsets: the next offset to read, by partition, or with a text of your own; None is the position of every
+                assigned partition: behind all that was given by earlier calls.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            CommitFailed: this consumer is no member any more: what it had may belong to others. Nothing was stored.
+            RebalanceUnderWay: call `poll()` first, so that the rebalance can end.
+            UsageError: there is no `group_id`, or an offset is negative.
+            KafkaTimeoutError: the group's coordinator could not be asked in time; it may have stored them or not.
+        """
+        self._reading.check_usable()
+        await self._in_group("commit").commit(offsets, self._engine.deadline(timeout))
+
+    def commit_nowait(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        callback: Done | None = None,
+    ) -> None:
+        """Begin to store positions, after those of earlier commits; nobody waits.
+
+        Args:
+            offsets: as for `commit`.
+            callback: called in a later reading call, with the positions and the error or None; must not block. Without
+                one a failure is logged.
+
+        Raises:
+            UsageError: there is no `group_id`, or an offset is negative.
+        """
+        self._reading.check_usable()
+        self._in_group("commit_nowait").commit_nowait(offsets, callback)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Positions that the group has stored; None where there is none. They need not be assigned.
+
+        Args:
+            partitions: any.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: there is no `group_id`.
+            KafkaTimeoutError: not known in time, as while a transaction that may change one stays open.
+        """
+        self._reading.check_usable()
+        return await self._in_group("committed").committed(partitions, self._engine.deadline(timeout))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is to its group, for a producer's `send_offsets_to_transaction`.
+
+        Raises:
+            UsageError: there is no `group_id`.
+        """
+        return self._in_group("group_metadata").group_metadata()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Commit if that is automatic, leave the group, and close all connections. May be called twice.
+
+        A call that waits gets a `ClosedError`.
+
+        Args:
+            timeout: seconds for the commit and for leaving; None is 30.
+
+        Raises:
+            Exception: what a callback of the group raised; all is closed nevertheless.
+        """
+        await self._close(timeout, in_doubt=False)
 
     # -- inside
+
+    async def _close(self, timeout: float | None, *, in_doubt: bool) -> None:
+        problem: Exception | None = None
+        if self._group is not None and not self._engine.closed:
+            try:
+                await self._group.close(Deadline(CLOSE_S if timeout is None else timeout), in_doubt=in_doubt)
+            except CallUser:
+                raise
+            except Exception as error:  # noqa: BLE001 - a callback of the user's may raise anything
+                problem = error
+        await self._reading.close()
+        if problem is not None:
+            raise problem
+
+    def _in_group(self, call: str) -> Group:
+        if self._group is None:
+            raise UsageError(f"{call}: this consumer has no group; give it a group_id")
+        return self._group
+
+    def _sought(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._group is not None:
+            self._group.sought(partitions)
 
     async def _offsets(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
@@ -361,6 +508,7 @@ class AsyncConsumer:
     def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
         chosen = self.assignment() if partitions is None else [partition_of(partition) for partition in partitions]
         self._reading.seek_to(chosen, timestamp)
+        self._sought(chosen)
 
 
 # -- for the blocking face, which reads records on its caller's thread while no call is under way
@@ -374,3 +522,13 @@ def reading_of(consumer: AsyncConsumer) -> Reading:
 def is_closed(consumer: AsyncConsumer) -> bool:
     """Whether an iteration over it has come to its end."""
     return consumer._engine.closed  # noqa: SLF001 - same module
+
+
+async def close_of(consumer: AsyncConsumer, *, in_doubt: bool) -> None:
+    """Close it at the end of a `with`; what was given last may not be processed when an error ended it."""
+    await consumer._close(None, in_doubt=in_doubt)  # noqa: SLF001 - same module
+
+
+def group_of(consumer: AsyncConsumer) -> Group | None:
+    """Its side of its group."""
+    return consumer._group  # noqa: SLF001 - same module

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.pool import Lane
 from kafkaraw.client.security import with_principal
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.retry import Backoff
@@ -103,6 +104,30 @@ class Coordinator:
             log.debug("%s: %s; trying again", self.what, last)
             await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
             attempt += 1
+
+    async def once(
+        self, make: Callable[[Connection], object], *, timeout: float, lane: Lane = "main", find_s: float | None = None
+    ) -> object:
+        """Send a request once; a coordinator that cannot be reached, or says it is none, is looked for next time.
+
+        Args:
+            make: makes the request for a connection.
+            timeout: seconds.
+            lane: "group" for requests that the coordinator may hold back.
+            find_s: seconds to find the coordinator, when the answer may take much longer; None is `timeout`.
+
+        Raises:
+            KafkaError: there was no answer.
+        """
+        try:
+            node_id = await self.node_id(timeout if find_s is None else find_s)
+            response = await self._engine.request(node_id, make, timeout=timeout, lane=lane)
+        except (NetworkError, KafkaTimeoutError, StaleMetadataError):
+            self._node_id = None
+            raise
+        if getattr(response, "error_code", ErrorCode.NONE) in _MOVED:
+            self._node_id = None
+        return response
 
     async def _attempt(
         self, make: Callable[[Connection], object], kind: type[R], deadline: Deadline, version_max: int | None

@@ -122,6 +122,12 @@ class RecordCursor:
     # -- asking, and letting go
 
     @property
+    def holds_records(self) -> bool:
+        """Whether something in hand can be given now."""
+        batches = self._waiting if self._batch is None else (self._batch, *self._waiting)
+        return not self.called_home and any(batch.topic_partition not in self._paused for batch in batches)
+
+    @property
     def mark(self) -> tuple[int, int]:
         """Something that is another one whenever the user has come for something since; for any thread to look at."""
         last = self._last

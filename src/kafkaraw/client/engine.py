@@ -138,6 +138,11 @@ class Engine:
         await self._pool.close()
 
     @property
+    def is_started(self) -> bool:
+        """Whether the cluster was found."""
+        return self._keeper is not None
+
+    @property
     def closed(self) -> bool:
         """Whether `close()` was called."""
         return self._closed

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kafkaraw.client.config import NOT_YET, ClientConfig, every_setting
+from kafkaraw.client.config import ClientConfig, every_setting
 from kafkaraw.client.jaas import settings_of_jaas
 from kafkaraw.client.settings import build, settings_of
 from kafkaraw.core.java_properties import parse_java_properties
@@ -34,7 +34,7 @@ _RENAMED: Final = {
 
 # They change nothing that a program could rely on, or this client always does what they ask for.
 _IGNORED_TEXT: Final = """
-client.dns.lookup client.rack enable.metrics.push exclude.internal.topics
+client.dns.lookup enable.metrics.push exclude.internal.topics
 internal.throw.on.fetch.stable.offset.unsupported metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms
 metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 receive.buffer.bytes
@@ -51,18 +51,12 @@ _IGNORED: Final = frozenset(_IGNORED_TEXT.split())
 
 _NO_CODE: Final = "settings name no code here"
 _ASSERTION: Final = "signed assertions are not part of this version; use a client secret, or sasl_oauth_token_provider"
-_GROUPS: Final = "consumer groups are not part of this version; use assign() with TopicPartition, and seek()"
 _SHARE: Final = "share groups are not part of this version"
 _CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
 _REFUSED: Final = {
     "bootstrap.controllers": "this client asks brokers; give bootstrap.servers",
     "config.providers": "values are taken as they stand; resolve them before, as from os.environ",
-    "group.protocol": _GROUPS,
-    "group.remote.assignor": _GROUPS,
-    "heartbeat.interval.ms": _GROUPS,
     "interceptor.classes": f"{_NO_CODE}; wrap send() and poll() in functions of your own",
-    "max.poll.interval.ms": _GROUPS,
-    "partition.assignment.strategy": _GROUPS,
     "sasl.login.class": f"{_NO_CODE}; see sasl_mechanism",
     "sasl.oauthbearer.assertion.algorithm": _ASSERTION,
     "sasl.oauthbearer.assertion.claim.aud": _ASSERTION,
@@ -81,7 +75,7 @@ _REFUSED: Final = {
     "ssl.cipher.suites": _CONTEXT,
     "ssl.engine.factory.class": f"{_NO_CODE}; {_CONTEXT}",
     "ssl.provider": f"{_NO_CODE}; {_CONTEXT}",
-} | {name.replace("_", "."): why for name, why in NOT_YET.items()}
+}
 
 _SERDES: Final = "org.apache.kafka.common.serialization.(ByteArray|Bytes|ByteBuffer|String)"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."

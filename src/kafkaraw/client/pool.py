@@ -23,7 +23,7 @@ from kafkaraw.core.reconnect import ReconnectPolicy
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage
 
-Lane = Literal["main", "fetch", "spare fetch"]
+Lane = Literal["main", "fetch", "spare fetch", "group"]
 _Key = tuple[int, Lane]
 
 

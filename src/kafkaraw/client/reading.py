@@ -53,6 +53,7 @@ class Reading:
         fetcher: decides; positions are read and changed there.
         cursor: the batch that is being read record by record.
         committed_only: whether records of open and aborted transactions are left out.
+        is_waiting: whether a call of the user waits for something to come.
         turn: what has to be done before anything is given, as for a group; says whether it is done by the deadline.
     """
 
@@ -62,6 +63,7 @@ class Reading:
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.fetcher = Fetcher(_RESET_TIMESTAMPS[config.auto_offset_reset], backoff, engine.runtime.rng)
         self.cursor = RecordCursor(self.fetcher.paused)
+        self.is_waiting = False
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
         self._limits = FetchLimits(
@@ -221,6 +223,8 @@ class Reading:
                 return False
             if self.turn is None and not self.fetcher.assignment:
                 raise UsageError("nothing is assigned to this consumer: call assign() first")
+            if self.cursor.holds_records:  # they were in hand already, and the turn came first
+                return True
             cuts = self.fetcher.take()
             if cuts:
                 await self._send_next(cuts)
@@ -284,11 +288,14 @@ class Reading:
         self._pump(fetch=fetch)
         retry_at_ms = self.fetcher.retry_at_ms(now_ms)
         pause = deadline.remaining if retry_at_ms is None else deadline.at_most((retry_at_ms - now_ms) / 1000)
+        self.is_waiting = True
         try:
             async with asyncio.timeout(pause):
                 await self._news.wait()
         except TimeoutError:
             pass
+        finally:
+            self.is_waiting = False
 
     def _raise_problem(self, now_ms: int) -> None:
         """Raise what the user must hear of."""

@@ -1,0 +1,151 @@
+"""Telling the user about a rebalance, in steps that can be left off and gone on with.
+
+All of it happens inside the user's calls: the call that finds something to tell works through the steps, and when its
+time is up the next one goes on. A callback is called once, whatever becomes of it; its error is raised when all steps
+are done, because the group does not wait. Start at `HandingOver.go_on`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Protocol
+
+from kafkaraw.client.committed import OffsetAndMetadata
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.listeners import Callback, CallUser, Listeners
+from kafkaraw.core.group.actions import Handover
+from kafkaraw.errors import RetriableError
+from kafkaraw.records import TopicPartition
+
+log = logging.getLogger(__name__)
+
+Positions = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Owner(Protocol):
+    """What is done on the way."""
+
+    def read(self, partitions: Iterable[TopicPartition], starts: Positions) -> None:
+        """Read exactly these from now on, new ones from these positions."""
+
+    async def commit_processed(self) -> None:
+        """Commit what was processed, if that is to be done without being asked."""
+
+    async def stored_positions(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where to begin."""
+
+
+class HandingOver:
+    """One handover to the user.
+
+    Args:
+        handover: what to tell.
+        listeners: whom.
+        owner: does what has to be done in between.
+        call: how to call a callback.
+    """
+
+    def __init__(
+        self,
+        handover: Handover,
+        listeners: Listeners,
+        owner: Owner,
+        call: Callable[[Callback, list[TopicPartition]], Awaitable[None]],
+    ) -> None:
+        self.problem: BaseException | None = None
+        self._owner = owner
+        self._call = call
+        self._work: asyncio.Task[None] | None = None
+        self._starts: Positions = {}
+        self._steps: deque[Callable[[Deadline], Coroutine[None, None, bool]]] = deque()
+        kept = (handover.after - (handover.assigned or frozenset())) | frozenset()
+        if handover.lost:
+            self._then_call(listeners.on_lost or listeners.on_revoked, handover.lost)
+            self._then_read(kept)
+        if handover.revoked:
+            self._then_wait(owner.commit_processed)
+            self._then_call(listeners.on_revoked, handover.revoked)
+            self._then_read(kept)
+        if handover.assigned is not None:
+            assigned = sorted(handover.assigned)
+            if assigned:
+                self._then_wait(lambda: self._find_starts(assigned))
+            self._then_read(handover.after)
+            self._then_call(listeners.on_assigned, assigned)
+
+    async def go_on(self, deadline: Deadline) -> bool:
+        """Go on with the steps; says whether all are done.
+
+        Raises:
+            CallUser: a callback has to be called elsewhere.
+            KafkaError: where to begin cannot be found out, and trying again at once does not help.
+        """
+        while self._steps:
+            if not await self._steps[0](deadline):
+                return False
+            self._steps.popleft()
+        return True
+
+    def cancel(self) -> None:
+        """Give up, as when the consumer is closed."""
+        self._steps.clear()
+        if self._work is not None:
+            self._work.cancel()
+
+    def failed(self, error: BaseException) -> None:
+        """A callback raised this."""
+        self.problem = self.problem or error
+
+    # -- inside: making steps
+
+    def _then_read(self, partitions: Iterable[TopicPartition]) -> None:
+        async def step(_: Deadline) -> bool:
+            self._owner.read(partitions, self._starts)
+            return True
+
+        self._steps.append(step)
+
+    def _then_call(self, callback: Callback | None, partitions: Iterable[TopicPartition]) -> None:
+        if callback is None:
+            return
+        begun = False
+
+        async def step(_: Deadline) -> bool:
+            nonlocal begun
+            if begun:
+                return True
+            begun = True
+            try:
+                await self._call(callback, sorted(partitions))
+            except CallUser:
+                raise
+            except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
+                self.failed(error)
+            return True
+
+        self._steps.append(step)
+
+    def _then_wait(self, work: Callable[[], Coroutine[object, None, None]]) -> None:
+        async def step(deadline: Deadline) -> bool:
+            if self._work is None:
+                self._work = asyncio.get_running_loop().create_task(work(), name="handing over")
+            done, _ = await asyncio.wait({self._work}, timeout=deadline.remaining)
+            if not done:
+                return False
+            finished, self._work = self._work, None
+            finished.result()
+            return True
+
+        self._steps.append(step)
+
+    async def _find_starts(self, partitions: list[TopicPartition]) -> None:
+        while True:
+            try:
+                self._starts = await self._owner.stored_positions(partitions)
+            except RetriableError as error:
+                log.warning("committed positions are not known yet, asking again: %s", error)
+                continue
+            return

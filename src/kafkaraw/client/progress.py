@@ -1,0 +1,176 @@
+"""How far a consumer has come: what was processed, and committing it, by hand or automatically.
+
+A record counts as processed when the user asks for more after it was given to them. Commits of one consumer follow each
+other in the order in which they were asked for, so that no committed position goes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkaraw.client.commits import Commits, Identity, Refused
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
+from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.errors import CommitFailed, KafkaError
+from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.client.reading import Reading
+
+log = logging.getLogger(__name__)
+
+Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+Done: TypeAlias = Callable[[Positions, KafkaError | None], None]
+"""Called when a commit that nobody waited for has ended: with its positions, and the error, if any."""
+
+
+class Progress:
+    """The progress of one consumer of a group.
+
+    Args:
+        config: the consumer's settings.
+        commits: asks the coordinator.
+        reading: knows the positions.
+        identity: who commits.
+        refused: hears when a commit is refused because of who made it.
+        settled: waits for the end of a rebalance that needs no user.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        commits: Commits,
+        reading: Reading,
+        identity: Identity,
+        refused: Refused,
+        settled: Callable[[Deadline], Coroutine[object, None, None]],
+    ) -> None:
+        self._config = config
+        self._commits = commits
+        self._reading = reading
+        self._identity = identity
+        self._refused = refused
+        self._settled = settled
+        self._order = asyncio.Lock()
+        self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._due_s: float | None = None
+        self._automatic: asyncio.Task[None] | None = None
+        self._unwatched: set[asyncio.Task[None]] = set()
+        self._ended: list[tuple[Done, Positions, KafkaError | None]] = []
+
+    # -- positions
+
+    def positions(self) -> Positions:
+        """Where the next record comes from, of all assigned partitions for which that is known."""
+        return {
+            partition: OffsetAndMetadata(offset)
+            for partition in self._reading.fetcher.assignment
+            if (offset := self._reading.position_of(partition)) is not None
+        }
+
+    def forget(self, kept: Iterable[TopicPartition]) -> None:
+        """Only these partitions are this consumer's now."""
+        keep = set(kept)
+        self._stored = {partition: at for partition, at in self._stored.items() if partition in keep}
+        self._processed = {partition: at for partition, at in self._processed.items() if partition in keep}
+
+    # -- committing
+
+    async def commit(self, offsets: Positions, deadline: Deadline) -> None:
+        """Store positions, after those that were to be stored before; see `Commits.commit` for the errors."""
+        await deadline.wait(self._order.acquire(), "committing: waiting for earlier commits")
+        try:
+            await self._settled(deadline)
+            await self._commits.commit(offsets, self._identity, deadline, self._refused)
+            self._stored.update(offsets)
+        finally:
+            self._order.release()
+
+    def commit_nowait(self, offsets: Positions, done: Done | None, deadline: Deadline) -> None:
+        """Begin to store positions; the user hears of the end in a later call."""
+
+        async def run() -> None:
+            problem: KafkaError | None = None
+            try:
+                await self.commit(offsets, deadline)
+            except KafkaError as error:
+                problem = error
+                if done is None:
+                    log.warning("a commit that nobody waits for failed: %s", error)
+            if done is not None:
+                self._ended.append((done, offsets, problem))
+
+        self._unwatched.add(task := asyncio.get_running_loop().create_task(run(), name="commit"))
+        task.add_done_callback(self._unwatched.discard)
+
+    def take_ended(self) -> list[tuple[Done, Positions, KafkaError | None]]:
+        """Commits that have ended and of which the user is to be told."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    async def stored(
+        self, partitions: Iterable[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions as the coordinator has them."""
+        found = await self._commits.committed(partitions, deadline, self._member_or_nobody)
+        self._stored.update(found)
+        return found
+
+    def _member_or_nobody(self) -> GroupMetadata:
+        try:
+            return self._identity()
+        except CommitFailed:
+            return GroupMetadata(self._config.group_id or "")
+
+    # -- automatically
+
+    def note_processed(self) -> None:
+        """The user has come back: whatever they were given is processed."""
+        self._processed = dict(self.positions())
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to store what was processed."""
+        if not self._config.commits_itself or (self._automatic is not None and not self._automatic.done()):
+            return False
+        return self._due_s is not None and asyncio.get_running_loop().time() >= self._due_s
+
+    def commit_if_due(self) -> None:
+        """Begin to store what was processed, when it is time and there is news."""
+        if self._due_s is not None and not self.is_due:
+            return
+        begins, now_s = self._due_s is None, asyncio.get_running_loop().time()
+        self._due_s = now_s + self._config.auto_commit_interval_ms / 1000
+        if begins or not self._config.commits_itself:
+            return
+        news = self._news()
+        if news:
+            self._automatic = asyncio.get_running_loop().create_task(self._commit_quietly(news), name="auto commit")
+
+    async def commit_processed(self) -> None:
+        """Store what was processed, if this consumer does so without being asked; a failure is logged."""
+        if self._config.commits_itself:
+            await self._commit_quietly(self._news())
+
+    async def _commit_quietly(self, offsets: Positions) -> None:
+        try:
+            await self.commit(offsets, Deadline(self._config.default_api_timeout_ms / 1000))
+        except KafkaError as error:
+            log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
+
+    def _news(self) -> Positions:
+        return {partition: at for partition, at in self._processed.items() if self._stored.get(partition) != at}
+
+    async def close(self, deadline: Deadline) -> None:
+        """Let commits that are under way end, as far as there is time."""
+        tasks = {*self._unwatched, *([self._automatic] if self._automatic else [])}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=deadline.remaining)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)

@@ -1,0 +1,163 @@
+"""A member with a clock and a coordinator that answers as the test says, or as a good one would."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from kafkaraw.core.group.actions import FindTopics, GroupSettings, Handover, Part, Send, Wanted
+from kafkaraw.core.group.assignors import ASSIGNORS
+from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, ClassicMember, Phase
+from kafkaraw.core.group.subscription import encode_assignment
+from kafkaraw.core.retry import Backoff
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.heartbeat import HeartbeatResponse
+from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkaraw.records import TopicPartition
+
+VERSION = 9
+NO_RACK: frozenset[str] = frozenset()
+
+
+def partitions(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for number in numbers)
+
+
+class ScriptedGroup:
+    """One `ClassicMember` and what happens to it."""
+
+    def __init__(self, *assignors: str, **settings: object) -> None:
+        names: Sequence[str] = assignors or ("range",)
+        chosen = [ASSIGNORS[name]() for name in names]
+        self.member = ClassicMember(
+            GroupSettings(group_id="g", assignors=chosen, **settings),  # type: ignore[arg-type]
+            Backoff(100, 1_000),
+            random.Random(1),
+        )
+        self.now_ms = 0
+        self.generation_id = 0
+        self.told: list[Handover] = []
+        self.parted: list[str] = []
+        self.sent: list[tuple[int, object]] = []
+        self.topics = {"t": [NO_RACK] * 4}
+        self._waiting: list[Send | FindTopics] = []
+
+    @property
+    def phase(self) -> Phase:
+        return self.member.phase
+
+    @property
+    def has_something_to_do(self) -> bool:
+        """Whether `next_action` has an answer, sooner or later."""
+        self._look()
+        return bool(self._waiting) or self.member.deadline_ms is not None
+
+    def _look(self) -> None:
+        for action in self.member.take_actions():
+            if isinstance(action, Part):
+                self.parted.append(action.reason)
+            else:
+                self._waiting.append(action)
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        self.member.tick(self.now_ms)
+
+    def subscribe(self, *topics: str) -> None:
+        self.member.subscribe(Wanted(frozenset(topics)), self.now_ms)
+
+    def poll(self, then: Callable[[], None] = lambda: None) -> Handover | None:
+        """A call of the user, who is told what there is to tell."""
+        self.member.user_comes(self.now_ms)
+        problem = self.member.take_problem(self.now_ms)
+        try:
+            if problem is not None:
+                raise problem
+            handover = self.member.begin_handover()
+            if handover is not None:
+                self.told.append(handover)
+                then()
+                self.member.end_handover(self.now_ms)
+            return handover
+        finally:
+            self.member.user_goes(self.now_ms)
+
+    def next_action(self, api_key: int | None = None) -> Send | FindTopics:
+        """What the member does next; those that leave are only noted."""
+        while True:
+            self._look()
+            if self._waiting:
+                action = self._waiting.pop(0)
+                if isinstance(action, Send):
+                    self.sent.append((action.api_key, action.make(VERSION)))
+                assert api_key is None or (isinstance(action, Send) and action.api_key == api_key), action
+                return action
+            deadline_ms = self.member.deadline_ms
+            assert deadline_ms is not None, f"the consumer {self.member.state}, and nothing will happen"
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.member.tick(self.now_ms)
+
+    def answer(self, action: Send | FindTopics, response: object) -> None:
+        self.member.answered(action.attempt, response, self.now_ms)
+
+    def join(self, leader: bool = False, code: int = 0, member_id: str = "me") -> None:
+        """The next request is JoinGroup; answer it."""
+        action = self.next_action(JOIN_GROUP)
+        assert isinstance(action, Send)
+        request = action.make(VERSION)
+        assert isinstance(request, JoinGroupRequest)
+        self.answer(action, self.joined(request, leader, code, member_id))
+
+    def joined(
+        self, request: JoinGroupRequest, leader: bool = False, code: int = 0, member_id: str = "me"
+    ) -> JoinGroupResponse:
+        self.generation_id += not code
+        chosen = request.protocols[0]
+        return JoinGroupResponse(
+            error_code=code,
+            generation_id=-1 if code else self.generation_id,
+            protocol_type="consumer",
+            protocol_name=chosen.name,
+            leader=member_id if leader else "somebody",
+            member_id=member_id,
+            members=[JoinGroupResponseMember(member_id=member_id, metadata=chosen.metadata)] if leader else [],
+        )
+
+    def sync(self, *numbers: int, code: int = 0) -> None:
+        """The next request is SyncGroup; answer it with partitions."""
+        action = self.next_action(SYNC_GROUP)
+        assignment = b"" if code else encode_assignment(partitions(*numbers))
+        self.answer(action, SyncGroupResponse(error_code=code, assignment=assignment))
+
+    def beat(self, code: int = 0) -> None:
+        """The next request is a heartbeat; answer it."""
+        self.answer(self.next_action(HEARTBEAT), HeartbeatResponse(error_code=code))
+
+    def enter(self, *numbers: int) -> None:
+        """Become a member with these partitions."""
+        self.join()
+        self.sync(*numbers)
+        self.poll()
+
+    def settle(self, steps_max: int = 60) -> None:
+        """A good coordinator and a user who polls: go on until it is a member that has been told everything."""
+        for _ in range(steps_max):
+            self.poll()
+            if self.phase is Phase.MEMBER:
+                return
+            action = self.next_action()
+            if isinstance(action, FindTopics):
+                self.member.topics_found(action.attempt, self.topics, self.now_ms)
+            elif action.api_key == JOIN_GROUP:
+                request = action.make(VERSION)
+                assert isinstance(request, JoinGroupRequest)
+                self.answer(action, self.joined(request, leader=True))
+            elif action.api_key == SYNC_GROUP:
+                sync = action.make(VERSION)
+                assert isinstance(sync, SyncGroupRequest)
+                given = sync.assignments[0].assignment if sync.assignments else encode_assignment(self.member.owned)
+                self.answer(action, SyncGroupResponse(error_code=0, assignment=given))
+            else:
+                self.answer(action, HeartbeatResponse(error_code=ErrorCode.NONE))
+        raise AssertionError(f"after {steps_max} steps the consumer {self.member.state}")
