@@ -53,6 +53,7 @@ from kafkaraw.records.record import (
     TopicPartition,
 )
 from kafkaraw.records.sealed import SealedBatch
+from kafkaraw.records.splitting import split_batch
 
 __all__ = [
     "ARROW_COLUMNS",
@@ -107,6 +108,7 @@ __all__ = [
     "parse_header",
     "partition_for_key",
     "patch_header",
+    "split_batch",
     "stamp_create_time",
     "unpack_header",
     "verify_crc",

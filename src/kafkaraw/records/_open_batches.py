@@ -97,7 +97,7 @@ class Ticket:
 
     def exception(self) -> BaseException | None:
         """The error of a record that failed; None when it is acknowledged or still under way."""
-        promise = self.batch_promise
+        promise, _ = self.batch_promise.part_of(self.index)
         error = promise.error
         if error is not None:
             promise.error_seen = True
@@ -116,11 +116,13 @@ class Ticket:
 
     @cython.cfunc
     def _outcome(self) -> object:
-        promise = self.batch_promise
+        promise, index = self.batch_promise, self.index
+        if promise.parts is not None:
+            promise, index = promise.part_of(index)
         if promise.error is not None:
             promise.error_seen = True
             raise promise.error
-        offset = promise.base_offset + self.index if promise.base_offset >= 0 else -1
+        offset = promise.base_offset + index if promise.base_offset >= 0 else -1
         append_time = promise.log_append_time_ms
         timestamp_ms = append_time if append_time >= 0 else self.timestamp_ms
         return RecordMetadata(promise.topic, promise.partition, offset, timestamp_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -44,6 +44,9 @@ class Waiter(Protocol):
 class BatchPromise:
     """The outcome of one batch: a base offset, or an error; set once, from any thread.
 
+    A batch that was split is done when its parts are. Each part has a promise of its own, and what holds for a record
+    stands in the one that `part_of` gives.
+
     Attributes:
         topic: the batch's topic.
         partition: the batch's partition.
@@ -52,6 +55,7 @@ class BatchPromise:
         log_append_time_ms: the broker's timestamp for the whole batch; -1 when the producer's counts.
         error: why the batch failed; None when it did not.
         error_seen: whether somebody looked at the error, or will be told: `flush` reports the others.
+        parts: the promises of what it was split into, each with the index of its first record; None when it was not.
     """
 
     __slots__ = (
@@ -62,8 +66,10 @@ class BatchPromise:
         "error_seen",
         "log_append_time_ms",
         "partition",
+        "parts",
         "topic",
         "waiter",
+        "whole",
     )
 
     def __init__(self, topic: str, partition: int, waiter: Waiter) -> None:
@@ -74,6 +80,8 @@ class BatchPromise:
         self.log_append_time_ms = -1
         self.error: BaseException | None = None
         self.error_seen = False
+        self.parts: list[tuple[int, BatchPromise]] | None = None
+        self.whole: BatchPromise | None = None
         self._state = PromiseState.PENDING
         # append and popleft are atomic, so a callback added while the promise is being kept runs exactly once.
         self._callbacks: deque[Callable[[BatchPromise], None]] = deque()
@@ -109,9 +117,46 @@ class BatchPromise:
         """Say that the batch was given up; False when the outcome was known already."""
         if self.done:
             return False
+        if self.parts is not None:
+            for _, part in self.parts:
+                part.fail(error)
+            return True
         self.error = error
         self._finish()
         return True
+
+    def split(self, records_counts: Sequence[int]) -> list[BatchPromise]:
+        """Leave the outcome to several promises, the first for the first so many records, and so on; before it is done.
+
+        Once all of them are done this one is: with the error of the first that failed, if any did.
+        """
+        parts = [BatchPromise(self.topic, self.partition, self.waiter) for _ in records_counts]
+        self.parts = [(sum(records_counts[:number]), part) for number, part in enumerate(parts)]
+        for part in parts:
+            part.whole = self
+            part.add_callback(self._part_done)
+        return parts
+
+    def part_of(self, index: int) -> tuple[BatchPromise, int]:
+        """The promise that holds for one record, and the index that the record has there."""
+        promise = self
+        while promise.parts is not None:
+            first, promise = next(entry for entry in reversed(promise.parts) if entry[0] <= index)
+            index -= first
+        return promise, index
+
+    @property
+    def seen(self) -> bool:
+        """Whether somebody looked at the error, or will be told, of this batch or of the one that it is a part of."""
+        return self.error_seen or (self.whole is not None and self.whole.seen)
+
+    def _part_done(self, _: BatchPromise) -> None:
+        parts = [part for _, part in self.parts or ()]
+        if not self.done and all(part.done for part in parts):
+            self.base_offset = parts[0].base_offset
+            self.log_append_time_ms = parts[0].log_append_time_ms
+            self.error = next((part.error for part in parts if part.error is not None), None)
+            self._finish()
 
     def add_callback(self, callback: Callable[[BatchPromise], None]) -> None:
         """Call `callback(promise)` once the outcome is known, at once when it is; in the thread that settles it."""

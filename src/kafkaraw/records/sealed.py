@@ -19,18 +19,21 @@ class SealedBatch:
         topic: where it goes.
         partition: where it goes.
         records_count: number of records, at least 1.
+        codec: the compression.
+        level: its level; None for the codec's default.
         created_ms: when its first record came, by the clock given to `OpenBatches`.
-        size_bytes: uncompressed size, header included: what it counts against `buffer_memory`.
+        size_bytes: uncompressed size, header included: what it counts against `buffer_memory`. Parts of a batch that
+            was split have its size between them.
         promise: settled when the broker has answered.
     """
 
     __slots__ = (
         "_builder",
-        "_codec",
         "_encoded",
-        "_level",
         "_stamp",
+        "codec",
         "created_ms",
+        "level",
         "partition",
         "promise",
         "records_count",
@@ -49,9 +52,9 @@ class SealedBatch:
         self.size_bytes = builder.size_bytes
         self.created_ms = created_ms
         self.released = False
+        self.codec = codec
+        self.level = level
         self._builder: BatchBuilder | None = builder
-        self._codec = codec
-        self._level = level
         self._encoded = memoryview(b"")
         self._stamp: tuple[int, int, int, bool] | None = None
 
@@ -73,7 +76,7 @@ class SealedBatch:
         if stamp == self._stamp:
             return self._encoded
         if self._builder is not None:
-            batch = self._builder.finish(self._codec, self._level)
+            batch = self._builder.finish(self.codec, self.level)
             self._builder = None
         else:
             batch = memoryview(bytearray(self._encoded))
@@ -81,6 +84,11 @@ class SealedBatch:
         self._encoded = batch
         self._stamp = stamp
         return batch
+
+    @property
+    def encoded(self) -> memoryview:
+        """The batch as `encode` gave it last; empty before that."""
+        return self._encoded
 
     def __repr__(self) -> str:
         return f"SealedBatch({self.topic}-{self.partition}, {self.records_count} records, {self.size_bytes} bytes)"
