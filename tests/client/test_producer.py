@@ -195,6 +195,37 @@ def test_a_record_that_is_too_large_is_refused_before_compression():
     on_cluster(test)
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_batches_that_the_broker_finds_too_large_arrive_in_parts_and_in_order(idempotent):
+    """Every ticket knows its own offset, and the memory is given back."""
+
+    async def test(cluster):
+        await cluster.create("t", max_message_bytes="400")
+        async with cluster.producer(enable_idempotence=idempotent, linger_ms=50, batch_size=2000) as producer:
+            tickets = [await producer.send("t", b"%06d" % n) for n in range(500)]
+            offsets = [(await ticket).offset for ticket in tickets]
+            assert producer._delivery._open.used_bytes == 0
+        values = [record.value for record in await cluster.read("t", 500)]
+        assert [values[offset] for offset in offsets] == [b"%06d" % n for n in range(500)]
+        return values, {header.producer_epoch for header in cluster.batch_headers()}
+
+    values, epochs = on_cluster(test)
+    assert values == [b"%06d" % n for n in range(500)]
+    assert epochs == ({0} if idempotent else {-1}), "a split is no reason for another epoch"
+
+
+def test_one_record_too_large_among_many_fails_alone():
+    async def test(cluster):
+        await cluster.create("t", max_message_bytes="400")
+        async with cluster.producer(linger_ms=50) as producer:
+            tickets = [await producer.send("t", b"x" * (500 if n == 20 else 10)) for n in range(50)]
+            with pytest.raises(DeliveryError, match=r"1 record for t-0 \(number 20 sent there, not written"):
+                await producer.flush()
+            return [n for n, ticket in enumerate(tickets) if ticket.exception() is not None]
+
+    assert on_cluster(test) == [20]
+
+
 def test_a_record_that_the_broker_finds_too_large_fails_with_advice():
     async def test(cluster):
         await cluster.create("t", max_message_bytes="500")

@@ -31,7 +31,7 @@ class UnseenFailures:
         Raises:
             DeliveryError: some records failed; a `DeliveryTimeout` when all of them did so by running out of time.
         """
-        unseen = [(promise.error, report) for promise, report in self._failures if not promise.error_seen]
+        unseen = [(promise.error, report) for promise, report in self._failures if not promise.seen]
         self._failures.clear()
         if not unseen:
             return

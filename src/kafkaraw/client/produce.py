@@ -88,7 +88,12 @@ def unanswered(action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]
 
 def _outcome(answer: PartitionProduceResponse, new_leader_known: bool) -> PartitionOutcome:
     return PartitionOutcome(
-        answer.error_code, answer.base_offset, answer.log_append_time_ms, _explanation(answer), new_leader_known
+        answer.error_code,
+        answer.base_offset,
+        answer.log_append_time_ms,
+        _explanation(answer),
+        new_leader_known,
+        answer.log_start_offset,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from kafkaraw.core.producer.events import (
@@ -37,6 +37,26 @@ class FakeBatch:
     records_count: int = 10
     size_bytes: int = 100
     name: int = field(default_factory=lambda: next(_names))
+    first: int = 0
+
+    @property
+    def records(self):
+        """Names of its records, in order; a part has those of the whole."""
+        return [(self.name, self.first + index) for index in range(self.records_count)]
+
+
+def halves(batch):
+    """What `split_batch` does, as far as the machine looks at it."""
+    first = batch.records_count // 2
+    return [
+        replace(batch, records_count=first, size_bytes=batch.size_bytes // 2),
+        replace(
+            batch,
+            records_count=batch.records_count - first,
+            size_bytes=batch.size_bytes - batch.size_bytes // 2,
+            first=batch.first + first,
+        ),
+    ]
 
 
 class Leaders(dict):
@@ -49,11 +69,14 @@ class Driver:
 
     def __init__(self, **limits):
         self.leaders = Leaders(default=1)
-        self.machine = ProducerMachine(ProducerLimits(**limits), self.leaders, lambda attempt: 100 * 2**attempt)
+        self.machine = ProducerMachine(
+            ProducerLimits(**limits), self.leaders, lambda attempt: 100 * 2 ** min(attempt, 4), halves
+        )
         self.now_ms = 0
         self.sent: list[SendProduce] = []
         self.acknowledged: dict[FakeBatch, int] = {}
         self.failed: dict[FakeBatch, Exception] = {}
+        self.perhaps: dict[FakeBatch, bool] = {}
         self.released: list[FakeBatch] = []
         self.refreshes: list[frozenset] = []
         self.id_requests = 0
@@ -78,6 +101,7 @@ class Driver:
                         assert report.records_count == batch.records_count
                         assert batch not in self.acknowledged and batch not in self.failed
                         self.failed[batch] = error
+                        self.perhaps[batch] = report.maybe_written
                     case Release(batch):
                         assert batch not in self.released
                         self.released.append(batch)

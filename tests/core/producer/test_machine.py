@@ -213,7 +213,7 @@ def test_out_of_order_at_the_front_starts_over_under_the_next_epoch():
 def test_starting_over_in_one_partition_leaves_the_others_alone():
     driver, _ = started(1)
     driver.seal(FakeBatch(partition=1))
-    driver.answer(ErrorCode.UNKNOWN_PRODUCER_ID).answer()
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).answer()
     driver.seal(FakeBatch(partition=1))
     driver.sleep(100)
     assert {b.partition: (i.epoch, s) for b, i, s in driver.in_flight} == {0: (1, 0), 1: (0, 10)}
@@ -309,7 +309,7 @@ def test_a_request_that_can_never_be_sent_fails_its_batches():
 
 def test_a_refused_batch_fails_and_the_next_ones_are_written():
     driver, (bad, good, better) = started(3)
-    driver.answer(ErrorCode.MESSAGE_TOO_LARGE, message="larger than max.message.bytes")
+    driver.answer(ErrorCode.INVALID_TIMESTAMP, message="too old")
     for _ in range(2):
         driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     driver.sleep(100)
@@ -317,9 +317,9 @@ def test_a_refused_batch_fails_and_the_next_ones_are_written():
     driver.answer().answer()
     error = driver.failed[bad]
     assert list(driver.acknowledged)[1:] == [good, better]
-    assert isinstance(error, BrokerError) and error.name == "MESSAGE_TOO_LARGE"
+    assert isinstance(error, BrokerError) and error.name == "INVALID_TIMESTAMP"
     assert "10 records for t-0 (numbers 10 to 19 sent there, not written)" in str(error)
-    assert "max.message.bytes" in str(error) and "batch_size" in str(error)
+    assert "too old" in str(error) and "message.timestamp" in str(error)
 
 
 def test_a_batch_that_may_not_be_written_is_not_sent_again():

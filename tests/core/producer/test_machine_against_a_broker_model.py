@@ -19,11 +19,14 @@ from tests.core.producer.machine_driver import LINK_LOST, Driver, FakeBatch
 
 class BrokerModel:
     def __init__(self):
-        self.logs = defaultdict(list)  # partition -> batches, in order
+        self.logs = defaultdict(list)  # partition -> names of records, in order
+        self.records_max = 9  # of one batch
         self.producers = {}  # (partition, producer id) -> [epoch, deque of (first, last, base offset)]
 
     def append(self, numbered):
         partition, batch = numbered.batch.partition, numbered.batch
+        if batch.records_count > self.records_max:
+            return PartitionOutcome(ErrorCode.MESSAGE_TOO_LARGE)
         (producer_id, epoch), first = numbered.identity, numbered.base_sequence
         last = first + batch.records_count - 1
         known = self.producers.get((partition, producer_id))
@@ -40,8 +43,8 @@ class BrokerModel:
             known = self.producers[partition, producer_id] = [epoch, deque(maxlen=5)]
         log = self.logs[partition]
         known[1].append((first, last, len(log)))
-        log.append(batch)
-        return PartitionOutcome(0, len(log) - 1)
+        log.extend(batch.records)
+        return PartitionOutcome(0, len(log) - batch.records_count)
 
     def forget_producers(self):
         self.producers.clear()
@@ -51,7 +54,6 @@ REFUSALS = [
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.MESSAGE_TOO_LARGE,
 ]
 
 
@@ -100,6 +102,8 @@ class Chaos(Driver):
                 self.serve_oldest()
             elif move < 0.97:
                 self.sleep(self.rng.choice([1, 50, 400]))
+            elif move < 0.98:
+                self.broker.records_max = self.rng.choice([2, 5, 9, 9])  # max.message.bytes is set anew
             else:
                 self.leaders[TopicPartition("t", self.rng.randrange(3))] = self.rng.randint(1, 2)
             self.work()
@@ -120,14 +124,21 @@ class Chaos(Driver):
         raise AssertionError("batches are stuck")
 
     def audit(self):
-        written = [batch for log in self.broker.logs.values() for batch in log]
+        written = [record for log in self.broker.logs.values() for record in log]
+        acknowledged, failed = records_of(self.acknowledged), records_of(self.failed)
         assert len(written) == len(set(written)), "duplicate"
-        assert set(self.acknowledged) <= set(written), "lost write"
-        assert set(self.acknowledged) | set(self.failed) == set(self.sent_batches), "a sender was never told"
-        assert sorted(b.name for b in self.released) == [b.name for b in self.sent_batches], "memory was not given back"
+        assert set(acknowledged) <= set(written), "lost write"
+        assert sorted(acknowledged + failed) == records_of(self.sent_batches), "a sender was not told, or twice"
+        assert sorted(records_of(self.released)) == records_of(self.sent_batches), "memory was not given back, or twice"
+        silently = set(written) & {r for batch in self.failed if not self.perhaps[batch] for r in batch.records}
+        assert not silently, "written, but reported as not written"
         for partition, log in self.broker.logs.items():
-            order = [batch for batch in self.sent_batches if batch.partition == partition and batch in set(log)]
-            assert log == order, "send skip"
+            sent = records_of(batch for batch in self.sent_batches if batch.partition == partition)
+            assert log == [record for record in sent if record in set(log)], "send skip"
+
+
+def records_of(batches):
+    return [record for batch in batches for record in batch.records]
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -136,4 +147,4 @@ def test_every_record_is_written_at_most_once_and_in_order(seed):
     chaos.run(400)
     chaos.settle()
     chaos.audit()
-    assert len(chaos.acknowledged) > 50
+    assert len(records_of(chaos.acknowledged)) > 50

@@ -76,6 +76,7 @@ class PartitionOutcome(NamedTuple):
     Attributes:
         new_leader_known: the answer named another leader than the broker that was asked (KIP-951): no refresh and no
             pause is needed to go there.
+        log_start_offset: first offset that is still readable there; -1 when the broker did not say.
     """
 
     error_code: int
@@ -83,6 +84,7 @@ class PartitionOutcome(NamedTuple):
     log_append_time_ms: int = -1
     message: str | None = None
     new_leader_known: bool = False
+    log_start_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,10 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Nothing reads the batch's memory any more; comes once per batch, possibly long after its `Fail`."""
+    """Nothing reads the batch's memory any more; comes once per batch, possibly long after its `Fail`.
+
+    A batch that was split has handed its memory to its parts: `Release` comes for each of them, not for it.
+    """
 
     batch: SealedBatch
 

@@ -12,46 +12,48 @@ flight a batch that failed is written after later ones that did not (as with Jav
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.core.producer.events import (
     NO_IDENTITY,
     Abandoned,
-    Acknowledge,
     Action,
     AddPartitions,
     Answered,
     AskProducerId,
     BatchesSealed,
     Event,
-    Fail,
     Leaders,
     MetadataRefreshed,
-    NumberedBatch,
     PartitionOutcome,
     PartitionsAdded,
     ProducerIdentity,
     ProducerIdGiven,
     ProducerIdRefused,
     RefreshMetadata,
-    Release,
     RequestLost,
-    SendProduce,
     TransactionAborts,
     TransactionBegun,
     TransactionEnded,
 )
+from kafkaraw.core.producer.ledger import Ledger
 from kafkaraw.core.producer.outcomes import HINTS, MAYBE_WRITTEN, Verdict, verdict_on
-from kafkaraw.core.producer.partition import PartitionQueue, PartitionState, Shipment
-from kafkaraw.core.producer.report import Unacknowledged, summarise
-from kafkaraw.errors import DeliveryTimeout, KafkaError
+from kafkaraw.core.producer.partition import PartitionQueue, PartitionState, Renumbering, Shipment
+from kafkaraw.core.producer.remedies import Case, Remedy, remedy_for
+from kafkaraw.core.producer.report import Unacknowledged
+from kafkaraw.core.producer.requests import Requests
+from kafkaraw.errors import KafkaError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
-from kafkaraw.records import SealedBatch, TopicPartition
+from kafkaraw.records import SealedBatch, TopicPartition, split_batch
+
+log = logging.getLogger(__name__)
 
 NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response says nothing about them")
+RENUMBERING: Final = {Remedy.NEXT_EPOCH: Renumbering.NEXT_EPOCH, Remedy.SAME_EPOCH: Renumbering.SAME_EPOCH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +80,32 @@ class _Asking:
 class ProducerMachine:
     """Decides about the sealed batches of one producer, over all partitions."""
 
-    def __init__(self, limits: ProducerLimits, leaders: Leaders, backoff_ms: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        limits: ProducerLimits,
+        leaders: Leaders,
+        backoff_ms: Callable[[int], int],
+        split: Callable[[SealedBatch], Sequence[SealedBatch]] = split_batch,
+    ) -> None:
         """Start with no batches and, with idempotence, no producer id.
 
         Args:
             limits: the settings.
             leaders: looked up at each sending.
             backoff_ms: how long to wait after the n-th failure in a row (from 0).
+            split: makes smaller batches of one that holds several records.
         """
         self._limits = limits
         self._leaders = leaders
         self._backoff_ms = backoff_ms
+        self._split = split
         self._identity = None if limits.idempotent else NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionQueue] = {}
         self._sendable: dict[TopicPartition, PartitionQueue] = {}
         self._backing_off: dict[TopicPartition, PartitionQueue] = {}
-        self._by_age: deque[Shipment] = deque()
-        self._requests: dict[int, tuple[int, list[Shipment]]] = {}
-        self._requests_of_node: dict[int, int] = {}
+        self._ledger = Ledger(limits.delivery_timeout_ms, self._do)
+        self._requests = Requests(limits.in_flight_max)
         self._held_up_since: dict[int, int] = {}
-        self._next_request_id = 0
         self._asking_id = _Asking()
         self._refreshing = _Asking()
         self._stale_topics: set[str] = set()
@@ -145,10 +153,9 @@ class ProducerMachine:
 
     def deadline_ms(self) -> int | None:
         """When `tick` should be called at the latest; None while only an event can bring news."""
-        self._forget_settled()
         times = [queue.resume_ms for queue in self._backing_off.values()]
-        if self._by_age:
-            times.append(self._by_age[0].expires_ms)
+        if (expires_ms := self._ledger.expires_ms) is not None:
+            times.append(expires_ms)
         if self._wants_identity() and not self._asking_id.under_way:
             times.append(self._asking_id.next_ms)
         if self._stale_topics and not self._refreshing.under_way:
@@ -157,7 +164,7 @@ class ProducerMachine:
 
     def tick(self, now_ms: int) -> None:
         """Let time pass: give up what is too old, go on with what has backed off."""
-        self._expire(now_ms)
+        self._ledger.expire(now_ms, self._last_error)
         for topic_partition, queue in list(self._backing_off.items()):
             if queue.resume_ms <= now_ms:
                 del self._backing_off[topic_partition]
@@ -171,8 +178,7 @@ class ProducerMachine:
     @property
     def idle(self) -> bool:
         """Whether nothing is queued or in flight."""
-        self._forget_settled()
-        return not self._by_age and not self._requests
+        return self._ledger.expires_ms is None and not self._requests
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -181,15 +187,15 @@ class ProducerMachine:
 
     def unsettled(self) -> list[SealedBatch]:
         """The batches whose senders have not been told anything yet, oldest first."""
-        return [shipment.batch for shipment in self._by_age if not shipment.settled]
+        return self._ledger.unsettled_batches()
 
     def unacknowledged(self) -> list[Unacknowledged]:
         """Which records are neither acknowledged nor failed, one entry per partition."""
-        return summarise([shipment.report() for shipment in self._by_age if not shipment.settled])
+        return self._ledger.report()
 
     def waiting(self) -> dict[TopicPartition, int]:
         """How many batches wait to be sent, by partition; only where there are any."""
-        return dict(Counter(s.topic_partition for s in self._by_age if not s.settled and not s.in_flight))
+        return dict(Counter(shipment.topic_partition for shipment in self._ledger.queued()))
 
     def held_up_nodes(self, since_ms: int) -> set[int]:
         """The nodes for which something has waited since then, because as much as may be was in flight to them."""
@@ -204,9 +210,9 @@ class ProducerMachine:
             if queue is None:
                 queue = self._partitions[topic_partition] = PartitionQueue(topic_partition)
             shipment = queue.append(batch, now_ms - age_ms + self._limits.delivery_timeout_ms)
-            self._by_age.append(shipment)
+            self._ledger.add(shipment)
             if self._turn_away is not None:
-                self._fail(shipment, self._turn_away(shipment.report()))
+                self._ledger.fail(shipment, self._turn_away(shipment.report()))
             elif queue.state is PartitionState.READY:
                 self._sendable[topic_partition] = queue
 
@@ -220,9 +226,8 @@ class ProducerMachine:
         self._asking_id.next_ms = now_ms + self._backoff_ms(self._asking_id.attempts)
         self._asking_id.attempts += 1
         if not event.retriable:
-            for shipment in self._by_age:
-                if not shipment.settled and not shipment.in_flight:
-                    self._fail(shipment, event.error)
+            for shipment in self._ledger.queued():
+                self._ledger.fail(shipment, event.error)
 
     def _on_refreshed(self, event: MetadataRefreshed, now_ms: int) -> None:
         self._last_error = event.error or self._last_error
@@ -231,16 +236,17 @@ class ProducerMachine:
         self._refreshing.under_way = False
         self._refreshing.next_ms = now_ms + self._backoff_ms(self._refreshing.attempts)
         self._refreshing.attempts += 1
-        for shipment in self._by_age:
-            refusal = event.refused.get(shipment.topic_partition.topic)
-            if refusal is not None and not shipment.settled and not shipment.in_flight:
-                self._fail(shipment, refusal)
+        if event.refused:
+            for shipment in self._ledger.queued():
+                refusal = event.refused.get(shipment.topic_partition.topic)
+                if refusal is not None:
+                    self._ledger.fail(shipment, refusal)
 
     def _on_answer(self, event: Answered, now_ms: int) -> None:
         for queue, shipment in self._land(event.request_id):
             outcome = event.outcomes.get(shipment.topic_partition, NO_ANSWER)
             self._conclude(queue, shipment, outcome)
-            self._go_on(queue, now_ms, at_once=outcome.new_leader_known)
+            self._go_on(queue, now_ms)
 
     def _on_lost(self, event: RequestLost, now_ms: int) -> None:
         self._last_error = event.error
@@ -251,24 +257,22 @@ class ProducerMachine:
             self._go_on(queue, now_ms)
 
     def _on_abandoned(self, event: Abandoned) -> None:
-        for shipment in self._by_age:
-            if not shipment.settled:
-                self._fail(shipment, event.make_error(shipment.report()))
+        for shipment in self._ledger.unsettled():
+            self._ledger.fail(shipment, event.make_error(shipment.report()))
 
     def _on_partitions_added(self, event: PartitionsAdded) -> None:
         self._adding = frozenset()
         if event.error is None:
             self._part_of_transaction |= event.partitions
             return
-        for shipment in self._by_age:
-            if not shipment.settled and shipment.topic_partition in event.partitions:
-                self._fail(shipment, event.error)
+        for shipment in self._ledger.unsettled():
+            if shipment.topic_partition in event.partitions:
+                self._ledger.fail(shipment, event.error)
 
     def _on_transaction_aborts(self, event: TransactionAborts) -> None:
         self._turn_away = event.make_error
-        for shipment in self._by_age:
-            if not shipment.settled and not shipment.in_flight:
-                self._fail(shipment, event.make_error(shipment.report()))
+        for shipment in self._ledger.queued():
+            self._ledger.fail(shipment, event.make_error(shipment.report()))
 
     def _on_transaction_ended(self, identity: ProducerIdentity | None) -> None:
         self._part_of_transaction.clear()
@@ -281,8 +285,7 @@ class ProducerMachine:
     # ---- what becomes of a batch that was in flight
 
     def _land(self, request_id: int) -> list[tuple[PartitionQueue, Shipment]]:
-        node_id, shipments = self._requests.pop(request_id)
-        self._requests_of_node[node_id] -= 1
+        shipments = self._requests.land(request_id)
         landed = [(self._partitions[shipment.topic_partition], shipment) for shipment in shipments]
         for queue, shipment in landed:
             queue.land(shipment)
@@ -291,76 +294,58 @@ class ProducerMachine:
     def _conclude(self, queue: PartitionQueue, shipment: Shipment, outcome: PartitionOutcome) -> None:
         verdict = verdict_on(outcome.error_code)
         if verdict is Verdict.WRITTEN:
-            queue.note_written()
+            known = outcome.base_offset >= 0
+            queue.note_written(outcome.base_offset + shipment.batch.records_count - 1 if known else -1)
             self._refreshing.attempts = 0
             self._last_error = None
-            if not shipment.settled:
-                shipment.settled = True
-                self._actions.append(Acknowledge(shipment.batch, outcome.base_offset, outcome.log_append_time_ms))
-            self._actions.append(Release(shipment.batch))
+            self._ledger.acknowledge(shipment, outcome)
             return
         shipment.maybe_written |= outcome.error_code in MAYBE_WRITTEN
+        first = queue.is_first(shipment)
+        case = Case(shipment, outcome, first, queue.last_acked_offset, self._limits.transactional)
+        remedy = remedy_for(verdict, case)
         error = _error_of(shipment, outcome)
-        numbers_its_own = self._limits.idempotent and not self._limits.transactional
-        if verdict is Verdict.REFUSED or (verdict is Verdict.OUT_OF_SEQUENCE and not numbers_its_own):
-            # Epochs of a transactional producer come from its coordinator: it aborts, and gets the next one there.
-            self._fail(shipment, error)
-            return
-        if verdict is Verdict.AGAIN_ELSEWHERE and not outcome.new_leader_known:
-            self._stale_topics.add(shipment.topic_partition.topic)
-        lost_count = verdict is Verdict.OUT_OF_SEQUENCE and queue.is_first(shipment)
-        self._again(queue, shipment, error, starts_over=lost_count)
+        if remedy is Remedy.GIVE_UP:
+            self._ledger.fail(shipment, error)
+        elif remedy is Remedy.SPLIT and not shipment.settled:
+            self._send_back_in_parts(queue, shipment, error)
+        else:
+            if remedy is Remedy.AGAIN_ELSEWHERE and not outcome.new_leader_known:
+                self._stale_topics.add(shipment.topic_partition.topic)
+            at_once = outcome.new_leader_known or (verdict is Verdict.OUT_OF_SEQUENCE and not first)
+            self._again(queue, shipment, error, RENUMBERING.get(remedy, Renumbering.KEEP), at_once=at_once)
+
+    def _send_back_in_parts(self, queue: PartitionQueue, shipment: Shipment, error: KafkaError) -> None:
+        parts = queue.send_back_in_parts(shipment, self._split(shipment.batch))
+        log.info("sent again in %d parts (a lower batch_size would avoid that): %s", len(parts), error)
+        for part in parts:
+            part.last_error = error
+        self._ledger.replace(shipment, parts)
+        self._sendable.pop(queue.topic_partition, None)
 
     def _again(
         self,
         queue: PartitionQueue,
         shipment: Shipment,
         error: KafkaError,
+        renumbering: Renumbering = Renumbering.KEEP,
         *,
-        starts_over: bool = False,
+        at_once: bool = False,
         retriable: bool = True,
     ) -> None:
         shipment.last_error = error
         if shipment.settled or not retriable or shipment.attempts > self._limits.retries:
-            self._fail(shipment, error)
-        queue.send_back(shipment, starts_over=starts_over)
+            self._ledger.fail(shipment, error)
+        queue.send_back(shipment, renumbering, at_once=at_once)
         self._sendable.pop(queue.topic_partition, None)
 
-    def _go_on(self, queue: PartitionQueue, now_ms: int, *, at_once: bool = False) -> None:
+    def _go_on(self, queue: PartitionQueue, now_ms: int) -> None:
         """After a landing: if that was the last one to wait for, back off (or not), then send again."""
-        if not queue.try_settle_drain(now_ms + (0 if at_once else self._backoff_ms(queue.failures))):
+        if not queue.try_settle_drain(now_ms, self._backoff_ms):
             return
         self._backing_off[queue.topic_partition] = queue
         if queue.identity is None:  # its epochs are used up
             self._identity = None
-
-    # ---- giving up
-
-    def _fail(self, shipment: Shipment, error: KafkaError) -> None:
-        """Give a batch up, if that has not been done before; what is in flight keeps its memory until it lands."""
-        if not shipment.settled:
-            shipment.settled = True
-            self._actions.append(Fail(shipment.batch, error, shipment.report()))
-        if not shipment.in_flight:
-            self._actions.append(Release(shipment.batch))
-
-    def _forget_settled(self) -> None:
-        while self._by_age and self._by_age[0].settled:
-            self._by_age.popleft()
-
-    def _expire(self, now_ms: int) -> None:
-        self._forget_settled()
-        while self._by_age and self._by_age[0].expires_ms <= now_ms:
-            shipment = self._by_age.popleft()
-            if not shipment.settled:
-                self._fail(shipment, self._too_late(shipment))
-
-    def _too_late(self, shipment: Shipment) -> KafkaError:
-        causes = dict.fromkeys(str(error) for error in (shipment.last_error, self._last_error) if error is not None)
-        why = f"; last seen: {'; '.join(causes)}" if causes else ""
-        entry = shipment.report()
-        text = f"{entry}: not acknowledged within delivery_timeout_ms={self._limits.delivery_timeout_ms}{why}"
-        return DeliveryTimeout(text, unacknowledged=(entry,))
 
     # ---- sending
 
@@ -374,11 +359,11 @@ class ProducerMachine:
         if self._identity is not None:
             while requests := self._next_requests(self._identity, now_ms):
                 for node_id, shipments in requests.items():
-                    self._send(node_id, shipments)
+                    self._do(self._requests.make(node_id, shipments))
         if self._stale_topics and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
             self._refreshing.under_way = True
             self._refreshed_topics = frozenset(self._stale_topics)
-            self._actions.append(RefreshMetadata(self._refreshed_topics))
+            self._do(RefreshMetadata(self._refreshed_topics))
 
     def _drop_settled_heads(self) -> None:
         for topic_partition, queue in list(self._sendable.items()):
@@ -389,12 +374,12 @@ class ProducerMachine:
         if self._adds_partitions and not self._adding:
             self._adding = frozenset(self._sendable.keys() - self._part_of_transaction)
             if self._adding:
-                self._actions.append(AddPartitions(self._adding))
+                self._do(AddPartitions(self._adding))
 
     def _ask_identity(self, now_ms: int) -> None:
         if self._wants_identity() and not self._asking_id.under_way and self._asking_id.next_ms <= now_ms:
             self._asking_id.under_way = True
-            self._actions.append(AskProducerId())
+            self._do(AskProducerId())
 
     def _next_requests(self, identity: ProducerIdentity, now_ms: int) -> dict[int, list[Shipment]]:
         """One more request for each node that may get one; a batch per partition, those that waited longest first."""
@@ -406,7 +391,7 @@ class ProducerMachine:
             head, node_id = queue.head(), self._leader_of(queue.topic_partition)
             if head is None or node_id is None or not queue.may_send_to(node_id):
                 continue
-            if self._requests_of_node.get(node_id, 0) >= self._limits.in_flight_max:
+            if not self._requests.room_at(node_id):
                 self._held_up_since.setdefault(node_id, now_ms)
                 continue
             self._held_up_since.pop(node_id, None)
@@ -428,19 +413,14 @@ class ProducerMachine:
             self._stale_topics.add(topic_partition.topic)
         return node_id
 
-    def _send(self, node_id: int, shipments: list[Shipment]) -> None:
-        request_id = self._next_request_id
-        self._next_request_id += 1
-        self._requests[request_id] = (node_id, shipments)
-        self._requests_of_node[node_id] = self._requests_of_node.get(node_id, 0) + 1
-        numbered = [NumberedBatch(s.batch, s.identity or NO_IDENTITY, s.sequence) for s in shipments]
-        self._actions.append(SendProduce(request_id, node_id, numbered))
+    def _do(self, action: Action) -> None:
+        self._actions.append(action)
 
 
 def _error_of(shipment: Shipment, outcome: PartitionOutcome) -> KafkaError:
     what = str(shipment.report())
-    if outcome.error_code == ErrorCode.MESSAGE_TOO_LARGE:
-        what = f"{what}, {shipment.batch.size_bytes} bytes in one batch"
+    if verdict_on(outcome.error_code) is Verdict.TOO_LARGE:
+        what = f"{what}, {shipment.batch.size_bytes} bytes uncompressed"
     parts = (what, outcome.message, HINTS.get(outcome.error_code))
     text = "; ".join(part for part in parts if part)
     return error_for(outcome.error_code, text, resource=shipment.topic_partition.topic, operation="WRITE")

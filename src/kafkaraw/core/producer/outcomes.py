@@ -1,4 +1,4 @@
-"""What each error code in a produce response means for the batch: one table, no decisions about partitions.
+"""What each error code in a produce response means for the batch: one table. What follows from it: `remedies.py`.
 
 Source: Kafka's Sender.completeBatch and TransactionManager.canRetry; KIP-360; wire facts 37, 38, 41, 42.
 """
@@ -20,7 +20,13 @@ class Verdict(Enum):
     AGAIN_ELSEWHERE = auto()
     """Send the same bytes again, after a metadata refresh."""
     OUT_OF_SEQUENCE = auto()
-    """The broker expects another sequence number: either an earlier batch is missing, or the broker lost its memory."""
+    """The broker expects another sequence number: an earlier batch is missing."""
+    FORGOTTEN = auto()
+    """The broker knows nothing of this producer, though the batch is not its first: retention, or loss."""
+    OLD_EPOCH = auto()
+    """The broker knows a later epoch."""
+    TOO_LARGE = auto()
+    """The broker takes no batch of this size, and has not written it."""
     REFUSED = auto()
     """The broker will never take it, and has not written it."""
 
@@ -29,8 +35,10 @@ _VERDICTS: dict[int, Verdict] = {
     ErrorCode.NONE: Verdict.WRITTEN,
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Verdict.WRITTEN,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.OUT_OF_SEQUENCE,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.OUT_OF_SEQUENCE,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.OUT_OF_SEQUENCE,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.FORGOTTEN,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.OLD_EPOCH,
+    ErrorCode.MESSAGE_TOO_LARGE: Verdict.TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: Verdict.TOO_LARGE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Verdict.AGAIN_ELSEWHERE,
     ErrorCode.LEADER_NOT_AVAILABLE: Verdict.AGAIN_ELSEWHERE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: Verdict.AGAIN_ELSEWHERE,
@@ -65,8 +73,8 @@ def verdict_on(error_code: int) -> Verdict:
 
 
 HINTS: dict[int, str] = {
-    ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes, or lower batch_size or the record's size",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch does not fit into a log segment: lower batch_size",
+    ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes, or send less in one record",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes, or send less in one record",
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be 0, 1 or 'all'",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not take this compression_type",
     ErrorCode.INVALID_RECORD: "the topic refuses such records (a compacted topic takes none without a key)",

@@ -11,9 +11,13 @@ one with OUT_OF_ORDER_SEQUENCE_NUMBER, and since it refuses everything behind a 
 the partition may safely start again at sequence 0 under its next epoch. (An epoch belongs to one partition of one
 producer id, because a broker checks both per partition; Java's producer bumps it locally as well, KIP-360.)
 
-A broker that knows nothing of a producer takes any sequence number from it, so the check against holes only works from
-the first acknowledged batch on. Until then, and after anything went wrong (the leader may be a new one), one batch is
-in flight at a time; and never are batches in flight to two leaders at once.
+What is sent again goes alone, and newer batches wait until all of it is settled. A batch that was written without our
+knowing is recognised only while it is among the five that the broker remembers: newer ones would push it out. And
+without idempotence, where nothing is refused for coming too early, only batches that were in flight together when the
+first of them failed can change places.
+
+A batch that is too large for the broker comes back as several, which share its numbers among them; none of them can
+have been written.
 
 This module must not know about nodes, requests or time limits; `machine.py` does.
 """
@@ -21,8 +25,9 @@ This module must not know about nodes, requests or time limits; `machine.py` doe
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 
 from kafkaraw.core.producer.events import NO_IDENTITY, ProducerIdentity
 from kafkaraw.core.producer.report import Unacknowledged
@@ -34,6 +39,17 @@ SEQUENCE_MASK = 0x7FFFFFFF
 EPOCH_MAX = 0x7FFF
 IN_FLIGHT_MAX = 5
 """Of one partition: as many batches as a broker remembers of a producer (Kafka's ProducerStateEntry)."""
+
+
+class Renumbering(IntEnum):
+    """How batches that go out again are numbered; the strongest that was asked for while draining counts."""
+
+    KEEP = 0
+    """As before: the broker must be able to recognise them."""
+    SAME_EPOCH = 1
+    """From 0, under the same epoch: the broker has forgotten this producer, and a coordinator gives the epochs."""
+    NEXT_EPOCH = 2
+    """From 0, under the next epoch: the broker remembers something else."""
 
 
 class PartitionState(Enum):
@@ -66,6 +82,7 @@ class Shipment:
 
     `first_index` counts the records that this producer sent to the partition before. `settled` is set when the caller
     has been told; the batch may still be in flight then (its delivery time was over), so its memory is still read.
+    `sent_back` is set when it has to be settled before anything newer is sent.
     """
 
     batch: SealedBatch
@@ -76,6 +93,7 @@ class Shipment:
     sequence: int = -1
     attempts: int = 0
     in_flight: bool = False
+    sent_back: bool = False
     maybe_written: bool = False
     settled: bool = False
     last_error: KafkaError | None = None
@@ -103,9 +121,11 @@ class PartitionQueue:
         self.records_count = 0
         self.failures = 0
         self.resume_ms = 0
+        self.last_acked_offset = -1
         self._node_id = -1
         self._proven = False
-        self._starts_over = False
+        self._renumbering = Renumbering.KEEP
+        self._pauses = False
 
     def append(self, batch: SealedBatch, expires_ms: int) -> Shipment:
         """Queue a new batch behind all others."""
@@ -124,6 +144,8 @@ class PartitionQueue:
         """Whether one more batch may be in flight, to this node."""
         if not self.in_flight:
             return True
+        if self.in_flight[0].sent_back or self.waiting[0].sent_back:
+            return False
         return self._proven and node_id == self._node_id and len(self.in_flight) < IN_FLIGHT_MAX
 
     def take(self, identity: ProducerIdentity, node_id: int) -> Shipment:
@@ -158,9 +180,10 @@ class PartitionQueue:
         shipment.in_flight = False
         self.in_flight.remove(shipment)
 
-    def note_written(self) -> None:
-        """A batch was acknowledged: the leader knows this producer now."""
+    def note_written(self, last_offset: int) -> None:
+        """A batch was acknowledged, up to this offset (or -1): the leader knows this producer now."""
         self.failures = 0
+        self.last_acked_offset = max(self.last_acked_offset, last_offset)
         self._proven = True
 
     def is_first(self, shipment: Shipment) -> bool:
@@ -168,29 +191,52 @@ class PartitionQueue:
         earlier = shipment.first_index
         return all(other.first_index >= earlier for other in (*self.in_flight, *self.returned))
 
-    def send_back(self, shipment: Shipment, *, starts_over: bool = False) -> None:
+    def send_back(
+        self, shipment: Shipment, renumbering: Renumbering = Renumbering.KEEP, *, at_once: bool = False
+    ) -> None:
         """Keep a batch that has landed to be sent again, and start draining.
 
         Args:
             shipment: the batch.
-            starts_over: the broker has lost count: use the next epoch, from sequence 0, once drained.
+            renumbering: how it and everything behind it is numbered once drained.
+            at_once: the next try need not wait for anything to get better.
         """
+        shipment.sent_back = True
+        self._renumbering = max(self._renumbering, renumbering)
+        self._pauses |= not at_once
         self.returned.append(shipment)
-        self._starts_over |= starts_over
         self._change(Change.SENT_BACK)
 
-    def try_settle_drain(self, resume_ms: int) -> bool:
-        """If it was draining and nothing is in flight any more, line up what came back; back off until `resume_ms`."""
+    def send_back_in_parts(self, shipment: Shipment, batches: Sequence[SealedBatch]) -> list[Shipment]:
+        """Keep what a batch was split into, in its place and with its numbers, as if it had not been tried yet."""
+        parts: list[Shipment] = []
+        for batch in batches:
+            before = sum(part.batch.records_count for part in parts)
+            part = Shipment(batch, self.topic_partition, shipment.first_index + before, shipment.expires_ms)
+            if shipment.identity not in (None, NO_IDENTITY):
+                part.sequence = (shipment.sequence + before) & SEQUENCE_MASK
+            part.identity = shipment.identity
+            part.sent_back = shipment.identity == NO_IDENTITY
+            parts.append(part)
+        self.returned += parts
+        self._change(Change.SENT_BACK)
+        return parts
+
+    def try_settle_drain(self, now_ms: int, backoff_ms: Callable[[int], int]) -> bool:
+        """If it was draining and nothing is in flight any more, line up what came back, and back off if need be."""
         if self.state is not PartitionState.DRAINING or self.in_flight:
             return False
         self.returned.sort(key=lambda shipment: shipment.first_index)
         self.waiting.extendleft(shipment for shipment in reversed(self.returned) if not shipment.settled)
         self.returned.clear()
-        if self._starts_over:
-            self._start_over()
+        if self._renumbering:
+            self._renumber()
         self._proven = False
-        self.failures += 1
-        self.resume_ms = resume_ms
+        self.resume_ms = now_ms
+        if self._pauses:
+            self.resume_ms += backoff_ms(self.failures)
+            self.failures += 1
+            self._pauses = False
         self._change(Change.DRAINED)
         return True
 
@@ -198,11 +244,13 @@ class PartitionQueue:
         """The back-off is over."""
         self._change(Change.RESUMED)
 
-    def _start_over(self) -> None:
-        self._starts_over = False
+    def _renumber(self) -> None:
+        renumbering, self._renumbering = self._renumbering, Renumbering.KEEP
         self.next_sequence = 0
         for shipment in self.waiting:
             shipment.identity, shipment.sequence = None, -1
+        if renumbering is Renumbering.SAME_EPOCH:
+            return
         if self.identity is None or self.identity.epoch >= EPOCH_MAX:
             self.identity = None  # the machine has to get a new producer id first
         else:
