@@ -204,7 +204,7 @@ def test_batches_that_the_broker_finds_too_large_arrive_in_parts_and_in_order(id
         async with cluster.producer(enable_idempotence=idempotent, linger_ms=50, batch_size=2000) as producer:
             tickets = [await producer.send("t", b"%06d" % n) for n in range(500)]
             offsets = [(await ticket).offset for ticket in tickets]
-            assert producer._delivery._open.used_bytes == 0
+            assert producer._delivery.open_batches.used_bytes == 0
         values = [record.value for record in await cluster.read("t", 500)]
         assert [values[offset] for offset in offsets] == [b"%06d" % n for n in range(500)]
         return values, {header.producer_epoch for header in cluster.batch_headers()}

@@ -99,12 +99,24 @@ def test_a_single_record_that_is_too_large_fails_alone_and_says_what_to_do():
     assert driver.acknowledged[next_one] == 0
 
 
-def test_a_batch_that_may_have_been_written_whole_is_not_sent_in_parts():
-    """The broker knows its five last batches by their numbers; it would not recognise a part of one."""
+def test_parts_of_a_batch_that_was_written_whole_are_not_written_again():
+    """The limit was lowered after a reply was lost. The broker knows batches by their numbers, but no parts of them."""
     driver, (batch,) = started()
     driver.lose(maybe_written=True).sleep(100)
-    driver.answer(ErrorCode.MESSAGE_TOO_LARGE)
-    assert "possibly written" in str(driver.failed[batch]) and driver.machine.idle
+    driver.answer(ErrorCode.MESSAGE_TOO_LARGE).sleep(0)
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(0)
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert [part.records for part in driver.failed] == [batch.records[:5], batch.records[5:]]
+    assert all("possibly written" in str(error) for error in driver.failed.values())
+    driver.seal(FakeBatch())
+    assert driver.in_flight[0][1:] == (FIRST, 20), "the numbers go on behind the whole"
+
+
+def test_parts_of_a_batch_whose_reply_was_lost_are_written_if_it_was_not():
+    driver, (batch,) = started()
+    driver.lose(maybe_written=True).sleep(100)
+    driver.answer(ErrorCode.MESSAGE_TOO_LARGE).sleep(0)
+    assert names(drive(driver, records_max=5)) == batch.records and not driver.failed
 
 
 def test_without_idempotence_parts_go_one_by_one_before_anything_newer():

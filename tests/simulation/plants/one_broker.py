@@ -15,7 +15,7 @@ from kafkaraw.client.connection import Connection
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.outbox import Outbox
 from kafkaraw.core.connection import Fail
-from kafkaraw.core.producer.partition import PartitionQueue
+from kafkaraw.core.producer.partition import PartitionQueue, Renumbering
 from kafkaraw.errors import KafkaError, NetworkError
 from kafkaraw.records import Batch, BatchPromise, SealedBatch
 
@@ -80,8 +80,8 @@ def broker_answers_twice(monkeypatch: pytest.MonkeyPatch):
 def producer_numbers_anew_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
     send_back = PartitionQueue.send_back
 
-    def renumber(self, shipment, *, starts_over=False):
-        send_back(self, shipment, starts_over=True)
+    def renumber(self, shipment, *_, at_once=False):
+        send_back(self, shipment, Renumbering.NEXT_EPOCH, at_once=at_once)
 
     monkeypatch.setattr(PartitionQueue, "send_back", renumber)
 
@@ -89,10 +89,10 @@ def producer_numbers_anew_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
 def producer_lines_up_what_came_back_the_wrong_way(monkeypatch: pytest.MonkeyPatch):
     line_up = PartitionQueue.try_settle_drain
 
-    def reverse(self, resume_ms):
-        settled = line_up(self, resume_ms)
+    def reverse(self, now_ms, backoff_ms):
+        self._renumbering = Renumbering.NEXT_EPOCH
+        settled = line_up(self, now_ms, backoff_ms)
         if settled:
-            self._start_over()
             self.waiting.reverse()
         return settled
 

@@ -16,8 +16,7 @@ knowing is recognised only while it is among the five that the broker remembers:
 without idempotence, where nothing is refused for coming too early, only batches that were in flight together when the
 first of them failed can change places.
 
-A batch that is too large for the broker comes back as several, which share its numbers among them; none of them can
-have been written.
+A batch that is too large for the broker comes back as several, which share its numbers among them.
 
 This module must not know about nodes, requests or time limits; `machine.py` does.
 """
@@ -82,7 +81,8 @@ class Shipment:
 
     `first_index` counts the records that this producer sent to the partition before. `settled` is set when the caller
     has been told; the batch may still be in flight then (its delivery time was over), so its memory is still read.
-    `sent_back` is set when it has to be settled before anything newer is sent.
+    `sent_back` is set when it has to be settled before anything newer is sent; `is_part` when it is what a batch was
+    split into.
     """
 
     batch: SealedBatch
@@ -94,6 +94,7 @@ class Shipment:
     attempts: int = 0
     in_flight: bool = False
     sent_back: bool = False
+    is_part: bool = False
     maybe_written: bool = False
     settled: bool = False
     last_error: KafkaError | None = None
@@ -216,7 +217,8 @@ class PartitionQueue:
             if shipment.identity not in (None, NO_IDENTITY):
                 part.sequence = (shipment.sequence + before) & SEQUENCE_MASK
             part.identity = shipment.identity
-            part.sent_back = shipment.identity == NO_IDENTITY
+            part.is_part, part.maybe_written = True, shipment.maybe_written
+            part.sent_back = shipment.identity == NO_IDENTITY or part.maybe_written
             parts.append(part)
         self.returned += parts
         self._change(Change.SENT_BACK)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from kafkaraw.core.producer.events import NO_IDENTITY, PartitionOutcome
+from kafkaraw.core.producer.events import PartitionOutcome
 from kafkaraw.core.producer.outcomes import Verdict
 from kafkaraw.core.producer.partition import Shipment
 
@@ -64,10 +64,15 @@ def remedy_for(verdict: Verdict, case: Case) -> Remedy:
 
 
 def _out_of_sequence(case: Case) -> Remedy:
-    """Behind a hole nothing is written. Is it only an earlier batch that comes again, this one just follows it."""
+    """Behind a hole nothing is written. If it is only an earlier batch that comes again, this one just follows it.
+
+    A part has another reason if its batch was written whole: the broker recognises batches, not parts of them.
+    """
+    shipment = case.shipment
     if not case.first:
         return Remedy.AGAIN
-    return Remedy.GIVE_UP if case.epochs_from_coordinator else Remedy.NEXT_EPOCH
+    perhaps_in_a_whole = shipment.is_part and shipment.maybe_written
+    return Remedy.GIVE_UP if case.epochs_from_coordinator or perhaps_in_a_whole else Remedy.NEXT_EPOCH
 
 
 def _forgotten(case: Case) -> Remedy:
@@ -98,19 +103,12 @@ def _old_epoch(case: Case) -> Remedy:
     return Remedy.GIVE_UP if case.shipment.maybe_written else Remedy.NEXT_EPOCH
 
 
-def _too_large(case: Case) -> Remedy:
-    """In parts, unless an earlier try may have written it whole: the broker would not recognise the parts."""
-    shipment = case.shipment
-    recognised = not shipment.maybe_written or shipment.identity == NO_IDENTITY
-    return Remedy.SPLIT if shipment.batch.records_count > 1 and recognised else Remedy.GIVE_UP
-
-
 _REMEDIES: Final[dict[Verdict, Callable[[Case], Remedy]]] = {
     Verdict.AGAIN: lambda _: Remedy.AGAIN,
     Verdict.AGAIN_ELSEWHERE: lambda _: Remedy.AGAIN_ELSEWHERE,
     Verdict.OUT_OF_SEQUENCE: _out_of_sequence,
     Verdict.FORGOTTEN: _forgotten,
     Verdict.OLD_EPOCH: _old_epoch,
-    Verdict.TOO_LARGE: _too_large,
+    Verdict.TOO_LARGE: lambda case: Remedy.SPLIT if case.shipment.batch.records_count > 1 else Remedy.GIVE_UP,
     Verdict.REFUSED: lambda _: Remedy.GIVE_UP,
 }
