@@ -353,17 +353,43 @@ def test_an_expired_batch_in_flight_keeps_its_memory_until_the_answer():
     assert driver.released == [batch] and driver.machine.idle
 
 
-def test_an_expired_batch_whose_fate_is_unknown_leaves_the_next_one_its_number():
-    """Renumbering now could write the next one twice: only the broker knows whether there is a hole."""
+def test_a_batch_that_may_have_been_written_keeps_its_numbers_until_its_time_is_over():
+    """A leader that was deposed and has not heard of it takes for a hole what the new one has written."""
     driver, (lost,) = started(1, delivery_timeout_ms=1000)
-    driver.sleep(600).seal(FakeBatch())
+    second, third = FakeBatch(), FakeBatch()
+    driver.sleep(600).seal(second)
     before = driver.in_flight
     driver.sleep(350).lose().lose()
     driver.sleep(100)
     assert list(driver.failed) == [lost]
     assert driver.in_flight == before[1:]
     driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(200)
-    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(77, 1), 0)]
+    assert driver.in_flight == before[1:] and driver.refreshes, "another broker may lead"
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(400).seal(third)
+    assert list(driver.failed) == [lost, second] and "possibly written" in str(driver.failed[second])
+    assert driver.in_flight == [(third, ProducerIdentity(77, 0), 30)]
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(800)
+    assert driver.in_flight == [(third, ProducerIdentity(77, 1), 0)], "it was refused when it was new, so it is nowhere"
+
+
+def test_an_expired_batch_in_flight_is_a_gap_that_the_next_epoch_closes():
+    driver, (lost,) = started(1, delivery_timeout_ms=1000)
+    driver.sleep(1000).lose()
+    after = FakeBatch()
+    driver.seal(after).sleep(100)
+    assert driver.in_flight == [(after, ProducerIdentity(77, 0), 20)], "the lost one may have been written"
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(200)
+    assert driver.in_flight == [(after, ProducerIdentity(77, 1), 0)]
+    driver.answer()
+    assert list(driver.failed) == [lost] and "possibly written" in str(driver.failed[lost])
+
+
+def test_behind_a_certain_hole_lost_batches_are_numbered_anew():
+    driver, (_, second) = started(2)
+    driver.answer(ErrorCode.INVALID_TIMESTAMP).lose().sleep(100)
+    assert driver.in_flight == [(second, ProducerIdentity(77, 0), 20)]
+    driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(200)
+    assert driver.in_flight == [(second, ProducerIdentity(77, 1), 0)]
 
 
 def test_what_was_last_seen_is_part_of_the_error():

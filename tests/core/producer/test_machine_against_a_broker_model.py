@@ -54,6 +54,7 @@ REFUSALS = [
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,  # of a leader that was deposed and has not heard of it
 ]
 
 

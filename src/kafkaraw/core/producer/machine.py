@@ -302,11 +302,12 @@ class ProducerMachine:
             return
         shipment.maybe_written |= outcome.error_code in MAYBE_WRITTEN
         first = queue.is_first(shipment)
-        case = Case(shipment, outcome, first, queue.last_acked_offset, self._limits.transactional)
+        case = Case(shipment, outcome, first, queue.has_hole, queue.last_acked_offset, self._limits.transactional)
         remedy = remedy_for(verdict, case)
         error = _error_of(shipment, outcome)
         if remedy is Remedy.GIVE_UP:
             self._ledger.fail(shipment, error)
+            queue.forget(shipment)
         elif remedy is Remedy.SPLIT and not shipment.settled:
             self._send_back_in_parts(queue, shipment, error)
         else:

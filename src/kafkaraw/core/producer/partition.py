@@ -9,7 +9,10 @@ answers arrive; a batch that had been written all the same is recognised by its 
 A batch that is given up leaves a hole in the numbers if the broker never wrote it. The broker then answers the next
 one with OUT_OF_ORDER_SEQUENCE_NUMBER, and since it refuses everything behind a hole, nothing behind it is written:
 the partition may safely start again at sequence 0 under its next epoch. (An epoch belongs to one partition of one
-producer id, because a broker checks both per partition; Java's producer bumps it locally as well, KIP-360.)
+producer id, because a broker checks both per partition; Java's producer bumps it locally as well, KIP-360.) That there
+is a hole must be certain, though: a leader that was deposed and has not heard of it answers from an old log. It is
+certain when some batch with numbers of this epoch can never have been written, be it the one that was refused. A batch
+that may have been written keeps its numbers until then.
 
 What is sent again goes alone, and newer batches wait until all of it is settled. A batch that was written without our
 knowing is recognised only while it is among the five that the broker remembers: newer ones would push it out. And
@@ -123,6 +126,7 @@ class PartitionQueue:
         self.failures = 0
         self.resume_ms = 0
         self.last_acked_offset = -1
+        self.has_hole = False
         self._node_id = -1
         self._proven = False
         self._renumbering = Renumbering.KEEP
@@ -138,7 +142,7 @@ class PartitionQueue:
     def head(self) -> Shipment | None:
         """The batch to send next; batches that were given up meanwhile are skipped."""
         while self.waiting and self.waiting[0].settled:
-            self.waiting.popleft()
+            self.forget(self.waiting.popleft())
         return self.waiting[0] if self.waiting else None
 
     def may_send_to(self, node_id: int) -> bool:
@@ -174,7 +178,11 @@ class PartitionQueue:
         """Number what comes from here on by another identity, from sequence 0; nothing may be in flight."""
         assert not self.in_flight
         self.identity, self.next_sequence = identity, 0
-        self._proven = False
+        self._proven = self.has_hole = False
+
+    def forget(self, shipment: Shipment) -> None:
+        """A batch is given up, and not in flight any more: its numbers may be a hole now."""
+        self.has_hole |= shipment.sequence >= 0 and not shipment.maybe_written
 
     def land(self, shipment: Shipment) -> None:
         """Note that a batch is no longer in flight."""
@@ -229,8 +237,9 @@ class PartitionQueue:
         if self.state is not PartitionState.DRAINING or self.in_flight:
             return False
         self.returned.sort(key=lambda shipment: shipment.first_index)
-        self.waiting.extendleft(shipment for shipment in reversed(self.returned) if not shipment.settled)
+        self.waiting.extendleft(reversed(self.returned))
         self.returned.clear()
+        self.head()
         if self._renumbering:
             self._renumber()
         self._proven = False
@@ -249,6 +258,7 @@ class PartitionQueue:
     def _renumber(self) -> None:
         renumbering, self._renumbering = self._renumbering, Renumbering.KEEP
         self.next_sequence = 0
+        self.has_hole = False
         for shipment in self.waiting:
             shipment.identity, shipment.sequence = None, -1
         if renumbering is Renumbering.SAME_EPOCH:

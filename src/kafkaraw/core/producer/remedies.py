@@ -47,6 +47,7 @@ class Case:
         outcome: what the broker said of it.
         first: no earlier batch of the partition is in flight or has been sent back, so it is not refused because of
             one.
+        after_hole: some batch before it can never have been written, so this one cannot have been, either.
         last_acked_offset: the largest offset of the partition that this producer has had acknowledged; -1 is none.
         epochs_from_coordinator: the producer is transactional and must not take the next epoch by itself.
     """
@@ -54,8 +55,14 @@ class Case:
     shipment: Shipment
     outcome: PartitionOutcome
     first: bool
+    after_hole: bool
     last_acked_offset: int
     epochs_from_coordinator: bool
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether it must keep its numbers: with others, a broker would not know it again."""
+        return self.shipment.maybe_written and not self.after_hole
 
 
 def remedy_for(verdict: Verdict, case: Case) -> Remedy:
@@ -64,25 +71,23 @@ def remedy_for(verdict: Verdict, case: Case) -> Remedy:
 
 
 def _out_of_sequence(case: Case) -> Remedy:
-    """Behind a hole nothing is written. If it is only an earlier batch that comes again, this one just follows it.
-
-    A part has another reason if its batch was written whole: the broker recognises batches, not parts of them.
-    """
-    shipment = case.shipment
+    """Behind a hole nothing is written. If it is only an earlier batch that comes again, this one just follows it."""
     if not case.first:
         return Remedy.AGAIN
-    perhaps_in_a_whole = shipment.is_part and shipment.maybe_written
-    return Remedy.GIVE_UP if case.epochs_from_coordinator or perhaps_in_a_whole else Remedy.NEXT_EPOCH
+    if case.epochs_from_coordinator:
+        return Remedy.GIVE_UP
+    if case.may_be_there:  # a part, because the whole is there: brokers recognise batches, not parts of them
+        return Remedy.GIVE_UP if case.shipment.is_part else Remedy.AGAIN_ELSEWHERE
+    return Remedy.NEXT_EPOCH
 
 
 def _forgotten(case: Case) -> Remedy:
-    """A broker forgets a producer with the last of its records: they are too old and gone, or they are lost.
-
-    In both cases none of the producer's records is in that log, so nothing that is sent again is there already.
-    """
+    """A broker forgets a producer with the last of its records: they are too old and gone, or they are lost."""
     log_start = case.outcome.log_start_offset
     if not case.first or log_start < 0:  # a broker that does not lead any more does not say; another one will
         return Remedy.AGAIN
+    if case.may_be_there and not case.epochs_from_coordinator:
+        return Remedy.AGAIN_ELSEWHERE
     if case.last_acked_offset < log_start:
         return Remedy.SAME_EPOCH if case.epochs_from_coordinator else Remedy.NEXT_EPOCH
     log.warning(
@@ -100,7 +105,7 @@ def _old_epoch(case: Case) -> Remedy:
         return Remedy.GIVE_UP
     if not case.first:
         return Remedy.AGAIN
-    return Remedy.GIVE_UP if case.shipment.maybe_written else Remedy.NEXT_EPOCH
+    return Remedy.AGAIN_ELSEWHERE if case.may_be_there else Remedy.NEXT_EPOCH
 
 
 _REMEDIES: Final[dict[Verdict, Callable[[Case], Remedy]]] = {
