@@ -8,13 +8,37 @@ r"""Spark: format "kafkaraw" for batch and streaming reads and writes, without a
 
 Options have the names of Spark's own Kafka connector. Where to start: `source.py` and `sink.py` are what Spark calls;
 `options.py`, `offsets.py`, `planning.py` and `stream_plan.py` decide, without a broker; `lookup.py` asks the brokers on
-the driver; `reading.py` and `writing.py` run in Spark's workers. Importing this package imports neither pyspark nor
-pyarrow.
+the driver; `reading.py`, `writing.py` and `exactly_once.py` run in Spark's workers. Importing this package imports
+neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kafkaraw.spark.foreach_batch import batch_writer
 from kafkaraw.spark.session_builder import configure, prepare_environment, recommended_conf, session
 
-__all__ = ["batch_writer", "configure", "prepare_environment", "recommended_conf", "session"]
+if TYPE_CHECKING:
+    from kafkaraw.spark.lag import KafkaLagListener, QueryLag
+
+__all__ = [
+    "KafkaLagListener",
+    "QueryLag",
+    "batch_writer",
+    "configure",
+    "prepare_environment",
+    "recommended_conf",
+    "session",
+]
+
+_OF_LAG = frozenset({"KafkaLagListener", "QueryLag"})
+
+
+def __getattr__(name: str) -> object:
+    """What needs pyspark is imported when it is used."""
+    if name not in _OF_LAG:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kafkaraw.spark import lag
+
+    return getattr(lag, name)
