@@ -86,6 +86,10 @@ bench-network: setup ## Round trips and large reads, ours and bare sockets' side
 bench-produce: setup ## Send with our client and with others, and what the factors must be
 	@$(BIN)/python -m bench.produce $(ARGS)
 
+.PHONY: bench-spark
+bench-spark: setup ## Spark jobs with our connector and with Spark's own, and what the factors must be
+	@$(BIN)/python -m bench.spark $(ARGS)
+
 .PHONY: wheel
 wheel: ## Build a wheel with the compiled modules for every Python 3.11-3.14 that is here
 	@[ -n "$(WHEEL_PYTHONS)" ] || { echo "No Python 3.11-3.14 found; name some: make wheel WHEEL_PYTHONS='/path/to/python3.12'" >&2; exit 1; }

@@ -1,0 +1,230 @@
+"""`make bench-spark`: the jobs of `rows.py` with both connectors, in turns, and what the factors must be.
+
+Each connector runs in a fresh Spark driver per turn, with its jobs one after another and a read before the first, so
+that the numbers are those of a warm JVM; the connectors take turns in going first. Factors are medians of those of the
+turns. The broker is ours, in a process of its own, unless another one is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from bench.report import environment
+from bench.spark import peers, worker
+from bench.spark.rows import EXACTLY_ONCE, ROWS, TRICKLES
+from bench.topics import broker_at, new_topic
+from kafkaraw import Admin, Producer
+
+ROOT: Final = Path(__file__).parents[2]
+RESULTS: Final = Path(__file__).parents[1] / "results"
+AT_LEAST_ONCE: Final = "copy, at least once"
+TICK_S: Final = 0.02
+WIDTH: Final = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One job of one turn."""
+
+    row: str
+    connector: str
+    turn: int
+    number: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The medians of a row; rows per second, or milliseconds of a micro-batch."""
+
+    row: str
+    ours: float
+    theirs: float
+    factor: float
+
+
+def fill(servers: str, topic: str, records: int, partitions: int) -> None:
+    """Write the records that are read: keys of 8 bytes, values of 100."""
+    value = (b"0123456789 the quick brown fox jumps over the lazy dog " * 2)[:100]
+    with Producer(bootstrap_servers=servers, linger_ms=5, batch_size=262_144) as producer:
+        for number in range(records):
+            producer.send(topic, value, b"%08d" % number, partition=number % partitions)
+        producer.flush()
+
+
+class Trickle:
+    """Writes a few records to a topic, again and again, as long as one is set."""
+
+    def __init__(self, servers: str, partitions_of: dict[str, int]) -> None:
+        self.topic: str | None = None
+        self._partitions_of = partitions_of
+        self._ended = threading.Event()
+        self._producer = Producer(bootstrap_servers=servers, linger_ms=0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_S):
+            topic = self.topic
+            for partition in range(self._partitions_of[topic] if topic else 0):
+                self._producer.send(str(topic), b"x" * 100, partition=partition)
+
+    def close(self) -> None:
+        """Write no more."""
+        self._ended.set()
+        self._thread.join()
+        self._producer.close()
+
+
+def measure(connector: str, turn: int, asked: dict[str, object], trickle: Trickle) -> Iterator[Measurement]:
+    """Run the jobs with one connector."""
+    ours = connector == "kafkaraw"
+    python = Path(sys.executable) if ours else peers.python()
+    given = {**asked, "connector": connector, "jars": [] if ours else [str(jar) for jar in peers.jars()]}
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    environ |= {"PYTHONPATH": path, "PYSPARK_PYTHON": str(python)} if ours else {"PYSPARK_PYTHON": str(python)}
+    if not ours:
+        environ.pop("PYTHONPATH", None)
+    script = Path(worker.__file__)
+    with subprocess.Popen(
+        [str(python), str(script), json.dumps(given)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environ,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = json.loads(line) if line.startswith("{") else {}
+            if "trickle" in said:
+                trickle.topic = said["trickle"]
+            elif "row" in said:
+                yield Measurement(said["row"], connector, turn, said["number"])
+    trickle.topic = None
+    if process.returncode:
+        raise click.ClickException(f"the jobs with format {connector} failed with exit code {process.returncode}")
+
+
+def run(servers: str, records: int, turns: int, names: Sequence[str], console: Console) -> list[Measurement]:
+    """All measurements."""
+    found: list[Measurement] = []
+    with contextlib.ExitStack() as stack:
+        admin = stack.enter_context(Admin(bootstrap_servers=servers))
+        source = stack.enter_context(new_topic(admin, 4))
+        trickles = {name: stack.enter_context(new_topic(admin, count)) for name, count in TRICKLES.items()}
+        console.print(f"writing {records:,} records", highlight=False)
+        fill(servers, source, records, 4)
+        trickle = Trickle(servers, {trickles[name]: count for name, count in TRICKLES.items()})
+        stack.callback(trickle.close)
+        for turn in range(turns):
+            for connector in ("kafka", "kafkaraw") if turn % 2 == 0 else ("kafkaraw", "kafka"):
+                ours = connector == "kafkaraw"
+                rows = [name for name in names if ours or name != EXACTLY_ONCE]
+                if ours and EXACTLY_ONCE in names:
+                    rows.append(AT_LEAST_ONCE)
+                with contextlib.ExitStack() as targets:
+                    asked = {
+                        "servers": servers, "source": source, "records": records, "trickles": trickles, "rows": rows,
+                        "targets": [targets.enter_context(new_topic(admin, 4)) for _ in range(3)],
+                    }  # fmt: skip
+                    for each in measure(connector, turn, asked, trickle):
+                        found.append(each)
+                        console.print(f"turn {turn}, {connector}: {each.row}: {each.number:,.0f}", highlight=False)
+    return found
+
+
+def result_of(name: str, found: Sequence[Measurement]) -> Result:
+    """The medians of a row; factors are taken within a turn."""
+    other = ("kafkaraw", AT_LEAST_ONCE) if name == EXACTLY_ONCE else ("kafka", name)
+    ours = {each.turn: each.number for each in found if (each.connector, each.row) == ("kafkaraw", name)}
+    theirs = {each.turn: each.number for each in found if (each.connector, each.row) == other}
+    factors = [ours[turn] / theirs[turn] for turn in ours]
+    return Result(
+        name, statistics.median(ours.values()), statistics.median(theirs.values()), statistics.median(factors)
+    )
+
+
+def table_of(results: Sequence[Result]) -> Table:
+    """What must, should and did come out."""
+    shown = Table(box=SIMPLE, show_edge=False, pad_edge=False)
+    shown.add_column("", no_wrap=True)
+    for title in ("kafkaraw", "they", "must", "aim", "got", ""):
+        shown.add_column(title, justify="right", no_wrap=True)
+    for it in results:
+        row = ROWS[it.row]
+        unit = " ms" if row.by_time else "/s"
+        verdict = "missed"
+        for word, goal in (("must", row.must), ("aim", row.aim)):
+            verdict = word if row.is_met(it.factor, goal) else verdict
+        sign = "<= " if row.by_time else ""
+        shown.add_row(
+            it.row, f"{it.ours:,.0f}{unit}", f"{it.theirs:,.0f}{unit}", f"{sign}{row.must:g}x", f"{sign}{row.aim:g}x",
+            f"{it.factor:.2f}x", verdict, style="bold red" if verdict == "missed" else None,
+        )  # fmt: skip
+    return shown
+
+
+@click.command()
+@click.option("--bootstrap-server", help="Measure against this broker instead of the embedded one.")
+@click.option("--records", default=10_000_000, show_default=True, type=click.IntRange(1_500_000))
+@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Runs of each; medians are shown.")
+@click.option("--only", multiple=True, type=click.Choice(list(ROWS)), help="These rows only.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Result file (JSON).")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="The table as SVG.")
+def main(
+    bootstrap_server: str | None,
+    records: int,
+    turns: int,
+    only: tuple[str, ...],
+    output: Path | None,
+    picture: Path | None,
+) -> None:
+    """Run Spark jobs with our connector and with Spark's own, and hold the factors against what they must be."""
+    console = Console(record=True, width=WIDTH)
+    names = list(only or ROWS)
+    with broker_at(bootstrap_server) as (servers, name):
+        about = environment(name) | {"spark-sql-kafka-0-10": f"{peers.SPARK_VERSION}, on pyspark of that version"}
+        for key, value in about.items():
+            console.print(f"{key}: {value}", highlight=False)
+        console.print(
+            f"settings: records={records:,} of 100 bytes with keys of 8, partitions=4, local[2], "
+            f"rows_per_batch={worker.ROWS_PER_BATCH:,}, maxTasks=2 with 32 partitions, session() against defaults; "
+            f"{turns} turns",
+            highlight=False,
+        )
+        found = run(servers, records, turns, names, console)
+    results = [result_of(each, found) for each in names]
+    console.print(table_of(results))
+    path = output or RESULTS / f"spark-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
+    content = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": about,
+        "records": records,
+        "results": [asdict(each) for each in results],
+        "measurements": [asdict(each) for each in found],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    if picture is not None:
+        picture.write_text(console.export_svg(title="make bench-spark", unique_id="bench-spark"))
+    console.print(f"written to {path}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

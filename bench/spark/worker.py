@@ -1,0 +1,188 @@
+"""One Spark driver that runs the jobs with one connector; a process of its own, in that connector's Python.
+
+Its one argument is JSON, see `Job`. It prints a line of JSON for each result, and for each topic that is to be written
+to from now on, or no longer. Run as a script: Spark's own connector has no kafkaraw in its Python, so nothing of it
+may be imported here before it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TRICKLE_BATCHES = 30
+TRICKLE_SECONDS_MAX = 120
+WARM_ROWS = 100_000
+ROWS_PER_BATCH = 500_000
+
+
+class Job:
+    """What is asked for, and the session to do it in.
+
+    Args:
+        asked: connector ("kafka" or "kafkaraw"), servers, source (a topic), records (in it), targets (topics to write
+            to), trickles (topics that are written to, by row), jars, rows.
+    """
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.connector: str = asked["connector"]
+        self.servers: str = asked["servers"]
+        self.source: str = asked["source"]
+        self.records: int = asked["records"]
+        self.targets: list[str] = asked["targets"]
+        self.trickles: dict[str, str] = asked["trickles"]
+        self.rows: list[str] = asked["rows"]
+        self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
+        self.spark = self._session(asked["jars"])
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is our connector."""
+        return self.connector == "kafkaraw"
+
+    def _session(self, jars: list[str]) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        if self.ours:
+            from kafkaraw.spark import session
+
+            return session("bench", master="local[2]", conf={"spark.driver.memory": "4g"})
+        builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.driver.memory", "4g")
+        return builder.config("spark.jars", ",".join(jars)).config("spark.ui.enabled", "false").getOrCreate()
+
+    def options(self, **more: str) -> dict[str, str]:
+        """These options, and where the brokers are."""
+        return {"kafka.bootstrap.servers": self.servers, **more}
+
+    def read(self, schema: str | None = None, **options: str) -> DataFrame:
+        """A batch read; a schema chooses columns where the connector lets it, else they are selected."""
+        given = self.options(subscribe=self.source, **options)
+        reader = self.spark.read.format(self.connector).options(**given)
+        if schema is None:
+            return reader.load()
+        if self.ours:
+            return reader.schema(schema).load()
+        return reader.load().selectExpr(*(column.split()[0] for column in schema.split(",")))
+
+    def stream(self, topic: str, **options: str) -> DataFrame:
+        """A streaming read."""
+        given = self.options(subscribe=topic, **options)
+        return self.spark.readStream.format(self.connector).options(**given).load()
+
+    def folder(self, name: str) -> str:
+        """A folder of its own, which may be left behind."""
+        return tempfile.mkdtemp(prefix=name, dir=self.scratch)
+
+
+def seconds(act: Callable[[], object]) -> float:
+    """How long something takes."""
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def to_noop(frame: DataFrame) -> None:
+    """Read everything, and do nothing with it."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def read_all(job: Job) -> float:
+    """Rows per second of a read."""
+    return job.records / seconds(lambda: to_noop(job.read()))
+
+
+def read_values(job: Job) -> float:
+    """Rows per second of a read of one column."""
+    return job.records / seconds(lambda: to_noop(job.read("value binary")))
+
+
+def read_to_parquet(job: Job) -> float:
+    """Rows per second into files."""
+    return job.records / seconds(lambda: job.read().write.parquet(job.folder("parquet") + "/out"))
+
+
+def copy(job: Job) -> float:
+    """Rows per second from topic to topic."""
+    frame = job.read("key binary, value binary")
+    writer = frame.write.format(job.connector).options(**job.options(topic=job.targets.pop())).mode("append")
+    return job.records / seconds(writer.save)
+
+
+def stream(job: Job) -> float:
+    """Rows per second of a query that reads, in batches."""
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
+    writer = job.stream(job.source, **given).writeStream.format("noop")
+    query = writer.option("checkpointLocation", job.folder("stream")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    times = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
+    return ROWS_PER_BATCH / statistics.median(times[1:]) * 1000
+
+
+def copy_stream(job: Job, **options: str) -> float:
+    """Rows per second of a query that copies, in batches."""
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
+    frame = job.stream(job.source, **given).select("key", "value")
+    writer = frame.writeStream.format(job.connector).options(**job.options(topic=job.targets.pop(), **options))
+    query = writer.option("checkpointLocation", job.folder("copy")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    times = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
+    return ROWS_PER_BATCH / statistics.median(times[1:]) * 1000
+
+
+def trickle(job: Job, name: str) -> float:
+    """Milliseconds of a micro-batch, while records trickle in."""
+    topic = job.trickles[name]
+    say({"trickle": topic})
+    given = {"maxTasks": "2"} if job.ours and "32" in name else {}
+    writer = job.stream(topic, startingOffsets="latest", **given).writeStream.format("noop")
+    query = writer.option("checkpointLocation", job.folder("trickle")).trigger(processingTime="0 seconds").start()
+    deadline = time.monotonic() + TRICKLE_SECONDS_MAX
+    times: dict[int, int] = {}
+    while len(times) < TRICKLE_BATCHES + 5 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        found = [each for each in query.recentProgress if each["numInputRows"]]
+        times.update({each["batchId"]: each["durationMs"]["triggerExecution"] for each in found})
+    query.stop()
+    say({"trickle": None})
+    return statistics.median([times[batch] for batch in sorted(times)][5:])
+
+
+WORK: dict[str, Callable[[Job], float]] = {
+    "read, all columns": read_all,
+    "read, value only": read_values,
+    "read to Parquet": read_to_parquet,
+    "copy key and value": copy,
+    "stream, available now": stream,
+    "trickle, 4 partitions": lambda job: trickle(job, "trickle, 4 partitions"),
+    "trickle, 32 partitions": lambda job: trickle(job, "trickle, 32 partitions"),
+    "copy, exactly once": lambda job: copy_stream(job, exactlyOnce="true"),
+    "copy, at least once": copy_stream,
+}
+
+
+def say(what: dict[str, Any]) -> None:
+    """Tell the bench."""
+    print(json.dumps(what), flush=True)
+
+
+def main() -> None:
+    """Do all jobs."""
+    job = Job(json.loads(sys.argv[1]))
+    job.spark.sparkContext.setLogLevel("OFF")
+    to_noop(job.read().limit(WARM_ROWS))
+    for name in job.rows:
+        say({"row": name, "number": WORK[name](job)})
+    job.spark.stop()
+
+
+if __name__ == "__main__":
+    main()
