@@ -58,7 +58,7 @@ def sent_to(batches: OpenBatches, key: bytes | None, value: bytes | None = b"val
     if ticket is not None:
         return ticket.batch_promise.partition
     status, ticket = batches.append("t", key, value, None, None, None)
-    assert status in (AppendStatus.OK, AppendStatus.SEALED)
+    assert status in (AppendStatus.OK, AppendStatus.OPENED, AppendStatus.SEALED)
     assert ticket is not None
     return ticket.batch_promise.partition
 

@@ -20,39 +20,47 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class BatchBuilder:
-    """Records of one batch, encoded as they come. See `interface.BatchBuilder`."""
+    """Records of one batch, encoded as they come. See `interface.BatchBuilder`.
+
+    Attributes:
+        limit: bytes that it may grow to.
+        parts: the encoded records, each as its length and itself.
+        last_timestamp: of the record before, or of one that did not fit.
+        timestamp_varint: how that one is encoded.
+        max_timestamp: the greatest of all records.
+    """
 
     __slots__ = (
         "_base_timestamp",
-        "_last_timestamp",
-        "_limit",
-        "_max_timestamp",
-        "_parts",
-        "_timestamp_varint",
+        "last_timestamp",
+        "limit",
+        "max_timestamp",
+        "parts",
         "records_count",
         "size_bytes",
+        "timestamp_varint",
     )
 
     def __init__(self, size_max_bytes: int) -> None:
-        self._limit = size_max_bytes
-        self._parts: list[bytes] = [bytes(HEADER_SIZE)]
+        self.limit = size_max_bytes
+        self.parts: list[bytes] = [bytes(HEADER_SIZE)]
         self._base_timestamp = NO_TIMESTAMP
-        self._max_timestamp = NO_TIMESTAMP
-        self._last_timestamp: int | None = None
-        self._timestamp_varint = b"\x00"
+        self.max_timestamp = NO_TIMESTAMP
+        self.last_timestamp: int | None = None
+        self.timestamp_varint = b"\x00"
         self.records_count = 0
         self.size_bytes = HEADER_SIZE
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
         """Add one record; gives its index in the batch, or -1 when it does not fit (the first always does)."""
         index = self.records_count
-        if timestamp_ms != self._last_timestamp:
-            self._set_timestamp(timestamp_ms)
+        if timestamp_ms != self.last_timestamp:
+            self.set_timestamp(timestamp_ms)
         if type(value) is not bytes and value is not None:
             value = as_bytes(value, "value")
         if type(key) is not bytes and key is not None:
             key = as_bytes(key, "key")
-        timestamp = self._timestamp_varint
+        timestamp = self.timestamp_varint
         tail = _encode_headers(headers) if headers else b"\x00"
         try:
             if value is None:
@@ -67,35 +75,35 @@ class BatchBuilder:
             record = _encode_record(timestamp, index, key, value, tail)
             length = encode_varint(len(record))
         size_bytes = self.size_bytes + len(length) + len(record)
-        if size_bytes > self._limit and index:
+        if size_bytes > self.limit and index:
             return -1
-        if timestamp_ms > self._max_timestamp:
-            self._max_timestamp = timestamp_ms
-        self._parts += (length, record)
+        if timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+        self.parts += (length, record)
         self.size_bytes = size_bytes
         self.records_count = index + 1
         return index
 
-    def _set_timestamp(self, timestamp_ms: int) -> None:
+    def set_timestamp(self, timestamp_ms: int) -> None:
         """Note the time of the next record; mostly it is the one of the record before, and this is not called."""
         if type(timestamp_ms) is not int or not NO_TIMESTAMP <= timestamp_ms <= _INT64_MAX:
             raise UsageError(f"timestamp {timestamp_ms!r} is not a number of milliseconds since 1970")
         if not self.records_count:
             self._base_timestamp = timestamp_ms
-        self._timestamp_varint = encode_varint(as_int64(timestamp_ms - self._base_timestamp))
-        self._last_timestamp = timestamp_ms
+        self.timestamp_varint = encode_varint(as_int64(timestamp_ms - self._base_timestamp))
+        self.last_timestamp = timestamp_ms
 
     def finish(self, codec: Codec, level: int | None) -> memoryview:
         """Close the batch; gives it whole, header filled but for the producer's fields and the checksum. Once only."""
-        parts = self._parts
-        self._parts = []
+        parts = self.parts
+        self.parts = []
         if codec.id:
             parts[0] = b""
             batch = bytearray(HEADER_SIZE)
             batch += codec.compress(b"".join(parts), level)
         else:
             batch = bytearray().join(parts)
-        fill_header(batch, codec.id, self.records_count, self._base_timestamp, self._max_timestamp)
+        fill_header(batch, codec.id, self.records_count, self._base_timestamp, self.max_timestamp)
         return memoryview(batch)
 
 
