@@ -196,3 +196,10 @@ def test_what_will_not_get_better_is_not_tried_again(monkeypatch, clock):
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         found.latest([T0])
     assert len(asked) == 1
+
+
+def test_what_tasks_read_with_belongs_to_no_group():
+    settings = consumer_settings(
+        {"bootstrap_servers": "h:1", "group_id": "g", "enable_auto_commit": "true", "group_instance_id": "i"}
+    )
+    assert not settings.keys() & {"group_id", "enable_auto_commit", "group_instance_id"}

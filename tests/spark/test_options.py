@@ -87,7 +87,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(options, message):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("kafka.group.id", "joins no consumer group"),
+        ("kafka.transactional.id", "use exactlyOnce=true"),
         ("kafka.auto.offset.reset", "use startingOffsets"),
         ("kafka.key.deserializer", "convert them in Spark"),
         ("kafka.enable.auto.commit", "Spark's checkpoint keeps the offsets"),
@@ -121,6 +121,8 @@ def test_what_spark_has_and_we_do_not_is_refused_with_what_to_use_instead(name, 
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a duration such as"),
         ({"maxTriggerDelay": "5 weeks"}, "maxTriggerDelay='5 weeks': must be a duration such as"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger=9 is more than"),
+        ({"commitOffsets": "true"}, "commitOffsets=true needs the option kafka.group.id"),
+        ({"decisionsTopic": "d"}, "decisionsTopic is only for exactlyOnce=true"),
         ({"fetchOffset.numRetries": "-1"}, "fetchOffset.numRetries='-1'"),
         ({"kafka.security.protocol": "TELNET"}, "must be one of 'PLAINTEXT', 'SSL'"),
     ],

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.blocking import Consumer
+from kafkaraw.records import TopicPartition
 from kafkaraw.spark import batch_writer
 from tests.spark.side_by_side import few_at_a_time
 
@@ -113,6 +115,17 @@ def test_a_limit_makes_batches_of_that_size_and_the_lag_is_reported(spark, kafka
     source = progress[0]["sources"][0]
     assert source["endOffset"] == {topic: {"0": 15, "1": 5}}
     assert source["latestOffset"] == {topic: {"0": 30, "1": 10}}
+
+
+def test_what_a_query_has_done_with_is_committed_to_a_group_when_asked_for(spark, kafka, tmp_path):
+    topic = kafka.new_topic(partitions=2)
+    kafka.produce(topic, range(10))
+    group = {"kafka.group.id": f"lag-of-{topic}", "commitOffsets": "true"}
+    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="4", **group)
+    copy.run(availableNow=True)
+    with Consumer(bootstrap_servers=kafka.servers, group_id=group["kafka.group.id"]) as consumer:
+        found = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)])
+    assert [each.offset if each else None for each in found.values()] == [10, 0]
 
 
 def test_the_checkpoint_holds_offsets_as_the_jvm_connector_writes_them(spark, kafka, tmp_path):

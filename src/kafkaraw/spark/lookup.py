@@ -15,17 +15,20 @@ from typing import TypeVar
 
 from kafkaraw.client.blocking import Admin, Consumer
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
-from kafkaraw.errors import BrokerError, UsageError
+from kafkaraw.errors import BrokerError, KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.java_regex import translate
 from kafkaraw.spark.offsets import PartitionOffsets
-from kafkaraw.spark.options import Settings, SparkOptions, settings_for, typed_settings
+from kafkaraw.spark.options import GROUP_ID, Settings, SparkOptions, settings_for, typed_settings
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+# Spark hands out the work: what its tasks read with belongs to no group.
+_OF_GROUPS = frozenset({GROUP_ID, "group_instance_id", "group_protocol", "group_remote_assignor", "enable_auto_commit"})
+_COMMIT_TIMEOUT_S = 5.0
 _PARTITIONS_AGE_MAX_S = 1.0
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.1
@@ -44,7 +47,16 @@ def consumer_settings(client: Settings) -> Settings:
         # What a task reads is there already. A fetch that waits at the end of the log only delays the next task.
         "fetch_max_wait_ms": "1",
     }
-    return ours | settings_for(ConsumerConfig, client)
+    given = {name: text for name, text in client.items() if name not in _OF_GROUPS}
+    return ours | settings_for(ConsumerConfig, given)
+
+
+def _committer(options: SparkOptions) -> Consumer:
+    settings = consumer_settings(options.client) | {
+        GROUP_ID: options.client[GROUP_ID],
+        "enable_auto_commit": "false",
+    }
+    return Consumer(runtime=None, **typed_settings(ConsumerConfig, settings))
 
 
 class ClusterLookup:
@@ -59,6 +71,7 @@ class ClusterLookup:
         self._servers = options.client["bootstrap_servers"]
         self._admin = Admin(runtime=None, **typed_settings(AdminConfig, settings_for(AdminConfig, options.client)))
         self._consumer = Consumer(runtime=None, **typed_settings(ConsumerConfig, consumer_settings(options.client)))
+        self._committer = _committer(options) if options.commit_offsets else None
         self._pattern = None if options.pattern is None else translate(options.pattern)
         self._known: _Known | None = None
         self._pause_s = _PAUSE_FIRST_S
@@ -67,6 +80,20 @@ class ClusterLookup:
         """Close the clients."""
         self._consumer.close()
         self._admin.close()
+        if self._committer is not None:
+            self._committer.close()
+
+    def commit(self, offsets: PartitionOffsets) -> None:
+        """Commit what the query has done with to its group, if it has one: for tools that look at lags.
+
+        The query does not need it: its checkpoint counts. So a failure is a warning.
+        """
+        if self._committer is None or not offsets:
+            return
+        try:
+            self._committer.commit(offsets, _COMMIT_TIMEOUT_S)
+        except KafkaError as error:
+            _log.warning("the offsets were not committed to %s: %s", self._options.client[GROUP_ID], error)
 
     def partitions(self) -> list[TopicPartition]:
         """Those of the partitions to read that exist, not older than a second."""

@@ -71,6 +71,7 @@ class SparkOptions:
         lookup_pause_ms: how long it waits before it does, in ms.
         include_headers: whether there is a column `headers`.
         fail_on_data_loss: whether missing records are an error or a warning.
+        commit_offsets: whether the positions of a stream are committed to the group `kafka.group.id`.
         poll_timeout_ms: how long a task may go without getting records, in ms.
         topic: the topic to write to, whatever the column `topic` says.
         exactly_once: write in transactions; None for at least once.
@@ -92,6 +93,7 @@ class SparkOptions:
     lookup_pause_ms: int = 10
     include_headers: bool = False
     fail_on_data_loss: bool = True
+    commit_offsets: bool = False
     poll_timeout_ms: int = 120_000
     topic: str | None = None
     exactly_once: ExactlyOnce | None = None
@@ -194,6 +196,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "maxTasks": ("tasks_max", _positive),
     "includeHeaders": ("include_headers", _bool),
     "failOnDataLoss": ("fail_on_data_loss", _bool),
+    "commitOffsets": ("commit_offsets", _bool),
     "kafkaConsumer.pollTimeoutMs": ("poll_timeout_ms", _positive),
     "fetchOffset.numRetries": ("lookup_retries", _count),
     "fetchOffset.retryIntervalMs": ("lookup_pause_ms", _count),
@@ -222,7 +225,7 @@ _DURATION: Final = re.compile(r"(\d+)([a-z]+)?")
 _SPARKS_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 # Options that mean nothing to this source, which needs no consumer group for reading.
-_WITHOUT_EFFECT = {"groupIdPrefix": "the source joins no consumer group, so no group has to be named"}
+_WITHOUT_EFFECT = {"groupIdPrefix": "the source joins no consumer group, so it needs no name for one"}
 
 # Spark puts these among the options of a streaming write; they are not for us.
 _SPARKS_OWN = frozenset(
@@ -240,7 +243,6 @@ _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or 
 # Options that people bring along from Spark's own connector, and what to do instead.
 _REFUSED = {
     "path": "a topic is not a path: name it with subscribe (reading) or topic (writing), with load() or save() bare",
-    "kafka.group.id": "the source joins no consumer group and commits nothing to one in this version",
     "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
     "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
     "kafka.transactional.id": "use exactlyOnce=true: every task has a transactional id of its own then",
@@ -251,6 +253,8 @@ _REFUSED = {
     "kafka.value.serializer": _SERIALIZER,
 }
 _REFUSED_LOWER = {name.lower(): (name, why) for name, why in _REFUSED.items()}
+
+GROUP_ID: Final = "group_id"
 
 _CLIENT_PREFIX = "kafka."
 _KINDS: tuple[type[ClientConfig], ...] = (ConsumerConfig, ProducerConfig, AdminConfig)
@@ -329,6 +333,8 @@ def _check_together(options: SparkOptions, what_to_read: list[str]) -> None:
             f"{' and '.join(what_to_read)} exclude each other: subscribe reads whole topics by name, subscribePattern "
             "those that match, assign single partitions"
         )
+    if options.commit_offsets and GROUP_ID not in options.client:
+        raise ConfigError("commitOffsets=true needs the option kafka.group.id: the group to commit to")
     least, most = options.rows_per_trigger_min, options.rows_per_trigger_max
     if least is not None and most is not None and least > most:
         raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}: it cannot be met")

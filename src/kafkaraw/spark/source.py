@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.arrow import arrow_schema, check_selection, schema_text
-from kafkaraw.spark.offsets import OffsetJson
+from kafkaraw.spark.offsets import OffsetJson, from_json
 from kafkaraw.spark.options import (
     SparkOptions,
     check_batch_read,
@@ -156,6 +156,7 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         super().__init__(options, schema)
         self._lookup: ClusterLookup | None = None
         self._plan: StreamPlan | None = None
+        self._committed: OffsetJson = {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Always a number of rows, so that Trigger.Once is recognised by its ReadAllAvailable."""
@@ -172,7 +173,13 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         return plan.initial()
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
-        """How far the next micro-batch goes; `start` itself when nothing is new."""
+        """How far the next micro-batch goes; `start` itself when nothing is new.
+
+        What lies before `start` is done with: Spark's `commit` comes late, and after the last batch not at all.
+        """
+        if start != self._committed:
+            self._looked_up().commit(from_json(start, what="the offsets that Spark passed"))
+            self._committed = start
         rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
         return self._planned().latest(start, rows_max, wait=self._looked_up().wait_for_change)
 
