@@ -16,6 +16,7 @@ NATIVE_MODULES = (
     "kafkaraw.records._open_batches",
     "kafkaraw.records._reader",
     "kafkaraw.records._filling",
+    "kafkaraw.records._rows",
 )
 
 

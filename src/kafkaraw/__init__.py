@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import TopicCreated as TopicCreated
     from kafkaraw.client.admin import TopicDescription as TopicDescription
     from kafkaraw.client.admin import TopicListing as TopicListing
+    from kafkaraw.client.arrow_sending import ArrowTicket as ArrowTicket
+    from kafkaraw.client.arrow_sending import SentRows as SentRows
     from kafkaraw.client.blocking import Admin as Admin
     from kafkaraw.client.blocking import Consumer as Consumer
     from kafkaraw.client.blocking import Producer as Producer
@@ -114,6 +116,10 @@ _HOMES = {
         "TopicCreated",
         "TopicDescription",
         "TopicListing",
+    ),
+    "kafkaraw.client.arrow_sending": (
+        "ArrowTicket",
+        "SentRows",
     ),
     "kafkaraw.client.blocking": (
         "Admin",

@@ -23,6 +23,7 @@ NAMES = {
     "_open_batches": ("OpenBatches", "Sender", "Ticket"),
     "_reader": ("Record", "read_batches", "read_records", "read_values"),
     "_filling": ("fill",),
+    "_rows": ("Rows",),
 }
 IMPLEMENTATIONS = (
     "python",

@@ -19,9 +19,10 @@ import re
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
+from kafkaraw.client.arrow_sending import ArrowTicket
 from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
@@ -41,7 +42,7 @@ from kafkaraw.client.transactions import Transactions
 from kafkaraw.client.user_calls import UserCalls
 from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
-from kafkaraw.records import Batch, Headers, Record, Sender, Ticket, TopicPartition
+from kafkaraw.records import AppendStatus, Batch, Headers, Record, Sender, Ticket, TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_FULL: Final = AppendStatus.FULL  # members of an enum are slow to look up
+_UNKNOWN_TOPIC: Final = AppendStatus.UNKNOWN_TOPIC
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -133,6 +136,25 @@ class Producer(Sender):
             raise delivery.refusal(status, topic)
         delivery.note_on_thread(status)
         return ticket
+
+    def send_arrow(self, topic: str | None, data: pyarrow.Table | pyarrow.RecordBatch) -> ArrowTicket:
+        delivery = self._delivery
+        sending = delivery.arrow_sending(data, topic)
+        counts = delivery.counts_of(sending.topics)
+        sending.check(counts or _run(delivery.learn_topics(sending.topics)), delivery.record_size_max)
+        again = False
+        while True:
+            releases = delivery.releases
+            status = sending.go_on()
+            if status is None:
+                return sending.ticket
+            if status is _FULL:
+                _run(delivery.make_room(releases, again=again))
+            elif status is _UNKNOWN_TOPIC:
+                sending.check(_run(delivery.learn_topics(sending.topics)), delivery.record_size_max)
+            else:
+                delivery.note_on_thread(status)
+            again = status is _FULL
 
     def flush(self, timeout: float | None = None) -> None:
         _run(self._delivery.flush(timeout))

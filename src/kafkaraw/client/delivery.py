@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
+from kafkaraw.client.arrow_sending import ArrowSending
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
@@ -24,12 +25,13 @@ from kafkaraw.client.failures import UnseenFailures
 from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.outbox import Outbox
+from kafkaraw.client.record_size import RECORD_OVERHEAD_BYTES, check_record_size
 from kafkaraw.client.room import Room
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.security import with_principal
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.client.turns import Turns, partitioner_of
-from kafkaraw.client.waiting import FORKED, PromiseWaiter
+from kafkaraw.client.waiting import FORKED, PromiseWaiter, all_done
 from kafkaraw.core.producer.events import (
     Abandoned,
     Acknowledge,
@@ -55,7 +57,6 @@ from kafkaraw.errors import (
     ForkedError,
     KafkaError,
     KafkaTimeoutError,
-    RecordTooLarge,
     StaleMetadataError,
     UsageError,
 )
@@ -63,7 +64,6 @@ from kafkaraw.net.clock import SystemClock
 from kafkaraw.records import (
     KEY_SIZE_SAFE,
     AppendStatus,
-    BatchPromise,
     Headers,
     OpenBatches,
     SealedBatch,
@@ -74,8 +74,6 @@ from kafkaraw.records import (
 log = logging.getLogger(__name__)
 
 _OK, _OPENED, _SEALED = AppendStatus.OK, AppendStatus.OPENED, AppendStatus.SEALED  # slow to look up
-RECORD_OVERHEAD_BYTES = 61 + 21
-"""Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
 CLOSED = "the producer is closed; make a new one"
 INTERRUPTED_CLOSE_S = 5.0
 """How long a `with` block that is left by Ctrl-C or cancellation may still try to deliver."""
@@ -89,6 +87,7 @@ class Delivery:
         runtime: network, clock and rng; the real ones when None.
 
     Attributes:
+        record_size_max: the most bytes of one record, before compression.
         open_batches: where records go; refuses them once the producer is closed, broken, or in a child process.
     """
 
@@ -97,7 +96,7 @@ class Delivery:
         self._engine = Engine.on(config, runtime)
         self._clock = self._engine.runtime.clock
         self._waiter = PromiseWaiter()
-        record_size_max = min(config.max_request_size, config.buffer_memory)
+        self.record_size_max = min(config.max_request_size, config.buffer_memory)
         self.open_batches = OpenBatches(
             config.batch_size,
             config.compression_type,
@@ -106,7 +105,7 @@ class Delivery:
             self._clock.time_ms,
             waiter=self._waiter,
             lock=threading.Lock(),
-            value_size_safe=record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
+            value_size_safe=self.record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
             system_clock=isinstance(self._clock, SystemClock),
             partitioner=partitioner_of(config),
         )
@@ -154,20 +153,8 @@ class Delivery:
             RecordTooLarge: over `max_request_size` or `buffer_memory`.
             UsageError: a field of the wrong type.
         """
-        self._check_size(topic, value, key, headers)
+        check_record_size(topic, value, key, headers, self._config)
         return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)
-
-    def _check_size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None) -> None:
-        """Refuse a record that is too large, before anything is compressed."""
-        size = RECORD_OVERHEAD_BYTES + _size(value) + _size(key)
-        size += sum(10 + len(name.encode()) + _size(content) for name, content in headers or ())
-        for name in ("max_request_size", "buffer_memory"):
-            limit = getattr(self._config, name)
-            if size > limit:
-                raise RecordTooLarge(
-                    f"a record for topic {topic!r} takes {size} bytes uncompressed, {name} is {limit}; raise it (the "
-                    f"topic's max.message.bytes counts, too) or send less in one record"
-                )
 
     def note(self, status: AppendStatus) -> None:
         """See to it that what was appended leaves in time; on the loop."""
@@ -233,6 +220,41 @@ class Delivery:
                 again = True
             else:
                 await self._learn_topic(topic, partition, deadline)
+
+    def arrow_sending(self, data: object, topic: str | None) -> ArrowSending:
+        """Prepare to send Arrow data.
+
+        Raises:
+            UsageError: it is none, or its columns do not fit.
+        """
+        return ArrowSending(data, topic, self.open_batches, self._waiter)
+
+    @property
+    def releases(self) -> int:
+        """How often room was made so far; to be noted before rows are sent, and handed to `make_room`."""
+        return self._room.releases
+
+    def counts_of(self, topics: Iterable[str]) -> dict[str, int] | None:
+        """How many partitions topics have; None unless all are known. On any thread."""
+        counts = {topic: self._topics.get(topic, 0) for topic in topics}
+        return counts if all(counts.values()) else None
+
+    async def learn_topics(self, topics: Iterable[str]) -> dict[str, int]:
+        """Wait until all topics are known; gives how many partitions each has.
+
+        Raises:
+            KafkaTimeoutError: `max_block_ms` passed.
+            StaleMetadataError: there is no such topic.
+        """
+        self._begin()
+        deadline = Deadline(self._config.max_block_ms / 1000)
+        return {topic: await self._learn_topic(topic, None, deadline) for topic in topics}
+
+    async def make_room(self, releases: int, *, again: bool) -> None:
+        """Wait for room; `releases` is what it was before there was none, `again` that there was none before, too."""
+        self._begin()
+        self.wake()
+        await self._wait_for_room(releases, Deadline(self._config.max_block_ms / 1000), first=again)
 
     def refusal(self, status: AppendStatus, topic: str) -> KafkaError:
         """Why `append` did not take a record, for callers that do not wait."""
@@ -456,13 +478,14 @@ class Delivery:
 
     # ---- inside: topics and room
 
-    async def _learn_topic(self, topic: str, partition: int | None, deadline: Deadline) -> None:
+    async def _learn_topic(self, topic: str, partition: int | None, deadline: Deadline) -> int:
         if topic in self._topics and partition is not None:  # so it is the partition that is not known
             await self._engine.refresh([topic], timeout=deadline.remaining)
         await self._engine.wait_for_topics([topic], timeout=deadline.remaining)
         count = self._take_partitions(topic)
         if partition is not None and not 0 <= partition < count:
             raise UsageError(f"topic {topic!r} has partitions 0 to {count - 1}, there is no partition {partition}")
+        return count
 
     def _take_partitions(self, topic: str) -> int:
         """Carry the topic's partition count over to where records are appended."""
@@ -516,7 +539,7 @@ class Delivery:
         deadline = Deadline(seconds)
         self._step(everything=True)
         promises = [batch.promise for batch in self._machine.unsettled()]
-        if not promises or await _all_done(promises, deadline.remaining):
+        if not promises or await all_done(promises, deadline.remaining):
             return
         raise self._not_settled(what, seconds)
 
@@ -582,35 +605,3 @@ def _raising(kind: type[KafkaError], message: str) -> Callable[[], NoReturn]:
 def _closed_before(entry: Unacknowledged) -> KafkaError:
     message = f"{entry}: the producer was closed before a broker acknowledged them"
     return DeliveryTimeout(message, unacknowledged=(entry,))
-
-
-async def _all_done(promises: Sequence[BatchPromise], timeout: float) -> bool:
-    """Wait for all of them, on the loop that settles them; False when the time is up."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    missing = len(promises)
-
-    def count_down(_: BatchPromise) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing and not done.done():
-            done.set_result(None)
-
-    def give_up() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    for promise in promises:
-        promise.add_callback(count_down)
-    timer = asyncio.get_running_loop().call_later(timeout, give_up)
-    try:
-        await done
-    finally:
-        timer.cancel()
-    return not missing
-
-
-def _size(field: bytes | None) -> int:
-    """Length of a field; what is not bytes is refused elsewhere, with a better message."""
-    if field is None:
-        return 0
-    return getattr(field, "nbytes", 0) or (len(field) if hasattr(field, "__len__") else 0)

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkaraw.client.arrow_sending import ArrowTicket
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
@@ -23,7 +24,11 @@ from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
 if TYPE_CHECKING:
     from types import TracebackType
 
+    import pyarrow
+
 _SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
+_FULL: Final = AppendStatus.FULL
+_UNKNOWN_TOPIC: Final = AppendStatus.UNKNOWN_TOPIC
 
 
 class AsyncProducer:
@@ -140,6 +145,47 @@ class AsyncProducer:
             raise delivery.refusal(status, topic)
         delivery.note(status)
         return ticket
+
+    async def send_arrow(self, topic: str | None, data: pyarrow.Table | pyarrow.RecordBatch) -> ArrowTicket:
+        """Take the rows of a table for sending: many times faster than record by record, and otherwise the same.
+
+        Rows of one partition keep their order. When a row cannot be sent, none is. Waits for the topics' metadata, and
+        whenever there is no room in `buffer_memory`.
+
+        Args:
+            topic: where all rows go; None when there is a column `topic`.
+            data: a table, a record batch, or what gives one by the Arrow PyCapsule interface (as frames of polars and
+                pandas do). Columns are `key` and `value` (binary or string), `headers` (a list of structs of `key` and
+                `value`, or a map), `timestamp` (or integers: milliseconds; null is now), `partition` (null leaves the
+                choice to the partitioner) and `topic`; at least one of `key` and `value`. Other columns are refused.
+
+        Returns:
+            a ticket for all rows: `await ticket` or `ticket.result(timeout)` says where they are, or raises.
+
+        Raises:
+            UsageError: a column that is missing, unknown or of a type that cannot be sent; a partition that the topic
+                does not have.
+            RecordTooLarge: a row over `max_request_size`, before compression.
+            KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`; some rows may be sent.
+            StaleMetadataError: the topic does not exist.
+        """
+        delivery = self._delivery
+        sending = delivery.arrow_sending(data, topic)
+        sending.check(await delivery.learn_topics(sending.topics), delivery.record_size_max)
+        again = False
+        while True:
+            releases = delivery.releases
+            status = sending.go_on()
+            if status is None:
+                return sending.ticket
+            if status is _FULL:
+                await delivery.make_room(releases, again=again)
+            elif status is _UNKNOWN_TOPIC:
+                sending.check(await delivery.learn_topics(sending.topics), delivery.record_size_max)
+            else:
+                delivery.note(status)
+                await asyncio.sleep(0)  # a loop full of rows must not keep the batches from leaving
+            again = status is _FULL
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything now, and wait until every record sent so far is acknowledged or has failed.

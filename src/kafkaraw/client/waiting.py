@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 
 from kafkaraw.errors import ForkedError, KafkaTimeoutError, UsageError
 from kafkaraw.records import BatchPromise
@@ -47,6 +48,34 @@ class PromiseWaiter:
                 f"the record is still on its way and may yet be written"
             )
 
+    def wait_all(self, promises: Sequence[BatchPromise], timeout: float | None) -> None:
+        """Block until all of them are done; as `wait`."""
+        pending = [promise for promise in promises if not self._is_forked(promise)]
+        if not pending:
+            return
+        if self.loop is not None and _running_loop() is self.loop:
+            raise UsageError("result() would block the loop that has to deliver the rows; `await` the ticket")
+        done = threading.Event()
+        self.call_after_all(pending, done.set)
+        if not done.wait(timeout):
+            raise KafkaTimeoutError(
+                f"no acknowledgement for {sum(not promise.done for promise in pending)} batches within {timeout:g} s; "
+                f"they are still on their way and may yet be written"
+            )
+
+    def call_after_all(self, promises: Sequence[BatchPromise], callback: Callable[[], None]) -> None:
+        """Call `callback` once all of them are done, at once when they are; in the thread that settles the last."""
+        left = deque(promises)
+
+        def count_down(_: BatchPromise) -> None:
+            if left.pop() is promises[0]:  # atomic: one thread gets the last one
+                callback()
+
+        if not promises:
+            callback()
+        for promise in promises:
+            promise.add_callback(count_down)
+
     def awaitable(self, promise: BatchPromise) -> Awaitable[None]:
         """Give a future of the running loop that is done when the promise is."""
         loop = asyncio.get_running_loop()
@@ -82,6 +111,31 @@ class PromiseWaiter:
                 )
             )
         return self.forked
+
+
+async def all_done(promises: Sequence[BatchPromise], timeout: float) -> bool:
+    """Wait for all of them, on the loop that settles them; False when the time is up."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    missing = len(promises)
+
+    def count_down(_: BatchPromise) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing and not done.done():
+            done.set_result(None)
+
+    def give_up() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    for promise in promises:
+        promise.add_callback(count_down)
+    timer = asyncio.get_running_loop().call_later(timeout, give_up)
+    try:
+        await done
+    finally:
+        timer.cancel()
+    return not missing
 
 
 def _finish(future: asyncio.Future[None]) -> None:

@@ -7,7 +7,16 @@ compiled and in plain Python (`IMPLEMENTATION` says which runs). Nothing here de
 
 from __future__ import annotations
 
-from kafkaraw.records._implementation import IMPLEMENTATION, BatchBuilder, OpenBatches, Record, Sender, Ticket, fill
+from kafkaraw.records._implementation import (
+    IMPLEMENTATION,
+    BatchBuilder,
+    OpenBatches,
+    Record,
+    Rows,
+    Sender,
+    Ticket,
+    fill,
+)
 from kafkaraw.records.batch import ARROW_COLUMNS, Batch, encode_batch
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
@@ -52,6 +61,7 @@ from kafkaraw.records.record import (
     RecordMetadata,
     TopicPartition,
 )
+from kafkaraw.records.rows import BadRow, BytesColumn, Fault, HeadersColumn, NumbersColumn, RowColumns, SentPart
 from kafkaraw.records.sealed import SealedBatch
 from kafkaraw.records.splitting import split_batch
 
@@ -67,18 +77,23 @@ __all__ = [
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NONE",
     "AppendStatus",
+    "BadRow",
     "Batch",
     "BatchBuilder",
     "BatchHeader",
     "BatchPromise",
+    "BytesColumn",
     "Codec",
     "Columns",
     "ControlType",
+    "Fault",
     "Header",
     "Headers",
+    "HeadersColumn",
     "KeyHash",
     "Lock",
     "Marker",
+    "NumbersColumn",
     "OldFormat",
     "OpenBatches",
     "PartitionFunction",
@@ -86,8 +101,11 @@ __all__ = [
     "PromiseState",
     "Record",
     "RecordMetadata",
+    "RowColumns",
+    "Rows",
     "SealedBatch",
     "Sender",
+    "SentPart",
     "Ticket",
     "TimestampUnit",
     "TopicPartition",

@@ -23,6 +23,7 @@ cdef class BatchBuilder:
     cdef long long _base_timestamp
     cdef long long _max_timestamp
     cdef Block _block
+    cdef bint busy
     cdef Py_ssize_t put(self, long long timestamp, bytes key, bytes value, bytes headers) except? -1
 
 

@@ -18,6 +18,7 @@ from cython.cimports.cpython.buffer import Py_buffer, PyBuffer_FillInfo
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.long import PyLong_AsLongLongAndOverflow
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cython.cimports.kafkaraw.records._encoding import murmur2_of, put_varint, varint_size, zigzag
 from cython.cimports.libc.string import memcpy
 
 from kafkaraw.errors import UsageError
@@ -28,34 +29,7 @@ _BATCH_SIZE_MAX = cython.declare(cython.Py_ssize_t, 2**31 - 1)
 _POOL_BLOCKS_MAX = cython.declare(cython.Py_ssize_t, 65_536)
 
 
-# -- varints
-
-
-@cython.cfunc
-@cython.inline
-def _zigzag(number: cython.longlong) -> cython.ulonglong:
-    return (cython.cast(cython.ulonglong, number) << 1) ^ cython.cast(cython.ulonglong, number >> 63)
-
-
-@cython.cfunc
-@cython.inline
-def _varint_size(raw: cython.ulonglong) -> cython.Py_ssize_t:
-    size: cython.Py_ssize_t = 1
-    while raw > 0x7F:
-        raw >>= 7
-        size += 1
-    return size
-
-
-@cython.cfunc
-@cython.inline
-def _put_varint(at: cython.p_uchar, raw: cython.ulonglong) -> cython.p_uchar:
-    while raw > 0x7F:
-        at[0] = cython.cast(cython.uchar, raw & 0x7F | 0x80)
-        at += 1
-        raw >>= 7
-    at[0] = cython.cast(cython.uchar, raw)
-    return at + 1
+# -- fields of a record
 
 
 @cython.cfunc
@@ -66,7 +40,7 @@ def _put_field(at: cython.p_uchar, field: bytes | None) -> cython.p_uchar:
         at[0] = 1
         return at + 1
     size: cython.Py_ssize_t = PyBytes_GET_SIZE(field)
-    at = _put_varint(at, cython.cast(cython.ulonglong, size) << 1)
+    at = put_varint(at, cython.cast(cython.ulonglong, size) << 1)
     memcpy(at, PyBytes_AS_STRING(field), size)
     return at + size
 
@@ -77,7 +51,7 @@ def _field_size(field: bytes | None) -> cython.Py_ssize_t:
     if field is None:
         return 1
     size: cython.Py_ssize_t = PyBytes_GET_SIZE(field)
-    return size + _varint_size(cython.cast(cython.ulonglong, size) << 1)
+    return size + varint_size(cython.cast(cython.ulonglong, size) << 1)
 
 
 # -- what users pass in
@@ -117,39 +91,17 @@ def encode_headers(headers: object) -> bytes:
         fields.append(content)
         size += _field_size(encoded) + _field_size(content)
     count: cython.ulonglong = cython.cast(cython.ulonglong, len(fields) // 2) << 1
-    made: bytes = PyBytes_FromStringAndSize(cython.NULL, size + _varint_size(count))
-    at: cython.p_uchar = _put_varint(cython.cast(cython.p_uchar, PyBytes_AS_STRING(made)), count)
+    made: bytes = PyBytes_FromStringAndSize(cython.NULL, size + varint_size(count))
+    at: cython.p_uchar = put_varint(cython.cast(cython.p_uchar, PyBytes_AS_STRING(made)), count)
     for field in fields:
         at = _put_field(at, field)
     return made
 
 
 @cython.cfunc
-@cython.inline
 def murmur2(key: bytes) -> cython.uint:
     """MurmurHash2 with Kafka's seed, as Java computes it. See `partitioning.murmur2`."""
-    data: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(key))
-    size: cython.Py_ssize_t = PyBytes_GET_SIZE(key)
-    multiplier: cython.uint = 0x5BD1E995
-    value: cython.uint = cython.cast(cython.uint, 0x9747B28C) ^ cython.cast(cython.uint, size)
-    word: cython.uint
-    while size >= 4:
-        word = data[0] | (data[1] << 8) | (data[2] << 16) | (cython.cast(cython.uint, data[3]) << 24)
-        word *= multiplier
-        word ^= word >> 24
-        value = (value * multiplier) ^ (word * multiplier)
-        data += 4
-        size -= 4
-    if size == 3:
-        value ^= cython.cast(cython.uint, data[2]) << 16
-    if size >= 2:
-        value ^= cython.cast(cython.uint, data[1]) << 8
-    if size >= 1:
-        value ^= data[0]
-        value *= multiplier
-    value ^= value >> 13
-    value *= multiplier
-    return value ^ (value >> 15)
+    return murmur2_of(cython.cast(cython.p_uchar, PyBytes_AS_STRING(key)), PyBytes_GET_SIZE(key))
 
 
 # -- memory
@@ -235,6 +187,7 @@ class BatchBuilder:
         self.size_bytes = _HEADER_SIZE
         self._base_timestamp = -1
         self._max_timestamp = -1
+        self.busy = False
 
     def __init__(self, size_max_bytes: cython.Py_ssize_t) -> None:
         self._usual_size = 0
@@ -253,10 +206,12 @@ class BatchBuilder:
         self, timestamp: cython.longlong, key: bytes | None, value: bytes | None, headers: bytes | None
     ) -> cython.Py_ssize_t:
         """Encode one record; index, or -1 when it does not fit. Runs no Python code."""
+        if self.busy:
+            return -1
         index: cython.Py_ssize_t = self.records_count
         if not index:
             self._base_timestamp = timestamp
-        delta: cython.ulonglong = _zigzag(
+        delta: cython.ulonglong = zigzag(
             cython.cast(
                 cython.longlong,
                 cython.cast(cython.ulonglong, timestamp) - cython.cast(cython.ulonglong, self._base_timestamp),
@@ -265,10 +220,10 @@ class BatchBuilder:
         number: cython.ulonglong = cython.cast(cython.ulonglong, index) << 1
         headers_size: cython.Py_ssize_t = 1 if headers is None else PyBytes_GET_SIZE(headers)
         body: cython.Py_ssize_t = (
-            1 + _varint_size(delta) + _varint_size(number) + _field_size(key) + _field_size(value) + headers_size
+            1 + varint_size(delta) + varint_size(number) + _field_size(key) + _field_size(value) + headers_size
         )
         length: cython.ulonglong = cython.cast(cython.ulonglong, body) << 1
-        size: cython.Py_ssize_t = self.size_bytes + body + _varint_size(length)
+        size: cython.Py_ssize_t = self.size_bytes + body + varint_size(length)
         if size > self._limit and index:
             return -1
         if size > _BATCH_SIZE_MAX:
@@ -276,9 +231,9 @@ class BatchBuilder:
         block: Block = self._block
         if size > block.capacity:
             block.reserve(size, self._usual_size)
-        at: cython.p_uchar = _put_varint(block.data + self.size_bytes, length)
+        at: cython.p_uchar = put_varint(block.data + self.size_bytes, length)
         at[0] = 0
-        at = _put_varint(_put_varint(at + 1, delta), number)
+        at = put_varint(put_varint(at + 1, delta), number)
         at = _put_field(_put_field(at, key), value)
         if headers is None:
             at[0] = 0

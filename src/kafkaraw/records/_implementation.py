@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkaraw.errors import ConfigError
 
 _VARIABLE: Final = "KAFKARAW_IMPL"
-_COMPILED_MODULES: Final = ("_builder", "_open_batches", "_reader", "_filling")
+_COMPILED_MODULES: Final = ("_builder", "_open_batches", "_reader", "_filling", "_rows")
 
 
 def choose(setting: str, folder: Path) -> str:
@@ -53,6 +53,7 @@ if TYPE_CHECKING or IMPLEMENTATION == "python":
         BatchBuilder,
         OpenBatches,
         Record,
+        Rows,
         Sender,
         Ticket,
         fill,
@@ -64,6 +65,7 @@ else:
     _builder = import_module("kafkaraw.records._builder")
     _open_batches = import_module("kafkaraw.records._open_batches")
     _reader = import_module("kafkaraw.records._reader")
+    Rows = import_module("kafkaraw.records._rows").Rows
     BatchBuilder = _builder.BatchBuilder
     OpenBatches, Sender, Ticket = _open_batches.OpenBatches, _open_batches.Sender, _open_batches.Ticket
     _filling = import_module("kafkaraw.records._filling")
@@ -81,6 +83,7 @@ __all__ = [
     "BatchBuilder",
     "OpenBatches",
     "Record",
+    "Rows",
     "Sender",
     "Ticket",
     "choose",

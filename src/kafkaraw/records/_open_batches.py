@@ -41,6 +41,7 @@ _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _BATCH_SIZE_MAX = cython.declare(cython.Py_ssize_t, 2**31 - 1)
 _VARINT_SIZE_MAX = cython.declare(cython.Py_ssize_t, 10)
 _FIRST_BLOCK_SIZE = cython.declare(cython.Py_ssize_t, 64 * 1024)
+_MURMUR2 = cython.declare(cython.int, KeyHash.MURMUR2)
 _KEY_SIZE_SAFE = cython.declare(cython.Py_ssize_t, KEY_SIZE_SAFE)
 
 _OK = cython.declare(object, AppendStatus.OK)
@@ -65,10 +66,6 @@ class Ticket:
         index: the record's index in it.
         timestamp_ms: the timestamp it was given.
     """
-
-    batch_promise = cython.declare(object, visibility="readonly")
-    index = cython.declare(cython.Py_ssize_t, visibility="readonly")
-    timestamp_ms = cython.declare(cython.longlong, visibility="readonly")
 
     def __init__(self, batch_promise: BatchPromise, index: cython.Py_ssize_t, timestamp_ms: cython.longlong) -> None:
         self.batch_promise = batch_promise
@@ -115,7 +112,6 @@ class Ticket:
             yield from promise.waiter.awaitable(promise).__await__()
         return self._outcome()
 
-    @cython.cfunc
     def _outcome(self) -> object:
         promise, index = self.batch_promise, self.index
         if promise.parts is not None:
@@ -148,23 +144,18 @@ def _ticket(promise: object, index: cython.Py_ssize_t, timestamp: cython.longlon
 
 @cython.final
 @cython.cclass
-class _OpenBatch(BatchBuilder):
+class OpenBatch(BatchBuilder):
     """A batch that takes records for one partition.
 
     Attributes:
         topic: None once it is sealed.
     """
 
-    promise: object
-    topic: _Topic
-    partition: cython.Py_ssize_t
-    created_ms: cython.longlong
-
     def __init__(
         self,
         size_max_bytes: cython.Py_ssize_t,
         pool: Pool,
-        topic: _Topic,
+        topic: Topic,
         partition: cython.Py_ssize_t,
         promise: object,
         created_ms: cython.longlong,
@@ -179,15 +170,8 @@ class _OpenBatch(BatchBuilder):
 
 @cython.final
 @cython.cclass
-class _Topic:
+class Topic:
     """What `OpenBatches` knows about one topic; `batches` has one for each partition, or None."""
-
-    name: str
-    sticky_partition: cython.Py_ssize_t
-    sticky_bytes: cython.longlong
-    order: tuple
-    position: cython.Py_ssize_t
-    batches: list
 
     def __init__(self, name: str, partition_count: cython.Py_ssize_t, sticky_partition: cython.Py_ssize_t) -> None:
         self.name = name
@@ -215,30 +199,6 @@ class OpenBatches:
         system_clock: `clock_ms` is the system's clock, so the system may be asked directly.
         partitioner: where records go that are not given a partition.
     """
-
-    _batch_size: cython.Py_ssize_t
-    _buffer_memory: cython.longlong
-    _used: cython.longlong
-    _codec: object
-    _level: object
-    _clock_ms: object
-    _system_clock: cython.bint
-    _value_size_safe: cython.Py_ssize_t
-    _refusal: object
-    _last_name: object
-    _last_topic: _Topic
-    _waiter: object
-    _topics: dict
-    _open: dict
-    _sealed_batches: list
-    _pool: Pool
-    _function: object
-    _hash: object
-    _murmur2: cython.bint
-    _null_is_a_key: cython.bint
-    _empty_is_a_key: cython.bint
-    _every_record: cython.bint
-    _sticky_size: cython.Py_ssize_t
 
     def __init__(  # noqa: PLR0913 - given in one place only
         self,
@@ -269,7 +229,7 @@ class OpenBatches:
         self._used = 0
         self._function = partitioner.function
         self._hash = HASHES[partitioner.key_hash]
-        self._murmur2 = partitioner.key_hash is KeyHash.MURMUR2
+        self._key_hash = partitioner.key_hash
         self._null_is_a_key = partitioner.null_is_a_key
         self._empty_is_a_key = partitioner.empty_is_a_key
         self._every_record = partitioner.every_record
@@ -281,8 +241,7 @@ class OpenBatches:
         """Memory in use by open, sealed and unreleased batches."""
         return self._used
 
-    @cython.cfunc
-    def _now(self) -> cython.longlong:
+    def _now(self) -> cython.Py_ssize_t:
         time: timespec
         if self._system_clock:
             clock_gettime(CLOCK_REALTIME, cython.address(time))
@@ -296,11 +255,11 @@ class OpenBatches:
         number: cython.Py_ssize_t = count
         # Not always 0: many short-lived producers of one record each must not all meet in one partition.
         first: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, self._now() % number)
-        fresh = _Topic(topic, number, first)
+        fresh = Topic(topic, number, first)
         more = [None] * number
         # In one go.
         self._last_name = None
-        entry: _Topic = self._topics.get(topic)
+        entry: Topic = self._topics.get(topic)
         if entry is None:
             self._topics[topic] = fresh
             return
@@ -323,7 +282,7 @@ class OpenBatches:
         """
         turns: tuple = tuple(order)
         # In one go.
-        entry: _Topic = self._topics.get(topic)
+        entry: Topic = self._topics.get(topic)
         if entry is None:
             return
         partition: cython.Py_ssize_t
@@ -335,7 +294,7 @@ class OpenBatches:
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
         self._last_name = None
-        entry: _Topic = self._topics.pop(topic, None)
+        entry: Topic = self._topics.pop(topic, None)
         if entry is not None:
             self._seal_all_of(entry, 0)
 
@@ -349,7 +308,6 @@ class OpenBatches:
         """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
         return self.take_plain(topic, value, key, headers, partition, timestamp_ms)
 
-    @cython.cfunc
     def take_plain(
         self, topic: object, value: object, key: object, headers: object, partition: object, timestamp_ms: object
     ) -> Ticket | None:
@@ -372,7 +330,7 @@ class OpenBatches:
         if topic is not self._last_name:  # mostly it is the same object, which saves looking it up
             self._last_topic = self._topics.get(topic)
             self._last_name = topic
-        entry: _Topic = self._last_topic
+        entry: Topic = self._last_topic
         # In one go.
         if entry is None or self._used >= self._buffer_memory:
             return None
@@ -384,7 +342,7 @@ class OpenBatches:
         elif hashed >= 0:
             number = cython.cast(cython.Py_ssize_t, hashed % len(entry.batches))
         found: object = entry.batches[number]
-        return None if found is None else self._add(cython.cast(_OpenBatch, found), time, key, value, None)
+        return None if found is None else self._add(cython.cast(OpenBatch, found), time, key, value, None)
 
     def append(
         self,
@@ -425,7 +383,7 @@ class OpenBatches:
                 partition = self._ask(topic, key, value)
             hashed = self._hash_of(key)
         # In one go.
-        entry: _Topic = self._topics.get(topic)
+        entry: Topic = self._topics.get(topic)
         if entry is None:
             return _UNKNOWN_TOPIC
         count: cython.Py_ssize_t = len(entry.batches)
@@ -442,7 +400,7 @@ class OpenBatches:
         if self._used >= self._buffer_memory:
             self._seal_open()
             return _FULL
-        batch: _OpenBatch = entry.batches[number]
+        batch: OpenBatch = entry.batches[number]
         if batch is not None:
             ticket: Ticket = self._add(batch, time, key, value, tail)
             if ticket is not None:
@@ -452,9 +410,7 @@ class OpenBatches:
                 number = entry.sticky_partition
         return self._append_elsewhere(entry, number, sticky, time, key, value, tail)
 
-    @cython.cfunc
-    @cython.inline
-    def _hash_of(self, key: bytes | None) -> cython.longlong:
+    def _hash_of(self, key: bytes | None) -> cython.Py_ssize_t:
         """The number of a key, not negative; -1 for a record that goes by no key. See `Partitioner.hash_of`."""
         if key is None:
             if not self._null_is_a_key:
@@ -462,21 +418,19 @@ class OpenBatches:
             key = b""
         elif not self._empty_is_a_key and not key:
             return -1
-        if self._murmur2:
+        if self._key_hash == _MURMUR2:
             return murmur2(key) & 0x7FFFFFFF
         return self._hash(key)
 
-    @cython.cfunc
     def _ask(self, topic: str, key: object, value: object) -> object:
         """Let the user choose."""
-        entry: _Topic = self._topics.get(topic)
+        entry: Topic = self._topics.get(topic)
         if entry is None:
             return None
         count: cython.Py_ssize_t = len(entry.batches)
         return in_range(self._function(topic, key, value, count), topic, count)
 
-    @cython.cfunc
-    def _next_sticky(self, entry: _Topic) -> cython.Py_ssize_t:
+    def _next_sticky(self, entry: Topic) -> cython.Py_ssize_t:
         """Move on to the next partition: records without a key fill one batch after the other, not all a little."""
         entry.position += 1
         entry.sticky_bytes = 0
@@ -486,10 +440,9 @@ class OpenBatches:
             entry.sticky_partition = (entry.sticky_partition + 1) % len(entry.batches)
         return entry.sticky_partition
 
-    @cython.cfunc
     def _append_elsewhere(
         self,
-        entry: _Topic,
+        entry: Topic,
         number: cython.Py_ssize_t,
         sticky: cython.bint,
         time: cython.longlong,
@@ -498,7 +451,7 @@ class OpenBatches:
         headers: bytes | None,
     ) -> tuple:
         """Append to the open batch of that partition when the record fits there, or to a new one."""
-        batch: _OpenBatch
+        batch: OpenBatch
         ticket: Ticket
         while number < len(entry.batches):
             batch = entry.batches[number]
@@ -510,23 +463,29 @@ class OpenBatches:
                 if sticky:
                     number = entry.sticky_partition
                     continue
-            promise = BatchPromise(entry.name, number, self._waiter)
-            batch = _OpenBatch(self._batch_size, self._pool, entry, number, promise, self._now())
-            # In one go, unless another thread has opened a batch in the meantime, or taken the partition away.
-            if number < len(entry.batches) and entry.batches[number] is None:
+            batch = self._open_batch(entry, number)
+            if batch is not None:
                 ticket = self._add(batch, time, key, value, headers)
-                entry.batches[number] = batch
-                self._open[batch] = None
-                self._used += _HEADER_SIZE
-                if batch.size_bytes >= self._batch_size:
+                if batch.size_bytes > self._batch_size:
                     self._seal(batch)
                 return (_SEALED if self._sealed_batches else _OPENED, ticket)
         return _UNKNOWN_TOPIC
 
-    @cython.cfunc
+    def _open_batch(self, entry: Topic, number: cython.Py_ssize_t) -> OpenBatch | None:
+        """Open a batch; None when another thread has opened one in the meantime, or taken the partition away."""
+        promise = BatchPromise(entry.name, number, self._waiter)
+        batch = OpenBatch(self._batch_size, self._pool, entry, number, promise, self._now())
+        # In one go.
+        if number >= len(entry.batches) or entry.batches[number] is not None:
+            return None
+        entry.batches[number] = batch
+        self._open[batch] = None
+        self._used += _HEADER_SIZE
+        return batch
+
     def _add(
         self,
-        batch: _OpenBatch,
+        batch: OpenBatch,
         time: cython.longlong,
         key: bytes | None,
         value: bytes | None,
@@ -540,12 +499,14 @@ class OpenBatches:
         self._used += batch.size_bytes - before
         return _ticket(batch.promise, index, time)
 
-    @cython.cfunc
-    def _seal(self, batch: _OpenBatch) -> cython.int:
-        """Take a batch out of the open ones; runs no Python code."""
-        entry: _Topic = batch.topic
+    def _seal(self, batch: OpenBatch) -> cython.int:
+        """Take a batch out of the open ones; runs no Python code. One without records is dropped."""
+        entry: Topic = batch.topic
         if entry is not None:
-            self._sealed_batches.append(batch)
+            if batch.records_count:
+                self._sealed_batches.append(batch)
+            else:
+                self._used -= _HEADER_SIZE
             entry.batches[batch.partition] = None
             batch.topic = None
             if batch.partition == entry.sticky_partition:
@@ -555,18 +516,16 @@ class OpenBatches:
             del self._open[batch]
         return 0
 
-    @cython.cfunc
-    def _seal_all_of(self, entry: _Topic, first: cython.Py_ssize_t) -> cython.int:
+    def _seal_all_of(self, entry: Topic, first: cython.Py_ssize_t) -> cython.int:
         number: cython.Py_ssize_t
         for number in range(first, len(entry.batches)):
-            batch: _OpenBatch = entry.batches[number]
+            batch: OpenBatch = entry.batches[number]
             if batch is not None:
                 self._seal(batch)
         return 0
 
-    @cython.cfunc
     def _seal_open(self) -> cython.int:
-        batch: _OpenBatch
+        batch: OpenBatch
         for batch in list(self._open):
             self._seal(batch)
         return 0
@@ -578,7 +537,7 @@ class OpenBatches:
         batches: list = self._sealed_batches
         self._sealed_batches = following
         handed_over: list = []
-        batch: _OpenBatch
+        batch: OpenBatch
         for batch in batches:
             handed_over.append(
                 SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
@@ -590,7 +549,7 @@ class OpenBatches:
 
         A batch that seems to come from the future is due too: the wall clock was set back.
         """
-        batch: _OpenBatch
+        batch: OpenBatch
         for batch in list(self._open):
             if not batch.created_ms <= now_ms < batch.created_ms + linger_ms:
                 self._seal(batch)
@@ -605,7 +564,7 @@ class OpenBatches:
         """When `seal_due` has something to do, by the same clock; None without open batches."""
         first: cython.longlong = 0
         found: cython.bint = False
-        batch: _OpenBatch
+        batch: OpenBatch
         for batch in list(self._open):
             if not found or batch.created_ms < first:
                 found = True

@@ -17,6 +17,8 @@ from kafkaraw.records.record import Headers, Record, RecordMetadata
 
 if TYPE_CHECKING:
     from kafkaraw.records.columns import Columns
+    from kafkaraw.records.promise import BatchPromise
+    from kafkaraw.records.rows import BadRow, SentPart
     from kafkaraw.records.sealed import SealedBatch
 
 TimestampUnit: TypeAlias = Literal["ms", "us"]
@@ -73,6 +75,14 @@ class BatchBuilder(Protocol):
 
 class Ticket(Protocol):
     """A claim on the outcome of one record."""
+
+    @property
+    def batch_promise(self) -> BatchPromise:
+        """The promise of its batch."""
+
+    @property
+    def index(self) -> int:
+        """Its index in the batch."""
 
     @property
     def done(self) -> bool:
@@ -146,6 +156,20 @@ class OpenBatches(Protocol):
 
     def release(self, sealed: SealedBatch) -> None:
         """Give back the memory of a batch that is done."""
+
+
+class Rows(Protocol):
+    """Columns to send."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+
+    def check(self, partition_counts: Sequence[int], size_max: int) -> BadRow | None:
+        """Find the first row that cannot be sent."""
+
+    def append_to(self, open_batches: OpenBatches, start: int) -> tuple[AppendStatus, int, list[SentPart]]:
+        """Add rows from `start` on to open batches, in their order, as far as that goes."""
 
 
 class ReadRecords(Protocol):

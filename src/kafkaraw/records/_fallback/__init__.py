@@ -11,12 +11,14 @@ from __future__ import annotations
 from kafkaraw.records._fallback.builder import BatchBuilder
 from kafkaraw.records._fallback.open_batches import OpenBatches, Sender, Ticket
 from kafkaraw.records._fallback.reader import fill, read_batches, read_records, read_values
+from kafkaraw.records._fallback.rows import Rows
 from kafkaraw.records.record import Record
 
 __all__ = [
     "BatchBuilder",
     "OpenBatches",
     "Record",
+    "Rows",
     "Sender",
     "Ticket",
     "fill",

@@ -392,7 +392,7 @@ class OpenBatches:
         self._used_bytes += batch.size_bytes
         entry.batches[partition] = batch
         self._open[batch] = entry
-        if batch.size_bytes >= self._batch_size:
+        if batch.size_bytes > self._batch_size:
             self._seal(batch)
         return Ticket(promise, 0, timestamp_ms)
 

@@ -1,0 +1,248 @@
+"""Arrow tables as rows to send: which columns there may be, of which types, and where their buffers lie.
+
+Types that hold the same bytes in another layout (views, dictionaries, fixed sizes) are brought into the plain one, with
+one copy; binary and string columns are taken as they lie. Nothing is sent here. Start at `rows_of`. pyarrow is imported
+only when called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.client.settings import unknown_name
+from kafkaraw.errors import UsageError
+from kafkaraw.records import BytesColumn, HeadersColumn, NumbersColumn, RowColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = ("key", "value", "headers", "timestamp", "partition", "topic")
+
+_BYTES: Final = "binary or string (large, view, fixed-size, or a dictionary of them)"
+_EXPECTED: Final[Mapping[str, str]] = {
+    "key": f"{_BYTES}; serialize what is something else",
+    "value": f"{_BYTES}; serialize what is something else",
+    "headers": "list<struct<key: string, value: binary>> or map<string, binary>",
+    "timestamp": "timestamp of any unit, or integers: milliseconds since 1970 UTC",
+    "partition": "integers",
+    "topic": "string, or a dictionary of strings",
+}
+
+
+def rows_of(data: object, topic: str | None) -> Iterator[RowColumns]:
+    """The rows of Arrow data, by record batch.
+
+    Args:
+        data: a `pyarrow.Table` or `RecordBatch`, or what gives one by the Arrow PyCapsule interface.
+        topic: where all of them go; None when there is a column `topic`.
+
+    Raises:
+        UsageError: no Arrow data; a column that is missing, unknown, or of another type.
+    """
+    table = _table_of(data)
+    _check_names(table.column_names, topic)
+    columns = {name: _plain(name, table.column(name)) for name in table.column_names}
+    import pyarrow as pa
+
+    plain = pa.table({name: column for name, column in columns.items() if not pa.types.is_null(column.type)})
+    if not plain.num_columns:  # columns of nulls only, of which a table would forget the length
+        return iter([RowColumns(table.num_rows, (topic,))] if table.num_rows and topic is not None else [])
+    return (_rows_of_batch(batch, topic) for batch in plain.to_batches() if batch.num_rows)
+
+
+def _table_of(data: object) -> pa.Table:
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return pa.table(data)
+    raise UsageError(
+        f"send_arrow takes a pyarrow.Table or RecordBatch, or what has __arrow_c_stream__, not {type(data).__name__}"
+    )
+
+
+def _check_names(names: list[str], topic: str | None) -> None:
+    for name in names:
+        if name not in COLUMNS:
+            raise UsageError(f"{unknown_name(name, COLUMNS, {}, 'column')}; columns to send are {', '.join(COLUMNS)}")
+        if names.count(name) > 1:
+            raise UsageError(f"there are {names.count(name)} columns {name!r}")
+    if "key" not in names and "value" not in names:
+        raise UsageError(f"there is neither a column 'value' nor 'key', only {', '.join(map(repr, names)) or 'none'}")
+    if topic is None and "topic" not in names:
+        raise UsageError("give a topic, or a column 'topic'")
+    if topic is not None and "topic" in names:
+        raise UsageError(f"topic={topic!r} and a column 'topic': give one of them")
+
+
+def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in the layout that `records` reads: bytes, int64, dictionary of strings, or lists of headers."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.cast(column.type.storage_type)
+    if pa.types.is_run_end_encoded(column.type):
+        import pyarrow.compute
+
+        column = pyarrow.compute.run_end_decode(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_null(column.type) and name != "topic":
+        return column
+    try:
+        made = _MAKERS[name](column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UsageError(f"column {name!r} of type {column.type}: {error}") from error
+    if made is None:
+        raise UsageError(f"column {name!r} has type {column.type}; expected: {_EXPECTED[name]}")
+    return made
+
+
+def _bytes_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    import pyarrow as pa
+
+    kinds = pa.types
+    kind = column.type
+    if kinds.is_binary(kind) or kinds.is_string(kind) or kinds.is_large_binary(kind) or kinds.is_large_string(kind):
+        return column
+    if kinds.is_string_view(kind) or kinds.is_binary_view(kind) or kinds.is_fixed_size_binary(kind):
+        return column.cast(pa.large_string() if kinds.is_string_view(kind) else pa.large_binary())
+    return None
+
+
+def _timestamps_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    return _integers_plain(column)
+
+
+def _integers_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    import pyarrow as pa
+
+    return column.cast(pa.int64()) if pa.types.is_integer(column.type) else None
+
+
+def _topics_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    import pyarrow as pa
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if not pa.types.is_string_view(column.type):
+            return None
+        column = column.cast(pa.large_string())
+    if column.null_count:
+        raise UsageError(f"column 'topic': row {column.is_null().index(True).as_py()} is null, so it goes nowhere")
+    return column.dictionary_encode()
+
+
+def _headers_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Lists of structs, with names and values in plain layout; their order among the fields does not matter."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    kind = column.type
+    if kinds.is_map(kind):
+        names, values = kind.key_type, kind.item_type
+    elif (kinds.is_list(kind) or kinds.is_large_list(kind)) and kinds.is_struct(kind.value_type):
+        fields = {field.name: field.type for field in kind.value_type}
+        if fields.keys() != {"key", "value"}:
+            return None
+        names, values = fields["key"], fields["value"]
+    else:
+        return None
+    text = kinds.is_string(names) or kinds.is_large_string(names)
+    if not text or not (kinds.is_null(values) or _is_plain(values)):
+        return None
+    return column
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    kinds = pa.types
+    return bool(
+        kinds.is_binary(kind) or kinds.is_string(kind) or kinds.is_large_binary(kind) or kinds.is_large_string(kind)
+    )
+
+
+_MAKERS: Final[Mapping[str, Callable[[pa.ChunkedArray], pa.ChunkedArray | None]]] = {
+    "key": _bytes_plain,
+    "value": _bytes_plain,
+    "headers": _headers_plain,
+    "timestamp": _timestamps_plain,
+    "partition": _integers_plain,
+    "topic": _topics_plain,
+}
+
+
+# -- from arrays to buffers
+
+
+def _rows_of_batch(batch: pa.RecordBatch, topic: str | None) -> RowColumns:
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    topics = arrays.pop("topic", None)
+    key, value, headers = arrays.get("key"), arrays.get("value"), arrays.get("headers")
+    timestamp, partition = arrays.get("timestamp"), arrays.get("partition")
+    names: tuple[str, ...] = (topic or "",) if topics is None else tuple(topics.dictionary.to_pylist())
+    return RowColumns(
+        batch.num_rows,
+        names,
+        topic=None if topics is None else _numbers_column(topics.indices.cast("int64")),
+        key=None if key is None else _bytes_column(key),
+        value=None if value is None else _bytes_column(value),
+        headers=None if headers is None else _headers_column(headers),
+        timestamp=None if timestamp is None else _numbers_column(timestamp),
+        partition=None if partition is None else _numbers_column(partition),
+    )
+
+
+def _view(buffer: pa.Buffer | None) -> memoryview | None:
+    return None if buffer is None else memoryview(buffer).cast("B")
+
+
+def _bytes_column(array: pa.Array) -> BytesColumn:
+    import pyarrow as pa
+
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.binary())
+    validity, ends, data = array.buffers()
+    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+    nulls = _view(validity) if array.null_count else None
+    return BytesColumn(array.offset, nulls, _view(ends) or _NO_ENDS, wide, _view(data) or memoryview(b""))
+
+
+_NO_ENDS: Final = memoryview(bytes(8))
+"""Of an array without rows: Arrow allows that it has no buffer."""
+
+
+def _numbers_column(array: pa.Array) -> NumbersColumn:
+    validity, numbers = array.buffers()
+    return NumbersColumn(array.offset, _view(validity) if array.null_count else None, _view(numbers) or memoryview(b""))
+
+
+def _headers_column(array: pa.Array) -> HeadersColumn:
+    import pyarrow as pa
+
+    validity, ends = array.buffers()[:2]
+    if pa.types.is_map(array.type):
+        names, values = array.keys, array.items
+    else:
+        structs = array.values
+        if structs.null_count:
+            raise UsageError("column 'headers': a header is null; give it a key, and null as its value")
+        names, values = structs.field("key"), structs.field("value")
+    if names.null_count:
+        raise UsageError("column 'headers': a header's key is null; it must be text")
+    return HeadersColumn(
+        array.offset,
+        _view(validity) if array.null_count else None,
+        _view(ends) or _NO_ENDS,
+        pa.types.is_large_list(array.type),
+        _bytes_column(names),
+        _bytes_column(values),
+    )

@@ -1,0 +1,116 @@
+"""Rows to send, as columns: Arrow's buffers as they lie in memory, without Arrow.
+
+Whoever has Arrow data hands its buffers over in these classes; `Rows` writes them into batches, and exists twice,
+compiled (`_rows.py`) and in plain Python (`_fallback/rows.py`). Nothing is copied or decided here. Start at
+`RowColumns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkaraw.records.promise import BatchPromise
+
+
+@dataclass(frozen=True, slots=True)
+class BytesColumn:
+    """Byte strings or nulls.
+
+    Attributes:
+        first: position of the first row in the buffers.
+        validity: a bit for each row, lowest first, 1 when there is a value; None when all have one.
+        ends: where each row begins, and the last one ends, in `data`; int32, or int64 when `wide`.
+        wide: which of the two.
+        data: the bytes.
+    """
+
+    first: int
+    validity: memoryview | None
+    ends: memoryview
+    wide: bool
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersColumn:
+    """Numbers or nulls, int64; `first` and `validity` as in `BytesColumn`."""
+
+    first: int
+    validity: memoryview | None
+    numbers: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersColumn:
+    """A list of names (UTF-8) and values for each row, or null; `ends` counts headers."""
+
+    first: int
+    validity: memoryview | None
+    ends: memoryview
+    wide: bool
+    names: BytesColumn
+    values: BytesColumn
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """All columns of some rows; None stands for a column of nulls.
+
+    Attributes:
+        count: number of rows.
+        topics: the topics that there are.
+        topic: for each row its number in `topics`; None when there is one topic only.
+        timestamp: milliseconds; null is the time of sending.
+        partition: null leaves the choice to the partitioner.
+    """
+
+    count: int
+    topics: Sequence[str]
+    topic: NumbersColumn | None = None
+    key: BytesColumn | None = None
+    value: BytesColumn | None = None
+    headers: HeadersColumn | None = None
+    timestamp: NumbersColumn | None = None
+    partition: NumbersColumn | None = None
+
+
+class Fault(IntEnum):
+    """What is wrong with a row."""
+
+    LAYOUT = 1
+    """The buffers contradict each other."""
+    SIZE = 2
+    """The record is larger than allowed."""
+    TIMESTAMP = 3
+    """It is no time since 1970."""
+    PARTITION = 4
+    """The topic has no such partition."""
+    TOPIC = 5
+    """There is no topic of that number."""
+
+
+class BadRow(NamedTuple):
+    """The first row that cannot be sent; `number` is the size, the timestamp, the partition or the topic's number."""
+
+    fault: Fault
+    row: int
+    number: int
+
+
+class SentPart(NamedTuple):
+    """Rows that went into one batch, in their order.
+
+    Attributes:
+        promise: of the batch.
+        first_index: index of the first of them in the batch.
+        rows_count: how many they are.
+        first_row: the row of the first of them.
+    """
+
+    promise: BatchPromise
+    first_index: int
+    rows_count: int
+    first_row: int
