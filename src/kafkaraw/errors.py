@@ -171,6 +171,10 @@ class RecordTooLarge(UsageError):
     """One record is larger than a size limit allows."""
 
 
+class LogTruncated(KafkaError):
+    """A partition no longer has records that were read from it: a leader without them was elected (KIP-320)."""
+
+
 class ForkedError(UsageError):
     """The object belongs to the parent process; make a new one after the fork."""
 

@@ -171,7 +171,7 @@ def test_fetches_go_by_topic_id_where_the_broker_can() -> None:
         (asked, *_) = cluster.asked(FetchRequest)
         assert asked.version == 18
         assert asked.message.topics[0].topic_id == cluster.topics["t"].topic_id
-        assert (asked.message.session_id, asked.message.session_epoch) == (0, -1)
+        assert (asked.message.session_id, asked.message.session_epoch) == (0, 0)
 
     simulate(play)
 

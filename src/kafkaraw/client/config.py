@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.group_settings import Strategy, check_group, parse_strategies
 from kafkaraw.client.settings import build, setting, settings_of
+from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import PARTITIONERS, PartitionFunction
 
@@ -103,6 +104,15 @@ def _names(value: object) -> object:
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise ValueError('must be a list of texts, or "one,two"')
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def _reset_policy(value: object) -> object:
+    try:
+        parse_reset_policy(str(value))
+    except ValueError as error:
+        near = difflib.get_close_matches(str(value).lower(), ("earliest", "latest", "none", "by_duration:PT1H"), n=1)
+        raise ValueError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
+    return value
 
 
 def _tls_context(value: object) -> object:
@@ -297,7 +307,13 @@ class ConsumerConfig(ClientConfig):
     """Settings of a consumer."""
 
     auto_offset_reset: str = setting(
-        "latest", "Where to start without a position, or with one that is gone.", choices=("earliest", "latest", "none")
+        "latest",
+        'Where to start without a position, or with one that is gone: "earliest", "latest", "none", or '
+        '"by_duration:" and how long ago in ISO 8601, as in "by_duration:PT1H".',
+        convert=_reset_policy,
+    )
+    client_rack: str = setting(
+        "", "Where this consumer is; a broker may then have it read from a replica in the same rack (KIP-392)."
     )
     fetch_min_bytes: int = setting(
         1, "Bytes that the broker waits for before it answers.", unit="bytes", minimum=0, maximum=INT32_MAX

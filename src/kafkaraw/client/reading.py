@@ -24,15 +24,14 @@ from kafkaraw.client.security import with_principal
 from kafkaraw.core.fetch.cutting import Cut
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Standing
+from kafkaraw.core.fetch.positions import Standing
+from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
 
 log = logging.getLogger(__name__)
-
-_RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}
 
 
 class _Underway(NamedTuple):
@@ -61,7 +60,13 @@ class Reading:
         self._engine = engine
         self._config = config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self.fetcher = Fetcher(_RESET_TIMESTAMPS[config.auto_offset_reset], backoff, engine.runtime.rng)
+        policy = parse_reset_policy(config.auto_offset_reset)
+        self.fetcher = Fetcher(
+            lambda: policy.timestamp_at(engine.runtime.clock.time_ms()),
+            backoff,
+            engine.runtime.rng,
+            replica_age_max_ms=config.metadata_max_age_ms,
+        )
         self.cursor = RecordCursor(self.fetcher.paused)
         self.is_waiting = False
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
@@ -72,6 +77,7 @@ class Reading:
             max_wait_ms=config.fetch_max_wait_ms,
             max_bytes=config.fetch_max_bytes,
             partition_max_bytes=config.max_partition_fetch_bytes,
+            rack=config.client_rack,
         )
         self._fetches: dict[tuple[int, Lane], _Underway] = {}
         self._errand: asyncio.Task[None] | None = None

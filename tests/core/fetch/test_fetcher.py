@@ -66,7 +66,7 @@ def cluster(leaders: tuple[int, ...] = (1, 1, 2)) -> ClusterView:
 
 
 def fetcher(*assigned: TopicPartition, reset: int | None = EARLIEST_TIMESTAMP, at: int | None = 0) -> Fetcher:
-    made = Fetcher(reset, Backoff(100, 1000, jitter=0), random.Random(1))
+    made = Fetcher(lambda: reset, Backoff(100, 1000, jitter=0), random.Random(1))
     made.assign(assigned)
     if at is not None:
         for topic_partition in assigned:
@@ -108,10 +108,10 @@ def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
     assert asked(made.plan(cluster(), 0, busy=())) == {1: [(0, 0), (1, 0)], 2: [(2, 0)]}
 
 
-def test_a_request_carries_names_ids_epochs_and_no_session() -> None:
+def test_a_request_carries_names_ids_and_epochs_and_opens_a_session() -> None:
     (plan,) = fetcher(P0, P1, at=7).plan(cluster(), 0, busy=())
     request = plan.request(FetchLimits(min_bytes=1, max_wait_ms=500, max_bytes=1000, partition_max_bytes=100))
-    assert (request.session_id, request.session_epoch, request.max_bytes) == (0, -1, 1000)
+    assert (request.session_id, request.session_epoch, request.max_bytes) == (0, 0, 1000)
     (topic,) = request.topics
     assert (topic.topic, topic.topic_id) == ("t", ID)
     assert [(p.partition, p.fetch_offset, p.current_leader_epoch, p.partition_max_bytes) for p in topic.partitions] == [

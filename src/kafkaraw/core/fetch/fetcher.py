@@ -14,33 +14,33 @@ same table of reactions (`reactions.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.core.fetch.committed import without_aborted
 from kafkaraw.core.fetch.cutting import Cut, cut
-from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
-from kafkaraw.core.fetch.positions import PartitionPosition, Standing
-from kafkaraw.core.fetch.reactions import Reaction, reaction_to
-from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.errors import (
-    AuthenticationError,
-    BrokerError,
-    CorruptBatch,
-    KafkaError,
-    RecordTooLarge,
-    StaleMetadataError,
-    UnsupportedVersionError,
-    UsageError,
+from kafkaraw.core.fetch.failures import (
+    is_final,
+    is_unknown,
+    left_out,
+    no_position,
+    truncated,
+    where,
+    why_no_leader,
 )
+from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
+from kafkaraw.core.fetch.positions import LATEST_TIMESTAMP, NO_EPOCH, PartitionPosition, Standing
+from kafkaraw.core.fetch.reactions import Reaction, reaction_to
+from kafkaraw.core.fetch.sessions import SESSION_ERRORS, FetchSession
+from kafkaraw.core.retry import Backoff, RandomSource
+from kafkaraw.errors import CorruptBatch, KafkaError, RecordTooLarge, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from kafkaraw.records import OldFormat, TopicPartition, iter_headers, modern
 
 log = logging.getLogger(__name__)
 
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _LENGTH_PREFIX_BYTES = 12
 
 
@@ -49,25 +49,34 @@ class _Fetched:
     """What one answer brought for one partition and is not handed over yet; whole batches only."""
 
     node_id: int
-    generation: int
     data: memoryview
-    next_offset: int
+    last_epoch: int
 
 
 class Fetcher:
     """The partitions that a consumer reads, and what is known and wanted of each.
 
     Args:
-        reset_timestamp: where to start without a position: EARLIEST_TIMESTAMP, LATEST_TIMESTAMP; None: nowhere.
+        reset: gives the timestamp to start from without a position, or one of the marks; None: nowhere.
         backoff: pauses after failures.
         rng: jitter.
+        replica_age_max_ms: how long a replica that a leader named is read from before the leader is asked again.
 
     Attributes:
         paused: partitions that are not asked for, and of which nothing is handed over; what waits of them stays.
     """
 
-    def __init__(self, reset_timestamp: int | None, backoff: Backoff, rng: RandomSource) -> None:
-        self._reset_timestamp = reset_timestamp
+    def __init__(
+        self,
+        reset: Callable[[], int | None],
+        backoff: Backoff,
+        rng: RandomSource,
+        *,
+        replica_age_max_ms: int = 300_000,
+    ) -> None:
+        self._reset = reset
+        self._replica_age_max_ms = replica_age_max_ms
+        self._sessions: dict[int, FetchSession] = {}
         self._backoff = backoff
         self._rng = rng
         self._positions: dict[TopicPartition, PartitionPosition] = {}
@@ -99,8 +108,9 @@ class Fetcher:
             self._positions[topic_partition] = position
             if topic_partition in starts and topic_partition not in old:
                 position.seek(starts[topic_partition])
-            if position.standing is Standing.LOST and self._reset_timestamp is not None:
-                position.seek_to(self._reset_timestamp)
+            timestamp = self._reset() if position.standing is Standing.LOST else None
+            if timestamp is not None:
+                position.seek_to(timestamp)
         for gone in old.keys() - self._positions.keys():
             self._drop(gone)
             self.paused.discard(gone)
@@ -154,10 +164,13 @@ class Fetcher:
         }
 
     def found(self, topic_partition: TopicPartition, generation: int, offset: int) -> None:
-        """A look-up gave an offset."""
+        """A look-up gave an offset; -1 when all records are older than what was asked for: go to the end."""
         position = self._positions.get(topic_partition)
         if position is not None and position.generation == generation:
-            position.found(offset)
+            if offset < 0:
+                position.seek_to(LATEST_TIMESTAMP)
+            else:
+                position.found(offset)
 
     def search_failed(self, topic_partition: TopicPartition, generation: int, error: KafkaError, now_ms: int) -> None:
         """A look-up went wrong."""
@@ -184,7 +197,7 @@ class Fetcher:
         """A refresh did not bring the leaders that were missing."""
         for topic_partition, position in self._positions.items():
             if topic_partition.topic in topics and cluster.leader_of(topic_partition) is None:
-                self._failed(position, _why_no_leader(topic_partition, cluster), now_ms)
+                self._failed(position, why_no_leader(topic_partition, cluster), now_ms)
 
     # -- fetching
 
@@ -201,7 +214,9 @@ class Fetcher:
         for topic_partition, position in self._positions.items():
             if position.standing is not Standing.READY or position.retry_at_ms > now_ms:
                 continue
-            node_id = cluster.leader_of(topic_partition)
+            node_id = position.replica_at(now_ms)
+            if node_id is None or node_id not in cluster.brokers:
+                node_id = cluster.leader_of(topic_partition)
             if node_id is None or node_id in full or topic_partition in self._fetched or topic_partition in self.paused:
                 continue
             targets.setdefault(node_id, []).append(
@@ -211,10 +226,14 @@ class Fetcher:
                     offset=position.offset,
                     generation=position.generation,
                     leader_epoch=cluster.leader_epoch_of(topic_partition),
+                    last_epoch=position.last_epoch,
                     size_wanted_bytes=position.size_wanted_bytes,
                 )
             )
-        return [FetchPlan(node_id, tuple(chosen)) for node_id, chosen in targets.items()]
+        return [
+            FetchPlan(node_id, tuple(chosen), self._sessions.setdefault(node_id, FetchSession()).ask(chosen))
+            for node_id, chosen in targets.items()
+        ]
 
     def is_wanted(self, plan: FetchPlan) -> bool:
         """Whether the answer to a request on its way will be of any use, or everything in it has moved since."""
@@ -227,8 +246,13 @@ class Fetcher:
         Returns:
             topics whose metadata must be refreshed before trying again.
         """
+        if plan.in_session:
+            self._sessions[plan.node_id].answered(response)
         if response.error_code:
-            self.fetch_failed(plan, error_for(response.error_code, f"fetch from broker {plan.node_id}"), now_ms)
+            if response.error_code in SESSION_ERRORS and not plan.is_full:
+                log.info("fetch session with broker %d is over (error %d)", plan.node_id, response.error_code)
+                return set()  # everything is said anew at once
+            self._all_failed(plan, error_for(response.error_code, f"fetch from broker {plan.node_id}"), now_ms)
             return set()
         cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
         asked = {target.topic_partition: target for target in plan.targets}
@@ -241,19 +265,25 @@ class Fetcher:
                     refresh.add(name)
         for target in asked.values():
             position = self._current(target)
-            if position is not None:
-                self._failed(position, _left_out(target, plan.node_id), now_ms)
+            if position is not None and plan.is_full:
+                self._failed(position, left_out(target, plan.node_id), now_ms)
         return refresh
 
     def fetch_failed(self, plan: FetchPlan, error: KafkaError, now_ms: int) -> bool:
-        """A request got no answer, or one that is about all of it.
+        """A request got no answer.
 
         Returns:
             whether that is news: for one of its partitions it is the first failure in a row.
         """
+        if plan.in_session:
+            self._sessions[plan.node_id].failed()
+        return self._all_failed(plan, error, now_ms)
+
+    def _all_failed(self, plan: FetchPlan, error: KafkaError, now_ms: int) -> bool:
         positions = [position for target in plan.targets if (position := self._current(target)) is not None]
         is_news = any(not position.failures_count for position in positions)
         for position in positions:
+            position.leave_replica()
             self._failed(position, error, now_ms)
         return is_news
 
@@ -288,10 +318,10 @@ class Fetcher:
             return self._problems.pop(topic_partition)
         for topic_partition, position in self._positions.items():
             if position.standing is Standing.LOST:
-                return _no_position(topic_partition)
+                return no_position(topic_partition)
             if position.error is None:
                 continue
-            patience = unknown_patience_ms if _is_unknown(position.error) else patience_ms
+            patience = unknown_patience_ms if is_unknown(position.error) else patience_ms
             if now_ms - position.failing_since_ms >= patience:
                 position.failing_since_ms = now_ms
                 return position.error
@@ -330,6 +360,11 @@ class Fetcher:
         if data.error_code:
             return self._react(position, data, cluster, now_ms)
         position.worked()
+        if data.diverging_epoch.end_offset >= 0:
+            self._diverged(position, target, data)
+            return False
+        if data.preferred_read_replica >= 0:
+            position.read_from(data.preferred_read_replica, now_ms + self._replica_age_max_ms)
         position.high_watermark = data.high_watermark
         position.last_stable_offset = data.last_stable_offset
         position.log_start_offset = data.log_start_offset
@@ -350,17 +385,17 @@ class Fetcher:
         aborted: Sequence[AbortedTransaction],
     ) -> None:
         try:
-            records, size, next_offset = _read_headers(records, position.offset)
+            records, size, next_offset, epoch = _read_headers(records, position.offset)
         except CorruptBatch as error:
-            raise CorruptBatch(f"{_where(target)}: {error}; seek() behind it to go on") from error
+            raise CorruptBatch(f"{where(target)}: {error}; seek() behind it to go on") from error
         if not size:
             position.size_wanted_bytes = _size_of_first(target, records)
             return
         if next_offset <= position.offset:
-            raise CorruptBatch(f"{_where(target)}: the broker sent batches that end at offset {next_offset}")
+            raise CorruptBatch(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
         position.size_wanted_bytes = 0
         data = without_aborted(records[:size], aborted)
-        self._fetched[target.topic_partition] = _Fetched(node_id, position.generation, data, next_offset)
+        self._fetched[target.topic_partition] = _Fetched(node_id, data, epoch)
 
     def _ready(self) -> list[TopicPartition]:
         """The partitions of which something waits to be handed over."""
@@ -371,12 +406,14 @@ class Fetcher:
         position = self._positions.pop(topic_partition)
         self._positions[topic_partition] = position  # to the end of the order
         piece = cut(topic_partition, fetched.data, position.offset)
-        position.advance(piece.next_offset)
+        position.advance(piece.next_offset, fetched.last_epoch)
         return piece
 
     def _react(self, position: PartitionPosition, data: PartitionData, cluster: ClusterView, now_ms: int) -> bool:
         topic_partition = position.topic_partition
         reaction = reaction_to(data.error_code)
+        if position.leave_replica() and reaction is Reaction.RESET:
+            return False  # the leader may have what the replica has not, or not yet
         if reaction is Reaction.RESET:
             self._out_of_range(position, data)
             return False
@@ -393,18 +430,31 @@ class Fetcher:
         topic_partition, offset = position.topic_partition, position.offset
         name = f"{topic_partition.topic}-{topic_partition.partition}"
         has = f"; the broker has {data.log_start_offset} to {data.high_watermark}" if data.log_start_offset >= 0 else ""
-        if self._reset_timestamp is None:
+        timestamp = self._reset()
+        if timestamp is None:
             position.lose()
             text = f"offset {offset} of {name} is not there{has}; seek(), or set auto_offset_reset"
             self._problems[topic_partition] = error_for(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             return
         log.warning("offset %d of %s is not there%s: going on as auto_offset_reset says", offset, name, has)
-        position.seek_to(self._reset_timestamp)
+        position.seek_to(timestamp)
+
+    def _diverged(self, position: PartitionPosition, target: FetchTarget, data: PartitionData) -> None:
+        """The log parts from what was read (KIP-320): go back to where that is, or have the user told."""
+        end = data.diverging_epoch
+        error = truncated(target, end.end_offset)
+        if self._reset() is None:
+            position.lose()
+            self._problems[position.topic_partition] = error
+            return
+        log.warning("%s; going on there", error)
+        position.seek(min(position.offset, end.end_offset))
+        position.last_epoch = end.epoch
 
     def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
         delay_ms = round(self._backoff.delay_ms(position.failures_count, self._rng))
         position.failed(error, now_ms, delay_ms)
-        if _is_final(error):
+        if is_final(error):
             self._problems[position.topic_partition] = error
 
     def _problem(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
@@ -412,21 +462,16 @@ class Fetcher:
         self._problems[position.topic_partition] = error
 
 
-def _where(target: FetchTarget) -> str:
-    return f"{target.topic_partition.topic}-{target.topic_partition.partition} at offset {target.offset}"
-
-
-def _read_headers(records: memoryview, next_offset: int) -> tuple[memoryview, int, int]:
-    """The records without old formats, the bytes of the whole batches in them, and the offset after these."""
-    size = 0
-    after = next_offset
+def _read_headers(records: memoryview, next_offset: int) -> tuple[memoryview, int, int, int]:
+    """The records without old formats, the bytes of the whole batches, the offset after these and their last epoch."""
+    size, after, epoch = 0, next_offset, NO_EPOCH
     try:
         for header, batch in iter_headers(records):
             size += len(batch)
-            after = header.next_offset
+            after, epoch = header.next_offset, header.partition_leader_epoch
     except OldFormat:
         return _read_headers(modern(records), next_offset)
-    return records, size, after
+    return records, size, after, epoch
 
 
 def _size_of_first(target: FetchTarget, records: memoryview) -> int:
@@ -436,46 +481,7 @@ def _size_of_first(target: FetchTarget, records: memoryview) -> int:
     size = int.from_bytes(records[8:_LENGTH_PREFIX_BYTES], "big", signed=True) + _LENGTH_PREFIX_BYTES
     if size <= target.size_wanted_bytes:
         raise RecordTooLarge(
-            f"{_where(target)}: the broker sends {len(records)} of the {size} bytes of a batch, however many are asked "
+            f"{where(target)}: the broker sends {len(records)} of the {size} bytes of a batch, however many are asked "
             f"for; raise its limit for fetches (fetch.max.bytes), or seek() behind the batch"
         )
     return size
-
-
-def _left_out(target: FetchTarget, node_id: int) -> KafkaError:
-    return KafkaError(f"{_where(target)}: broker {node_id} left the partition out of its answer")
-
-
-def _is_final(error: KafkaError) -> bool:
-    """Whether trying again is pointless."""
-    if isinstance(error, BrokerError):
-        return reaction_to(error.code) is Reaction.RAISE
-    return isinstance(error, UnsupportedVersionError | AuthenticationError | UsageError)
-
-
-def _is_unknown(error: KafkaError) -> bool:
-    return isinstance(error, StaleMetadataError) or (isinstance(error, BrokerError) and error.code in _UNKNOWN)
-
-
-def _no_position(topic_partition: TopicPartition) -> UsageError:
-    name = f"{topic_partition.topic}-{topic_partition.partition}"
-    return UsageError(
-        f"{name} has no position and auto_offset_reset is 'none': seek() to one, or choose 'earliest' or 'latest'"
-    )
-
-
-def _why_no_leader(topic_partition: TopicPartition, cluster: ClusterView) -> KafkaError:
-    topic, number = topic_partition
-    code = cluster.error_of(topic)
-    if code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
-    view = cluster.topics.get(topic)
-    if view is None:
-        return StaleMetadataError(
-            f"topic {topic!r} does not exist (UNKNOWN_TOPIC_OR_PARTITION); check the spelling, create it with "
-            f"Admin.create_topics, or allow the broker to create topics (auto.create.topics.enable)"
-        )
-    if number not in view.partitions:
-        count = len(view.partitions)
-        return StaleMetadataError(f"topic {topic!r} has {count} partitions, there is no partition {number}")
-    return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{number}: are its brokers up?")

@@ -2,44 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kafkaraw.protocol import ZERO_UUID, Uuid
-from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkaraw.records import TopicPartition
 
 _BY_NAME_UP_TO_VERSION = 12
+_WITHOUT_SESSION: Final = -1
+_OPENING: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What bounds a Fetch: sizes in bytes, the wait in milliseconds; and whether only committed records are wanted."""
+    """What bounds a Fetch: sizes in bytes, the wait in milliseconds; and who asks for which records.
+
+    Attributes:
+        committed_only: only records that are committed.
+        rack: where the consumer is; a broker may then name a replica near by (KIP-392). Empty is nowhere.
+    """
 
     min_bytes: int = 1
     max_wait_ms: int = 500
     max_bytes: int = 52_428_800
     partition_max_bytes: int = 1_048_576
     committed_only: bool = False
+    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTarget:
-    """One partition in a Fetch, with what it takes to tell later whether the answer is still wanted."""
+    """One partition in a Fetch, with what it takes to tell later whether the answer is still wanted.
+
+    Attributes:
+        leader_epoch: the one that the metadata told; -1 when unknown.
+        last_epoch: the leader epoch of the record before `offset`; -1 when unknown.
+    """
 
     topic_partition: TopicPartition
     topic_id: Uuid
     offset: int
     generation: int
     leader_epoch: int
+    last_epoch: int = -1
     size_wanted_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
+class SessionStep:
+    """What a Fetch says in a session.
+
+    Attributes:
+        session_id: 0 for none.
+        epoch: -1 for no session, 0 for a new one, else a count.
+        targets: partitions that are new or have changed; None is all of the plan.
+        forgotten: partitions that are in the session, and are not to be any longer.
+    """
+
+    session_id: int
+    epoch: int
+    targets: tuple[FetchTarget, ...] | None
+    forgotten: tuple[FetchTarget, ...]
+
+
+NO_SESSION: Final = SessionStep(0, _WITHOUT_SESSION, None, ())
+
+
+@dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """One Fetch: the broker, and the partitions in the order in which it should serve them."""
+    """One Fetch: the broker, the partitions in the order in which it should serve them, and what of that is said."""
 
     node_id: int
     targets: tuple[FetchTarget, ...]
+    session: SessionStep = NO_SESSION
+
+    @property
+    def in_session(self) -> bool:
+        """Whether it goes through the session with its broker."""
+        return self.session.epoch != _WITHOUT_SESSION
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the answer has to be about every partition; in a session it is about those that have news."""
+        return self.session.epoch <= _OPENING
 
     def name_of(self, topic_id: Uuid) -> str:
         """The topic that was asked for under this id; empty when there is none."""
@@ -51,29 +98,44 @@ class FetchPlan:
         return _BY_NAME_UP_TO_VERSION if any(t.topic_id == ZERO_UUID for t in self.targets) else None
 
     def request(self, limits: FetchLimits) -> FetchRequest:
-        """Write the request, without a fetch session (id 0, epoch -1).
+        """Write the request.
 
         Names and ids are both given: a version sends the one that it has (ids from 13 on, KIP-516). Neighbours of
         one topic share an entry; the order of partitions is kept.
         """
-        topics: list[FetchTopic] = []
-        for target in self.targets:
-            name = target.topic_partition.topic
-            if not topics or topics[-1].topic != name:
-                topics.append(FetchTopic(topic=name, topic_id=target.topic_id, partitions=[]))
-            topics[-1].partitions.append(
-                FetchPartition(
-                    partition=target.topic_partition.partition,
-                    current_leader_epoch=target.leader_epoch,
-                    fetch_offset=target.offset,
-                    partition_max_bytes=max(limits.partition_max_bytes, target.size_wanted_bytes),
-                )
-            )
+        said = self.targets if self.session.targets is None else self.session.targets
         wanted = max(target.size_wanted_bytes for target in self.targets)
         return FetchRequest(
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,
             max_bytes=max(limits.max_bytes, wanted),
             isolation_level=int(limits.committed_only),
-            topics=topics,
+            session_id=self.session.session_id,
+            session_epoch=self.session.epoch,
+            topics=_topics(said, limits),
+            forgotten_topics_data=[
+                ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[partition])
+                for (topic, partition), topic_id in (
+                    (old.topic_partition, old.topic_id) for old in self.session.forgotten
+                )
+            ],
+            rack_id=limits.rack,
         )
+
+
+def _topics(targets: Sequence[FetchTarget], limits: FetchLimits) -> list[FetchTopic]:
+    topics: list[FetchTopic] = []
+    for target in targets:
+        name = target.topic_partition.topic
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, target.topic_id):
+            topics.append(FetchTopic(topic=name, topic_id=target.topic_id, partitions=[]))
+        topics[-1].partitions.append(
+            FetchPartition(
+                partition=target.topic_partition.partition,
+                current_leader_epoch=target.leader_epoch,
+                fetch_offset=target.offset,
+                last_fetched_epoch=target.last_epoch,
+                partition_max_bytes=max(limits.partition_max_bytes, target.size_wanted_bytes),
+            )
+        )
+    return topics

@@ -21,6 +21,7 @@ LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 
 NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 
 
 class Standing(Enum):
@@ -40,6 +41,8 @@ class PartitionPosition:
         standing: see the state diagram above.
         offset: the next offset to hand over; -1 unless READY.
         search_timestamp: where to look while SEARCHING: milliseconds, or one of the negative marks.
+        last_epoch: leader epoch of the record before `offset`; -1 when unknown. A broker whose log has another one
+            there says so (KIP-320).
         generation: raised by every jump; answers carry the one they were asked with.
         size_wanted_bytes: what the next fetch needs to bring one whole batch, when the last one was cut short.
         high_watermark: end of what may be read, as of the last answer; -1 when unknown.
@@ -55,6 +58,7 @@ class PartitionPosition:
     standing: Standing = Standing.LOST
     offset: int = NO_OFFSET
     search_timestamp: int = LATEST_TIMESTAMP
+    last_epoch: int = NO_EPOCH
     generation: int = 0
     size_wanted_bytes: int = 0
     high_watermark: int = -1
@@ -64,6 +68,8 @@ class PartitionPosition:
     failing_since_ms: int = 0
     retry_at_ms: int = 0
     error: KafkaError | None = None
+    _replica_id: int | None = None
+    _replica_until_ms: int = 0
 
     def seek(self, offset: int) -> None:
         """Go to an offset."""
@@ -83,9 +89,25 @@ class PartitionPosition:
         """The search succeeded."""
         self.seek(offset)
 
-    def advance(self, next_offset: int) -> None:
-        """Records up to `next_offset` were handed over."""
+    def advance(self, next_offset: int, last_epoch: int) -> None:
+        """Records up to `next_offset` were handed over; the last of them was written in that leader epoch."""
         self.offset = next_offset
+        self.last_epoch = last_epoch
+
+    def read_from(self, replica_id: int, until_ms: int) -> None:
+        """Read from a replica that the leader named, until a time (KIP-392)."""
+        self._replica_id = replica_id
+        self._replica_until_ms = until_ms
+
+    def replica_at(self, now_ms: int) -> int | None:
+        """The replica to read from instead of the leader, if any."""
+        return self._replica_id if now_ms < self._replica_until_ms else None
+
+    def leave_replica(self) -> bool:
+        """Ask the leader again; says whether another replica was to be asked."""
+        left = self._replica_id is not None
+        self._replica_id, self._replica_until_ms = None, 0
+        return left
 
     def failed(self, error: KafkaError, now_ms: int, delay_ms: int) -> None:
         """A try went wrong; the next one is due after `delay_ms`."""
@@ -105,5 +127,6 @@ class PartitionPosition:
         self.standing = standing
         self.generation += 1
         self.offset = NO_OFFSET
+        self.last_epoch = NO_EPOCH
         self.size_wanted_bytes = 0
         self.worked()
