@@ -57,6 +57,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("delete.topic.enable", True, "let clients delete topics"),
         Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
         Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
+        Setting("max.incremental.fetch.session.cache.slots", 1000, "fetch sessions that are kept", high=INT_MAX),
         Setting("connections.max.idle.ms", 600_000, "close a connection idle for so long; negative is never"),
         Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
         Setting("producer.id.expiration.ms", 86_400_000, "forget an idle producer's sequences after so long", low=1),
@@ -127,6 +128,7 @@ class BrokerConfig:
     delete_topic_enable: bool
     socket_request_max_bytes: int
     fetch_max_bytes: int
+    fetch_session_slots: int
     connection_limits: ConnectionLimits
     connections_max_idle_ms: int
     offset_metadata_max_bytes: int
@@ -184,6 +186,7 @@ class BrokerConfig:
             delete_topic_enable=flag(values, "delete.topic.enable"),
             socket_request_max_bytes=number(values, "socket.request.max.bytes"),
             fetch_max_bytes=number(values, "fetch.max.bytes"),
+            fetch_session_slots=number(values, "max.incremental.fetch.session.cache.slots"),
             connection_limits=parse_limits(values),
             connections_max_idle_ms=number(values, "connections.max.idle.ms"),
             offset_metadata_max_bytes=number(values, "offset.metadata.max.bytes"),

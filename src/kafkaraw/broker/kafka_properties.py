@@ -81,7 +81,7 @@ log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.
 log.cleaner.threads log.dir.failure.timeout.ms log.flush.offset.checkpoint.interval.ms
 log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms
 log.retention.check.interval.ms max.connection.creation.rate
-max.incremental.fetch.session.cache.slots max.request.partition.size.limit
+max.request.partition.size.limit
 metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
 metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
 metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms

@@ -18,6 +18,7 @@ from kafkaraw.broker.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.broker.elections import PartitionState
+from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.log.offset_checkpoint import (
     HIGH_WATERMARKS_FILE,
@@ -95,6 +96,7 @@ class BrokerState:
         self.accounts = Accounts(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
         self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
+        self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}

@@ -141,12 +141,6 @@ def test_the_leader_epoch_is_compared(state: BrokerState, epoch: int, code: Erro
     assert codes(ask(state, fetch(state, 0, current_leader_epoch=epoch))) == [code]
 
 
-def test_sessions_are_declined_and_never_known(state: BrokerState):
-    assert ask(state, fetch(state, 0, session_epoch=0)).session_id == 0
-    answer = ask(state, fetch(state, 0, session_id=5, session_epoch=3))
-    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
 def test_aborted_transactions_are_a_list_for_committed_readers_only(state: BrokerState):
     assert partitions(ask(state, fetch(state, 0, isolation_level=1)))[0].aborted_transactions == []
     assert partitions(ask(state, fetch(state, 0)))[0].aborted_transactions is None

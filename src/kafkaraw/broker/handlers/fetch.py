@@ -1,9 +1,8 @@
 """Fetch: read record batches, waiting for them when there are not enough (long polling).
 
 Whole batches only; the first batch of a response is given whole even when it alone exceeds the limits, so that a
-consumer cannot get stuck (KIP-74). Fetch sessions are declined (session id 0), which makes clients send full requests.
-A waiting fetch is woken by a high watermark that moves, by its deadline, and when this node no longer leads; nothing
-polls.
+consumer cannot get stuck (KIP-74). What belongs to sessions is in `broker/fetch_sessions.py`. A waiting fetch is
+woken by a high watermark that moves, by its deadline, and when this node no longer leads; nothing polls.
 Source: kafka.server.{KafkaApis, ReplicaManager.fetchMessages, DelayedFetch}; KIP-227, KIP-320, KIP-516, KIP-951.
 """
 
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.fetch_sessions import in_session
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
@@ -44,15 +44,18 @@ READ_COMMITTED: Final = 1
 LEADER_VERSION_MIN: Final = 16
 LEADER_IS_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET: Final = -1
-FULL_FETCH_EPOCHS: Final = (0, -1)
 
 
-def handle(
+def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -> object:
+    """Answer at once when there is enough to give, else later."""
+    return in_session(
+        state.fetch_sessions, context.api_version, request, lambda everything: _answer(state, context, everything)
+    )
+
+
+def _answer(
     state: BrokerState, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Deferred[FetchResponse]:
-    """Answer at once when there is enough to give, else later."""
-    if request.session_id != 0 and request.session_epoch not in FULL_FETCH_EPOCHS:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     fetch = _Fetch(state, context, request)
     reading = fetch.read()
     if request.max_wait_ms <= 0 or reading.must_answer or reading.size_bytes >= fetch.min_bytes:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.deferred import after
+from kafkaraw.broker.fetch_sessions import in_session
 from kafkaraw.broker.handlers.guards.call import Call
 from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.validation.frames import first_is_transactional
@@ -119,7 +120,15 @@ def _not_produced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceRespo
 
 
 def fetch(call: Call, request: FetchRequest) -> object:
-    """READ on each topic; who claims to be a replica needs CLUSTER_ACTION instead, and gains nothing else by it."""
+    """READ on each topic; who claims to be a replica needs CLUSTER_ACTION instead, and gains nothing else by it.
+
+    What a session remembers is asked for anew, with the rights of the moment.
+    """
+    sessions, version = call.state.fetch_sessions, call.context.api_version
+    return in_session(sessions, version, request, lambda everything: _fetch(call, everything))
+
+
+def _fetch(call: Call, request: FetchRequest) -> object:
     allowed, refused = request.topics, list[FetchTopic]()
     if _claims_to_be_replica(call, request):
         if not call.allows_on_cluster(AclOperation.CLUSTER_ACTION):

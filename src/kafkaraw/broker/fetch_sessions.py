@@ -1,0 +1,255 @@
+"""Fetch sessions: what clients read, kept from one Fetch to the next, so that both sides say only what has changed.
+
+A session is opened by a full request and lives in a cache with a limited number of places; an idle one, or a small one
+that has lived for a while, gives way to a new one. Reading itself is not done here: `in_session` turns a request into
+one that names everything, and its answer into one that names what is new. Start there.
+Source: KIP-227, KIP-516; org.apache.kafka.server.{FetchManager, FetchSession, FetchSessionCache}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.broker.deferred import after
+from kafkaraw.protocol import FileSlice, Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.ids import RandomBits
+
+NO_SESSION: Final = 0
+OPENING_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+"""Of a request without a session, which also closes the one whose id it gives."""
+EVICTION_MS: Final = 120_000
+"""How long a session is safe from being evicted after its creation, and may be idle."""
+_EPOCH_MAX: Final = 2**31 - 1
+_TOPIC_ID_VERSION_MIN: Final = 13
+_UNKNOWN: Final = -1
+
+_Key = tuple[str | Uuid, int]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One partition in a session: what is asked of it, and what was said of it last."""
+
+    topic: str
+    topic_id: Uuid
+    asked: FetchPartition
+    high_watermark: int = _UNKNOWN
+    log_start_offset: int = _UNKNOWN
+
+    def has_news(self, data: PartitionData) -> bool:
+        """Whether an answer says something that the client does not know; notes what it says."""
+        news = (
+            bool(data.error_code)
+            or _size(data) > 0
+            or self.high_watermark != data.high_watermark
+            or self.log_start_offset != data.log_start_offset
+            or data.preferred_read_replica >= 0
+            or data.diverging_epoch.end_offset >= 0
+        )
+        # Behind an error comes news in any case.
+        self.high_watermark = _UNKNOWN if data.error_code else data.high_watermark
+        self.log_start_offset = data.log_start_offset
+        return news
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """What one client reads.
+
+    Attributes:
+        session_id: its number.
+        by_ids: topics are known by their ids, else by their names; never both.
+        created_ms: when it was opened.
+        used_ms: when it was last used.
+        epoch: which the next request must have.
+    """
+
+    session_id: int
+    by_ids: bool
+    created_ms: int
+    used_ms: int
+    epoch: int = 1
+    _kept: dict[_Key, _Kept] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def update(self, request: FetchRequest) -> None:
+        """Take over what a request adds, changes and forgets."""
+        for topic in request.topics:
+            for asked in topic.partitions:
+                kept = self._kept.get(self._key(topic.topic, topic.topic_id, asked.partition))
+                if kept is None:
+                    key = self._key(topic.topic, topic.topic_id, asked.partition)
+                    self._kept[key] = _Kept(topic.topic, topic.topic_id, asked)
+                else:
+                    kept.asked = asked
+        for forgotten in request.forgotten_topics_data:
+            for partition in forgotten.partitions:
+                self._kept.pop(self._key(forgotten.topic, forgotten.topic_id, partition), None)
+
+    def topics(self) -> list[FetchTopic]:
+        """Everything that is read, in order; neighbours of a topic share an entry."""
+        topics: list[FetchTopic] = []
+        for kept in self._kept.values():
+            if not topics or (topics[-1].topic, topics[-1].topic_id) != (kept.topic, kept.topic_id):
+                topics.append(FetchTopic(topic=kept.topic, topic_id=kept.topic_id, partitions=[]))
+            topics[-1].partitions.append(kept.asked)
+        return topics
+
+    def only_news(self, topics: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
+        """Leave out what the client knows; a partition that gave records goes behind the others, whose turn it is."""
+        left = []
+        for topic in topics:
+            partitions = []
+            for data in topic.partitions:
+                key = self._key(topic.topic, topic.topic_id, data.partition_index)
+                kept = self._kept.get(key)
+                if kept is None or not kept.has_news(data):
+                    continue
+                partitions.append(data)
+                if _size(data):
+                    self._kept[key] = self._kept.pop(key)
+            if partitions:
+                left.append(replace(topic, partitions=partitions))
+        return left
+
+    def note(self, topics: Iterable[FetchableTopicResponse]) -> None:
+        """Note what a full answer says."""
+        for topic in topics:
+            for data in topic.partitions:
+                kept = self._kept.get(self._key(topic.topic, topic.topic_id, data.partition_index))
+                if kept is not None:
+                    kept.has_news(data)
+
+    def _key(self, topic: str, topic_id: Uuid, partition: int) -> _Key:
+        return (topic_id if self.by_ids else topic), partition
+
+
+class FetchSessions:
+    """The sessions of one node.
+
+    Args:
+        places: how many there may be (max.incremental.fetch.session.cache.slots).
+        rng: for their ids.
+        now_ms: the time.
+    """
+
+    def __init__(self, places: int, rng: RandomBits, now_ms: Callable[[], int]) -> None:
+        self._places = places
+        self._rng = rng
+        self._now_ms = now_ms
+        self._sessions: dict[int, FetchSession] = {}  # the one used least recently comes first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def close(self, session_id: int) -> None:
+        """Forget a session, if there is such a one."""
+        self._sessions.pop(session_id, None)
+
+    def open(self, request: FetchRequest, *, by_ids: bool) -> FetchSession | None:
+        """Make a session of what a full request reads; None when there is no place for it."""
+        now_ms = self._now_ms()
+        session = FetchSession(NO_SESSION, by_ids, now_ms, now_ms)
+        session.update(request)
+        if len(self._sessions) >= self._places and not self._evict(len(session), now_ms):
+            return None
+        while session.session_id == NO_SESSION or session.session_id in self._sessions:
+            session.session_id = self._rng.getrandbits(31)
+        self._sessions[session.session_id] = session
+        return session
+
+    def find(self, request: FetchRequest, *, by_ids: bool) -> FetchSession | ErrorCode:
+        """The session of an incremental request, which counts as used and awaits the epoch after this; or the error."""
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_ids != by_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.update(request)
+        if not len(session):
+            self.close(session.session_id)
+            return session
+        session.used_ms = self._now_ms()
+        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        return session
+
+    def _evict(self, size: int, now_ms: int) -> bool:
+        """Make place for a session of so many partitions: of an idle one, or of a smaller one that is not new."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is not None and now_ms - oldest.used_ms > EVICTION_MS:
+            self.close(oldest.session_id)
+            return True
+        settled = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
+        smallest = min(settled, key=lambda one: (len(one), one.session_id), default=None)
+        if smallest is None or (size, NO_SESSION) < (len(smallest), smallest.session_id):
+            return False
+        self.close(smallest.session_id)
+        return True
+
+
+def in_session(
+    sessions: FetchSessions, api_version: int, request: FetchRequest, answer: Callable[[FetchRequest], object]
+) -> object:
+    """Answer a request within its session.
+
+    Args:
+        sessions: those of this node.
+        api_version: of the request.
+        request: what the client said.
+        answer: answers a request that names everything, at once or later.
+    """
+    by_ids = api_version >= _TOPIC_ID_VERSION_MIN
+    alone = replace(request, session_id=NO_SESSION, session_epoch=FINAL_EPOCH, forgotten_topics_data=[])
+    if request.session_epoch in (OPENING_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.close(request.session_id)
+        if request.session_epoch == FINAL_EPOCH:
+            return answer(alone)
+        return after(answer(alone), lambda response: _opened(sessions, request, response, by_ids=by_ids))
+    session = sessions.find(request, by_ids=by_ids)
+    if isinstance(session, ErrorCode):
+        return FetchResponse(error_code=session, responses=[])
+    awaited = session.epoch
+    everything = replace(alone, topics=session.topics())
+    if not len(session):
+        return answer(everything)
+
+    def finish(response: FetchResponse) -> FetchResponse:
+        if response.error_code:
+            return response
+        if session.epoch != awaited:  # another request of the session came in between
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
+        return replace(response, session_id=session.session_id, responses=session.only_news(response.responses))
+
+    return after(answer(everything), finish)
+
+
+def _opened(sessions: FetchSessions, request: FetchRequest, response: FetchResponse, *, by_ids: bool) -> FetchResponse:
+    session = None if response.error_code else sessions.open(request, by_ids=by_ids)
+    if session is None:
+        return response
+    session.note(response.responses)
+    return replace(response, session_id=session.session_id)
+
+
+def _size(data: PartitionData) -> int:
+    return data.records.size if isinstance(data.records, FileSlice) else len(data.records or b"")
