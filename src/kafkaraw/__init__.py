@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import GroupError as GroupError
     from kafkaraw.errors import KafkaError as KafkaError
     from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
+    from kafkaraw.errors import LogTruncated as LogTruncated
     from kafkaraw.errors import MaxPollExceeded as MaxPollExceeded
     from kafkaraw.errors import MemberFenced as MemberFenced
     from kafkaraw.errors import NetworkError as NetworkError
@@ -155,6 +156,7 @@ _HOMES = {
         "GroupError",
         "KafkaError",
         "KafkaTimeoutError",
+        "LogTruncated",
         "MaxPollExceeded",
         "MemberFenced",
         "NetworkError",
