@@ -15,6 +15,7 @@ from kafkaraw.client.connection import Connection
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.outbox import Outbox
 from kafkaraw.core.connection import Fail
+from kafkaraw.core.fetch.cutting import cut
 from kafkaraw.core.producer.partition import PartitionQueue, Renumbering
 from kafkaraw.errors import KafkaError, NetworkError
 from kafkaraw.records import Batch, BatchPromise, SealedBatch
@@ -187,6 +188,6 @@ def consumer_stands_behind_what_it_has_not_handed_out(monkeypatch: pytest.Monkey
     async def ahead(self, partition, timeout=None):
         offset = await position(self, partition, timeout)
         fetched = self._reading.fetcher._fetched.get(partition)
-        return offset if fetched is None else fetched.next_offset
+        return offset if fetched is None else cut(partition, fetched.data, offset).next_offset
 
     monkeypatch.setattr(AsyncConsumer, "position", ahead)
