@@ -114,11 +114,17 @@ class VirtualNodes:
         return [record.value for record in self.records(node_id, topic, partition)]
 
 
-def on_nodes(test: Callable[[VirtualNodes], Awaitable[None]], nodes: int = 3, seed: int = 1, **properties: Any) -> None:
+def on_nodes(
+    test: Callable[[VirtualNodes], Awaitable[None]],
+    nodes: int = 3,
+    seed: int = 1,
+    kind: type[VirtualNodes] = VirtualNodes,
+    **properties: Any,
+) -> None:
     """Run a test on a cluster; properties with `_` for `.`."""
 
     async def life(simulation: Simulation) -> None:
-        made = VirtualNodes(simulation, nodes, {key.replace("_", "."): value for key, value in properties.items()})
+        made = kind(simulation, nodes, {key.replace("_", "."): value for key, value in properties.items()})
         await made.cluster.start()
         try:
             await test(made)

@@ -40,6 +40,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 HOUR_MS: Final = 3_600_000
 UNSET: Final = -1
 FULL: Final = "full"
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CONTROLLERS: Final = "controller.listener.names"
 _PROTOCOL_MAP: Final = ",".join(f"{name}:{name}" for name in PROTOCOLS)
 
@@ -57,6 +58,8 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("delete.topic.enable", True, "let clients delete topics"),
         Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
         Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
+        Setting("replica.selector.class", "", "who chooses the replica a consumer reads from; none: the leader it is",
+                choices=("", RACK_AWARE)),
         Setting("max.incremental.fetch.session.cache.slots", 1000, "fetch sessions that are kept", high=INT_MAX),
         Setting("connections.max.idle.ms", 600_000, "close a connection idle for so long; negative is never"),
         Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
@@ -129,6 +132,7 @@ class BrokerConfig:
     socket_request_max_bytes: int
     fetch_max_bytes: int
     fetch_session_slots: int
+    selects_replica_by_rack: bool
     connection_limits: ConnectionLimits
     connections_max_idle_ms: int
     offset_metadata_max_bytes: int
@@ -186,6 +190,7 @@ class BrokerConfig:
             delete_topic_enable=flag(values, "delete.topic.enable"),
             socket_request_max_bytes=number(values, "socket.request.max.bytes"),
             fetch_max_bytes=number(values, "fetch.max.bytes"),
+            selects_replica_by_rack=text(values, "replica.selector.class") == RACK_AWARE,
             fetch_session_slots=number(values, "max.incremental.fetch.session.cache.slots"),
             connection_limits=parse_limits(values),
             connections_max_idle_ms=number(values, "connections.max.idle.ms"),

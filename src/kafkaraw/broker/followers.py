@@ -83,6 +83,14 @@ class Followers:
                 found = progress.log_end_offset
         return found
 
+    def having(self, isr: Collection[int], offset: int) -> list[tuple[int, float, int]]:
+        """Those in sync that have an offset: where the log ends, when it last had everything, and the node."""
+        return [
+            (progress.log_end_offset, progress.caught_up_s, node)
+            for node, progress in self._progress.items()
+            if node in isr and 0 <= progress.log_start_offset <= offset <= progress.log_end_offset
+        ]
+
     def lagging(self, isr: Collection[int], log_end_offset: int, now_s: float) -> list[int]:
         """Those in sync that have lagged for too long."""
         return [

@@ -106,7 +106,7 @@ remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage
 remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
 replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
 replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms
-replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+replica.socket.receive.buffer.bytes replica.socket.timeout.ms
 replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms server.max.startup.time.ms
 share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
 share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -206,6 +206,16 @@ class Partition:
         """Where an epoch ends in this log."""
         return self.log.epochs.end_of(epoch, self.log.log_end_offset)
 
+    def best_follower(self, offset: int, nodes: Collection[int]) -> int | None:
+        """Of these nodes the one in sync that has an offset and is most caught up; None when there is none.
+
+        Source: Java's RackAwareReplicaSelector and ReplicaView.comparator.
+        """
+        if self._followers is None:
+            return None
+        having = [one for one in self._followers.having(self.state.isr, offset) if one[-1] in nodes]
+        return max(having)[-1] if having else None
+
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` what happens."""
         self._watchers[watcher] = None
@@ -321,15 +331,16 @@ class Partition:
             if not self.has_enough_in_sync:
                 return
             reached = self._followers.high_watermark(self.state.isr, reached, _now_s(), self._isr_keeper.is_live)
-        before = self._high_watermark
-        if reached <= before:
-            return
-        self._high_watermark = reached
+        if reached > self._high_watermark:
+            self._raise_high_watermark(reached)
+            self._wake_followers()
+
+    def _raise_high_watermark(self, reached: int) -> None:
+        before, self._high_watermark = self._high_watermark, reached
         if self._watchers:
             size_bytes = self.log.bytes_between(before, reached)
             for watcher in list(self._watchers):
                 watcher.readable(size_bytes)
-        self._wake_followers()
 
     @property
     def low_watermark(self) -> int:
@@ -473,7 +484,10 @@ class Partition:
                 # The leader's log starts within a batch: this one has to begin where the batch does.
                 self.log.restart_at(header.base_offset)
             self._store(batch, header, now_ms)
-        self._high_watermark = min(batches.high_watermark, self.log.log_end_offset)
+        reached = min(batches.high_watermark, self.log.log_end_offset)
+        if reached > self._high_watermark:
+            self._raise_high_watermark(reached)
+        self._high_watermark = reached
         self._move_start(min(batches.log_start_offset, self._high_watermark))
 
     def _end_in_common(self, leaders: EpochEnd) -> int:

@@ -41,9 +41,11 @@ TOPIC_ID_VERSION_MIN: Final = 13
 ZSTD_VERSION_MIN: Final = 10
 MAGIC_2_VERSION_MIN: Final = 4
 READ_COMMITTED: Final = 1
+RACK_VERSION_MIN: Final = 11
 LEADER_VERSION_MIN: Final = 16
 LEADER_IS_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET: Final = -1
+NO_REPLICA: Final = -1
 
 
 def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -> object:
@@ -130,7 +132,10 @@ class _Fetch:
     def _answer(self, topic: FetchTopic, asked: FetchPartition, reading: _Reading) -> PartitionData:
         try:
             partition = self._partition(topic, asked)
-            diverging = _diverging_epoch(partition, asked)
+            near = self._replica_near_by(partition, asked)
+            diverging = None if near is not None else _diverging_epoch(partition, asked)
+            if near is None and diverging is None:
+                _check_range(partition, asked)
         except Refusal as refusal:
             reading.must_answer = True
             return PartitionData(
@@ -140,7 +145,7 @@ class _Fetch:
                 records=b"",
             )
         content = None
-        if diverging is None:
+        if near is None and diverging is None:
             size_max = min(asked.partition_max_bytes, reading.left_bytes)
             content = partition.read(
                 asked.fetch_offset,
@@ -161,6 +166,7 @@ class _Fetch:
             log_start_offset=partition.log.log_start_offset,
             aborted_transactions=_aborted(partition, asked, content) if self.committed_only else None,
             diverging_epoch=diverging or EpochEndOffset(),
+            preferred_read_replica=NO_REPLICA if near is None else near,
             records=b"" if content is None else content,
         )
 
@@ -169,14 +175,29 @@ class _Fetch:
         name = self._name(topic)
         if name is None:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
-        partition = led_partition(self.state, TopicPartition(name, asked.partition), asked.current_leader_epoch)
+        partition = led_partition(
+            self.state,
+            TopicPartition(name, asked.partition),
+            asked.current_leader_epoch,
+            follower_may_do=self.context.api_version >= RACK_VERSION_MIN,
+        )
         if self.context.api_version < MAGIC_2_VERSION_MIN:  # as a broker answers that does not convert down
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"records of magic 2 need Fetch version {MAGIC_2_VERSION_MIN}")
         if partition.config.compression_type == "zstd" and self.context.api_version < ZSTD_VERSION_MIN:
             raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
-        if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:
-            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is not in the log")
         return partition
+
+    def _replica_near_by(self, partition: Partition, asked: FetchPartition) -> int | None:
+        """The replica in the client's rack that it had better ask; None when this one is as good (KIP-392)."""
+        rack = self.request.rack_id
+        if not rack or not self.state.config.selects_replica_by_rack or not partition.is_leader:
+            return None
+        if rack == self.state.config.rack:
+            return None
+        brokers = self.state.catalog.brokers
+        listener = self.context.listener
+        near = [node for node, one in brokers.items() if one.rack == rack and listener in one.endpoints]
+        return partition.best_follower(asked.fetch_offset, near)
 
     def _name(self, topic: FetchTopic) -> str | None:
         """The name of a topic that is asked for; None when nobody has its id."""
@@ -214,6 +235,11 @@ def _aborted(partition: Partition, asked: FetchPartition, content: Content | Non
         return []
     found = partition.transactions.aborted_between(asked.fetch_offset, partition.last_stable_offset)
     return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in found]
+
+
+def _check_range(partition: Partition, asked: FetchPartition) -> None:
+    if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:
+        raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is not in the log")
 
 
 def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:

@@ -21,13 +21,16 @@ from kafkaraw.records import TopicPartition
 NO_EPOCH: Final = -1
 
 
-def led_partition(state: BrokerState, topic_partition: TopicPartition, epoch: int = NO_EPOCH) -> Partition:
+def led_partition(
+    state: BrokerState, topic_partition: TopicPartition, epoch: int = NO_EPOCH, *, follower_may_do: bool = False
+) -> Partition:
     """The partition, which this node leads.
 
     Args:
         state: the node.
         topic_partition: which one.
         epoch: the leader epoch that the client believes in; -1 does not check.
+        follower_may_do: a replica that follows is as good.
 
     Raises:
         Refusal: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH when the client is behind,
@@ -39,7 +42,7 @@ def led_partition(state: BrokerState, topic_partition: TopicPartition, epoch: in
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         raise _not_leader(state)
     _check_leader_epoch(partition, epoch)
-    if not partition.is_leader:
+    if not partition.is_leader and not follower_may_do:
         raise _not_leader(state)
     return partition
 
