@@ -313,7 +313,9 @@ class ConsumerConfig(ClientConfig):
         convert=_reset_policy,
     )
     client_rack: str = setting(
-        "", "Where this consumer is; a broker may then have it read from a replica in the same rack (KIP-392)."
+        "",
+        "Where this consumer is, as a broker's broker.rack says it: a broker may have it read from a replica in the "
+        "same rack (KIP-392), and its group give it partitions with one there (KIP-881).",
     )
     fetch_min_bytes: int = setting(
         1, "Bytes that the broker waits for before it answers.", unit="bytes", minimum=0, maximum=INT32_MAX
@@ -388,7 +390,6 @@ class ConsumerConfig(ClientConfig):
     auto_commit_interval_ms: int = setting(
         5_000, "Time between two automatic commits.", unit="ms", minimum=1, maximum=_DAY_MS
     )
-    client_rack: str = setting("", "Where this consumer runs; must match a broker's broker.rack.")
 
     @property
     def commits_itself(self) -> bool:
