@@ -116,7 +116,7 @@ def test_a_fetch_that_says_its_last_epoch_is_told_where_the_logs_part():
 
 @pytest.mark.parametrize(
     ("node", "current", "code"),
-    [(2, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (1, 0, ErrorCode.FENCED_LEADER_EPOCH)],
+    [(2, 0, ErrorCode.FENCED_LEADER_EPOCH), (1, 0, ErrorCode.FENCED_LEADER_EPOCH)],
 )
 def test_a_fetch_in_vain_names_the_leader_since_version_16(node: int, current: int, code: ErrorCode):
     async def life(nodes: VirtualNodes) -> None:
