@@ -51,6 +51,7 @@ from kafkaraw.core.connection_events import (
     Submit,
     Succeed,
 )
+from kafkaraw.core.connection_failures import at_stage, copy_for, with_stage
 from kafkaraw.core.negotiation import API_VERSIONS_KEY, ApiVersionTable, AskAgain, read_api_versions
 from kafkaraw.core.sasl.conversation import SASL_HANDSHAKE_KEY, BareToken, SaslConversation
 from kafkaraw.core.sasl.mechanism import ClientMechanism
@@ -250,7 +251,7 @@ class ConnectionMachine:
         try:
             answer = read_api_versions(frame, question.version, self.peer)
         except ProtocolError as error:
-            self._end(_at_stage(error, f"{self.peer}: API versions"))
+            self._end(at_stage(error, f"{self.peer}: API versions"))
             return
         except KafkaError as error:
             self._end(error)
@@ -335,7 +336,7 @@ class ConnectionMachine:
                 _, response = decode_response(frame, asked.api.key, asked.version, allow_trailing_bytes=True)
                 login.receive(response)
         except ProtocolError as error:
-            self._end_by_peer(_at_stage(error, f"{self.peer}: in the middle of the login"))
+            self._end_by_peer(at_stage(error, f"{self.peer}: in the middle of the login"))
         except KafkaError as error:
             self._end(error)
         else:
@@ -453,7 +454,7 @@ class ConnectionMachine:
         try:
             _, response = decode_response(frame, pending.api.key, pending.version, allow_trailing_bytes=True)
         except ProtocolError as error:
-            explained = _at_stage(error, f"{self.peer}: response to {pending.name}")
+            explained = at_stage(error, f"{self.peer}: response to {pending.name}")
             self._actions.append(Fail(pending.key, explained))
             self._end_by_peer(explained)
             return
@@ -551,9 +552,9 @@ class ConnectionMachine:
             lost.__cause__ = error
             self._end(lost)
         elif isinstance(error, ProtocolError) and self.peer not in str(error):
-            self._end(_at_stage(error, f"{self.peer} is not a Kafka broker"))
+            self._end(at_stage(error, f"{self.peer} is not a Kafka broker"))
         elif isinstance(error, NetworkError):
-            self._end(_with_stage(error, Stage.API_VERSIONS))
+            self._end(with_stage(error, Stage.API_VERSIONS))
         else:
             self._end(error)
 
@@ -566,7 +567,7 @@ class ConnectionMachine:
         for requests, fate in ((self._in_flight, "was not answered"), (self._waiting, "was not sent")):
             for pending in requests:
                 if pending.key is not None and pending.key is not self:
-                    self._actions.append(Fail(pending.key, _copy_for(error, f"{pending.name} {fate}")))
+                    self._actions.append(Fail(pending.key, copy_for(error, f"{pending.name} {fate}")))
             requests.clear()
         self._actions.append(End(error))
 
@@ -574,31 +575,3 @@ class ConnectionMachine:
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         log.debug("%s: %s -> %s", self.peer, self.state.name, state.name)
         self.state = state
-
-
-def _at_stage(error: ProtocolError, where: str) -> ProtocolError:
-    """Return the same error with the place where it happened in front."""
-    if isinstance(error, UnsupportedVersionError):
-        return error
-    explained = ProtocolError(f"{where}: {error.message}", path=error.path, offset=error.offset)
-    explained.__cause__ = error
-    return explained
-
-
-def _with_stage(error: NetworkError, stage: Stage) -> NetworkError:
-    moved = NetworkError(str(error), stage=stage)
-    moved.__cause__ = error.__cause__
-    return moved
-
-
-def _copy_for(error: KafkaError, fate: str) -> KafkaError:
-    """Return an error of its own for one request: a shared one would collect everybody's tracebacks."""
-    copy: KafkaError
-    if isinstance(error, NetworkError):
-        copy = NetworkError(f"{error}; {fate}", stage=error.stage)
-    elif isinstance(error, AuthenticationError):
-        copy = AuthenticationError(f"{error}; {fate}")
-    else:
-        copy = ClosedError(f"{error}; {fate}")
-    copy.__cause__ = error.__cause__
-    return copy
