@@ -259,6 +259,89 @@ def test_what_is_known_of_producers_survives_a_restart():
     assert append(again, produced(6, b"v")) == (6, -1)
 
 
+def partition_whose_first_batches_are_deleted(storage: MemoryStorage) -> Partition:
+    """Each batch has a segment of its own; only the last one is left, which is not the producer's."""
+    partition = make_partition(storage, internal_segment_bytes="150")
+    for sequence in range(0, 12, 2):
+        append(partition, produced(sequence, b"v" * 40, b"w"))
+    append(partition, batch(b"x" * 80))
+    partition.delete_records(12)
+    assert partition.log.segments_count == 1
+    return partition
+
+
+def test_what_is_known_of_producers_outlives_their_records():
+    storage = MemoryStorage()
+    partition_whose_first_batches_are_deleted(storage).close(sync=True)
+    again = make_partition(storage)
+    assert append(again, produced(10, b"v" * 40, b"w")) == (10, NOW_MS)
+    assert refused(again, produced(13, b"v")) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(again, produced(12, b"v")) == (13, -1)
+
+
+def test_five_batches_are_known_again_while_the_broker_runs_whatever_was_deleted():
+    partition = partition_whose_first_batches_are_deleted(MemoryStorage())
+    for sequence in range(2, 12, 2):
+        assert append(partition, produced(sequence, b"v" * 40, b"w")) == (sequence, NOW_MS)
+    assert refused(partition, produced(0, b"v" * 40, b"w")) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_one_file_is_kept_of_what_was_written_down():
+    storage = MemoryStorage()
+    partition = partition_whose_first_batches_are_deleted(storage)
+    assert snapshots(storage) == [f"{13:020d}.snapshot"]
+    for sequence in (12, 14):
+        append(partition, produced(sequence, b"v" * 40, b"w"))
+    partition.delete_records(15)
+    assert snapshots(storage) == [f"{17:020d}.snapshot"]
+
+
+def snapshots(storage: MemoryStorage) -> list[str]:
+    return [name for name in storage.files("t-0") if name.endswith(".snapshot")]
+
+
+def test_a_damaged_file_costs_what_it_knew_and_no_more(caplog: pytest.LogCaptureFixture):
+    storage = MemoryStorage()
+    partition_whose_first_batches_are_deleted(storage).close(sync=True)
+    (name,) = snapshots(storage)
+    file = storage.open_file("t-0", name)
+    file.truncate(file.size_bytes - 1)
+    again = make_partition(storage)
+    assert "is damaged, and not used" in caplog.text
+    assert snapshots(storage) == []
+    assert append(again, produced(40, b"v")) == (13, -1), "it is a producer that is not known"
+
+
+def test_what_was_written_down_of_batches_that_were_cut_off_is_not_believed():
+    storage = MemoryStorage()
+    partition_whose_first_batches_are_deleted(storage).close(sync=True)
+    log = storage.open_file("t-0", f"{12:020d}.log")
+    log.truncate(0)
+    again = make_partition(storage)
+    assert again.log.log_end_offset == 12
+    assert len(again.producers) == 0
+    assert snapshots(storage) == []
+
+
+def test_records_outside_the_transaction_of_their_producer_are_refused():
+    partition = make_partition()
+    begun = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    partition.append(memoryview(begun), in_transaction=True)
+    assert refused(partition, produced(1, b"b")) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_open_transaction_outlives_its_first_records():
+    storage = MemoryStorage()
+    partition = make_partition(storage, internal_segment_bytes="150")
+    begun = batch(b"a" * 60, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    partition.append(memoryview(begun), in_transaction=True)
+    append(partition, batch(b"x" * 80))
+    partition.delete_records(1)
+    partition.close(sync=True)
+    again = make_partition(storage)
+    assert again.transactions.first_offset_of(7) == 0
+
+
 def test_a_refused_batch_does_not_move_the_sequence():
     partition = make_partition(max_message_bytes="200")
     append(partition, produced(0, b"a"))

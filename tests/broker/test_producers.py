@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.broker.producers import EXPIRY_SWEEP_MS, SEQUENCE_MAX, ProducerTable, add_sequence
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -89,9 +90,63 @@ def test_batches_without_a_producer_leave_no_trace():
 def test_a_producer_idle_for_too_long_is_forgotten():
     made = table(header(0, producer_id=1))
     later = NOW_MS + DAY_MS + EXPIRY_SWEEP_MS
-    made.note(header(0, producer_id=2), later)
+    made.note(header(0, producer_id=2)._replace(max_timestamp=later), later)
     assert len(made) == 1
     assert made.check(header(9, producer_id=1)) is None
+
+
+def test_a_producer_is_not_forgotten_while_it_has_an_open_transaction():
+    made = ProducerTable(DAY_MS, {1: 40}.get)
+    for producer_id in (1, 3):
+        made.note(header(0, producer_id=producer_id), NOW_MS)
+    later = NOW_MS + DAY_MS + EXPIRY_SWEEP_MS
+    made.note(header(0, producer_id=2)._replace(max_timestamp=later), later)
+    assert [producer_id for producer_id, _ in made.describe()] == [1, 2]
+
+
+def test_what_is_written_down_of_a_producer_tells_repetitions_and_gaps():
+    made = ProducerTable(DAY_MS, {7: 90}.get)
+    made.note(header(0, 3, offset=100), NOW_MS)
+    made.note(header(3, 2, offset=103), NOW_MS)
+    (written,) = made.snapshots()
+    assert written == ProducerSnapshot(7, 0, 4, 104, 1, NOW_MS, -1, 90)
+    again = table()
+    again.restore(written, NOW_MS)
+    repeated = again.check(header(3, 2))
+    assert repeated is not None and repeated.base_offset == 103
+    assert refused(again, header(0, 3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "only its last batch is kept"
+    assert refused(again, header(6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert again.check(header(5)) is None
+
+
+def test_an_epoch_without_batches_and_a_coordinators_are_written_down_too():
+    made = table(header(0, 5, epoch=3))
+    made.note(marker(4), NOW_MS, coordinator_epoch=6)
+    (written,) = made.snapshots()
+    assert written == ProducerSnapshot(7, 4, -1, -1, 0, NOW_MS, 6, -1)
+    again = table()
+    again.restore(written, NOW_MS)
+    assert refused(again, header(5, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(again, header(5, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert fate_of(again, epoch=4, coordinator_epoch=5) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_sequences_that_wrapped_are_written_down():
+    made = table(header(SEQUENCE_MAX - 1, 4, offset=10))
+    again = table()
+    again.restore(next(made.snapshots()), NOW_MS)
+    assert again.check(header(SEQUENCE_MAX - 1, 4)) is not None
+    assert again.check(header(2)) is None
+
+
+def test_what_was_written_down_yields_to_the_log_and_expires():
+    made = table(header(5, 1, offset=9))
+    made.restore(ProducerSnapshot(7, 0, 3, 4, 0, NOW_MS, -1, -1), NOW_MS)
+    assert made.check(header(6)) is None
+    late = NOW_MS + DAY_MS
+    made.restore(ProducerSnapshot(8, 0, 3, 4, 0, NOW_MS, -1, -1), late)
+    made.restore(ProducerSnapshot(9, 0, 3, 4, 0, NOW_MS, -1, 4), late)
+    assert [producer_id for producer_id, _ in made.describe()] == [7, 9]
 
 
 def marker(epoch: int) -> BatchHeader:

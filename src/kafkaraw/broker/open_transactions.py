@@ -65,6 +65,10 @@ class OpenTransactions:
             after = min(self._open.values(), default=header.last_offset + 1)
             self._aborted.append(AbortedTransaction(header.producer_id, first_offset, header.last_offset, after))
 
+    def restore(self, producer_id: int, first_offset: int) -> None:
+        """Know of an open transaction that was written down, whose first records are no longer in the log."""
+        self._open.setdefault(producer_id, first_offset)
+
     def first_offset_of(self, producer_id: int) -> int | None:
         """Where a producer's open transaction begins; None when it has none."""
         return self._open.get(producer_id)

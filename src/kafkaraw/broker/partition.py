@@ -126,8 +126,10 @@ class Partition:
         self.config = config
         self.state = PartitionState((node_id,), NO_LEADER, (node_id,))
         self.log = PartitionLog(storage, folder_name(topic_partition), segment_bytes=config.segment_bytes)
-        self.producers = ProducerTable(producer_expiration_ms)
         self.transactions = OpenTransactions()
+        self.producers = ProducerTable(
+            producer_expiration_ms, lambda producer_id: self.transactions.first_offset_of(producer_id)
+        )
         self._clock = clock
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
@@ -148,8 +150,10 @@ class Partition:
             high_watermark: what was written down of it.
             log_start_offset: what was written down of it.
         """
-        self.log.open(log_start_offset=log_start_offset)
-        self._read_producers()
+        self.log.open(self._note_found, log_start_offset=log_start_offset)
+        if not self.log.size_bytes:
+            self._forget_producers()  # the log had to start anew
+        self._read_snapshot()
         self._high_watermark = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     def reconfigure(self, config: TopicConfig, producer_expiration_ms: int) -> None:
@@ -251,6 +255,9 @@ class Partition:
             old = self.producers.check(header)
             if old is not None:
                 return Appended(old.base_offset, old.next_offset, old.max_timestamp_ms)
+            if self.transactions.first_offset_of(header.producer_id) is not None and not header.is_transactional:
+                message = f"Expected transactional write from producer {header.producer_id}"
+                raise Refusal(ErrorCode.INVALID_TXN_STATE, message)
         if header.is_transactional and not (in_transaction or self.knows_transaction(header)):
             raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
         return self._write(batch, now_ms)
@@ -377,6 +384,8 @@ class Partition:
         return first
 
     def _move_start(self, offset: int) -> None:
+        if self.log.loses_segments(offset) and len(self.producers):
+            self.log.write_snapshot(self.producers.snapshots())
         if self.log.move_start(offset):
             _logger.info("%s on node %d: starts at %d now", self.log.folder, self.node_id, offset)
             self.on_start_moved()
@@ -510,14 +519,28 @@ class Partition:
 
     def _read_producers(self) -> None:
         """Know of producers and their transactions what the log says of them."""
-        now_ms = self._clock.time_ms()
+        self._forget_producers()
+        for header in self.log.headers():
+            self._note_found(header)
+        self._read_snapshot()
+
+    def _forget_producers(self) -> None:
         self.producers.clear()
         self.transactions = OpenTransactions()
-        for header in self.log.headers():
-            marker = None
-            if header.is_control:
-                marker = marker_of(memoryview(self.log.copy(header.base_offset, header.size)))
-            self._note(header, now_ms, marker)
+
+    def _note_found(self, header: BatchHeader) -> None:
+        marker = None
+        if header.is_control:
+            marker = marker_of(memoryview(self.log.copy(header.base_offset, header.size)))
+        self._note(header, self._clock.time_ms(), marker)
+
+    def _read_snapshot(self) -> None:
+        """Know of producers, too, whose batches are no longer in the log."""
+        now_ms = self._clock.time_ms()
+        for snapshot in self.log.read_snapshot():
+            if self.producers.epoch_of(snapshot.producer_id) is None and snapshot.transaction_first_offset >= 0:
+                self.transactions.restore(snapshot.producer_id, snapshot.transaction_first_offset)
+            self.producers.restore(snapshot, now_ms)
 
     def _note(self, header: BatchHeader, now_ms: int, marker: Marker | None) -> None:
         self.producers.note(header, now_ms, coordinator_epoch=-1 if marker is None else marker.coordinator_epoch)

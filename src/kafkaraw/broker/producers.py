@@ -1,7 +1,7 @@
 """What a partition remembers of its idempotent producers: epoch and the last five batches of each.
 
 From it follows whether a batch is new, a repetition (answered with its old offset, not appended again) or out of order.
-Rebuilt from the log's batch headers when the broker starts.
+Rebuilt from the log's batch headers when the broker starts, and from a snapshot for batches that are no longer there.
 
 A transactional batch may be turned away before it is judged, while its partition cannot be part of the transaction
 yet. Its successors in flight must not take its place: `attempted` remembers the lowest sequence that was tried.
@@ -12,16 +12,17 @@ ProducerStateManager, VerificationStateEntry}.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader
 
 BATCHES_REMEMBERED: Final = 5  # as many as a producer may have in flight
 SEQUENCE_MAX: Final = (1 << 31) - 1
-NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 EXPIRY_SWEEP_MS: Final = 600_000  # producer.id.expiration.check.interval.ms
 
@@ -42,12 +43,16 @@ class AppendedBatch:
     next_offset: int
 
 
+_NOTHING: Final = AppendedBatch(-1, -1, -1, -1, 0)
+"""Stands for the last batch of a producer that has appended none under its epoch."""
+
+
 @dataclass(slots=True)
 class ProducerEntry:
     """One producer, as this partition knows it."""
 
     epoch: int
-    last_used_ms: int
+    last_timestamp_ms: int
     coordinator_epoch: int = NO_EPOCH  # of the newest coordinator that has ended a transaction here
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
@@ -66,11 +71,15 @@ class ProducerTable:
     """The producers of one partition.
 
     Args:
-        expiration_ms: a producer that has not appended for so long is forgotten.
+        expiration_ms: a producer whose last batch is so old, by its timestamps, is forgotten.
+        transaction_of: where a producer's open transaction begins here; while it has one, it is not forgotten.
     """
 
-    def __init__(self, expiration_ms: int) -> None:
+    def __init__(
+        self, expiration_ms: int, transaction_of: Callable[[int], int | None] = lambda producer_id: None
+    ) -> None:
         self.expiration_ms = expiration_ms
+        self._transaction_of = transaction_of
         self._entries: dict[int, ProducerEntry] = {}
         self._attempts: dict[int, _Attempt] = {}
         self._swept_ms = 0
@@ -178,13 +187,14 @@ class ProducerTable:
             now_ms: wall clock.
             coordinator_epoch: of the coordinator that made it, when it is a marker.
         """
-        if header.producer_id == NO_PRODUCER_ID:
+        if header.producer_id < 0:
             return
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             known = NO_EPOCH if entry is None else entry.coordinator_epoch
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms, known)
-        entry.last_used_ms = now_ms
+            entry = ProducerEntry(header.producer_epoch, header.max_timestamp, known)
+            self._entries[header.producer_id] = entry
+        entry.last_timestamp_ms = header.max_timestamp
         if header.is_control:
             entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
             return
@@ -197,6 +207,42 @@ class ProducerTable:
         )
         self._sweep(now_ms)
 
+    def snapshots(self) -> Iterator[ProducerSnapshot]:
+        """What is to be written down of all producers."""
+        for producer_id, entry in self.describe():
+            first_offset = self._transaction_of(producer_id)
+            last = entry.batches[-1] if entry.batches else _NOTHING
+            yield ProducerSnapshot(
+                producer_id,
+                entry.epoch,
+                last.last_sequence,
+                last.next_offset - 1,
+                last.next_offset - 1 - last.base_offset,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                -1 if first_offset is None else first_offset,
+            )
+
+    def restore(self, snapshot: ProducerSnapshot, now_ms: int) -> None:
+        """Remember a producer that was written down, of which the log says nothing (any more)."""
+        expired = now_ms - snapshot.timestamp_ms >= self.expiration_ms and snapshot.transaction_first_offset < 0
+        if snapshot.producer_id in self._entries or expired:
+            return
+        entry = ProducerEntry(snapshot.epoch, snapshot.timestamp_ms, snapshot.coordinator_epoch)
+        if snapshot.last_offset >= 0:
+            first_sequence = add_sequence(snapshot.last_sequence, -snapshot.offset_delta)
+            base_offset = snapshot.last_offset - snapshot.offset_delta
+            entry.batches.append(
+                AppendedBatch(
+                    first_sequence,
+                    snapshot.last_sequence,
+                    base_offset,
+                    snapshot.timestamp_ms,
+                    snapshot.last_offset + 1,
+                )
+            )
+        self._entries[snapshot.producer_id] = entry
+
     def clear(self) -> None:
         """Forget everybody, to be told anew what is in the log."""
         self._entries.clear()
@@ -208,8 +254,9 @@ class ProducerTable:
             return
         self._swept_ms = now_ms
         oldest = now_ms - self.expiration_ms
-        for producer_id in [key for key, entry in self._entries.items() if entry.last_used_ms < oldest]:
-            del self._entries[producer_id]
+        for producer_id in [key for key, entry in self._entries.items() if entry.last_timestamp_ms <= oldest]:
+            if self._transaction_of(producer_id) is None:
+                del self._entries[producer_id]
         for producer_id in [key for key, attempt in self._attempts.items() if attempt.tried_ms < oldest]:
             del self._attempts[producer_id]
 

@@ -60,7 +60,7 @@ def _producers(partition: Partition) -> list[ProducerState]:
                 producer_id=producer_id,
                 producer_epoch=entry.epoch,
                 last_sequence=entry.batches[-1].last_sequence if entry.batches else NONE,
-                last_timestamp=entry.batches[-1].max_timestamp_ms if entry.batches else NONE,
+                last_timestamp=entry.last_timestamp_ms,
                 coordinator_epoch=entry.coordinator_epoch,
                 current_txn_start_offset=NONE if first_offset is None else first_offset,
             )

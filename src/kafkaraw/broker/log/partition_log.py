@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
+from kafkaraw.broker.log.producer_snapshot import (
+    ProducerSnapshot,
+    decode_snapshot,
+    encode_snapshot,
+    end_offset_of,
+)
+from kafkaraw.broker.log.producer_snapshot import file_name as snapshot_name
 from kafkaraw.broker.log.segment import SUFFIX, Segment
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.protocol import FileSlice
@@ -190,6 +197,51 @@ class PartitionLog:
                 _logger.warning("%s: its epochs cannot be written down: %s", self.folder, error)
         return True
 
+    def loses_segments(self, start_offset: int) -> bool:
+        """Whether segments are removed when the log starts at an offset."""
+        return len(self._segments) > 1 and self._base_offsets[1] <= start_offset
+
+    def write_snapshot(self, producers: Iterable[ProducerSnapshot]) -> None:
+        """Write down what is known of producers now, instead of what was written before.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        older = self._snapshots()
+        name = snapshot_name(self.log_end_offset)
+        if name in older.values():
+            return
+        file = self._storage.open_file(self.folder, name)
+        try:
+            file.append(encode_snapshot(producers))
+            file.sync()
+        finally:
+            file.close()
+        self._remove_files(older.values())
+
+    def read_snapshot(self) -> list[ProducerSnapshot]:
+        """What was written down of producers last; one that knows more than the log has is removed."""
+        for end_offset, name in sorted(self._snapshots().items(), reverse=True):
+            file = self._storage.open_file(self.folder, name)
+            try:
+                if end_offset <= self.log_end_offset:
+                    return decode_snapshot(bytes(file.read(0, file.size_bytes)))
+            except ValueError as error:
+                _logger.warning("%s/%s is damaged, and not used: %s", self.folder, name, error)
+            finally:
+                file.close()
+            self._storage.remove_file(self.folder, name)
+        return []
+
+    def _snapshots(self) -> dict[int, str]:
+        """The files with what was written down of producers, by the offset in their names."""
+        found = ((end_offset_of(name), name) for name in self._storage.files(self.folder))
+        return {end_offset: name for end_offset, name in found if end_offset is not None}
+
+    def _remove_files(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._storage.remove_file(self.folder, name)
+
     def truncate_to(self, offset: int) -> None:
         """Drop everything from the batch that holds `offset` on, and epochs in which nothing is written then.
 
@@ -215,6 +267,7 @@ class PartitionLog:
             self._drop_last_segment()
         self._add(Segment(self._storage, self.folder, offset))
         self._log_start_offset = offset
+        self._remove_files(self._snapshots().values())
         self.epochs.clear()
         self._write_epochs()
 

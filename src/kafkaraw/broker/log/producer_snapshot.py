@@ -1,0 +1,77 @@
+"""What a log's first segments said of producers, written down when they are removed; in Kafka's file format.
+
+Without it, a broker that starts again would take a repeated batch for a new one, because the batch that it repeats is
+gone. Of each producer its last batch is kept, as Kafka does. `kafka-dump-log.sh` reads these files.
+
+    version int16 (1), crc uint32 (CRC-32C of all that follows), entries int32, then for each
+    producer_id int64, epoch int16, last_sequence int32, last_offset int64, offset_delta int32, timestamp int64,
+    coordinator_epoch int32, current_transaction_first_offset int64
+
+Source: org.apache.kafka.storage.internals.log.ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+SUFFIX: Final = ".snapshot"
+NONE: Final = -1
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+class ProducerSnapshot(NamedTuple):
+    """One producer. Offsets and sequences are -1 when it has written nothing under its epoch."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+def file_name(end_offset: int) -> str:
+    """Kafka's name for what is known of the batches before an offset."""
+    return f"{end_offset:020d}{SUFFIX}"
+
+
+def end_offset_of(name: str) -> int | None:
+    """The offset in a file's name; None when it is no snapshot."""
+    stem = name.removesuffix(SUFFIX)
+    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
+
+
+def encode_snapshot(producers: Iterable[ProducerSnapshot]) -> bytes:
+    """The bytes of a file."""
+    rows = [_ENTRY.pack(*producer) for producer in producers]
+    content = _COUNT.pack(len(rows)) + b"".join(rows)
+    return _HEAD.pack(_VERSION, crc32c(content)) + content
+
+
+def decode_snapshot(data: bytes) -> list[ProducerSnapshot]:
+    """Read a file.
+
+    Raises:
+        ValueError: it is damaged, or of another version.
+    """
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise ValueError(f"{len(data)} bytes are no snapshot of producers")
+    version, crc = _HEAD.unpack_from(data)
+    content = data[_HEAD.size :]
+    if version != _VERSION:
+        raise ValueError(f"version {version} is not known, only {_VERSION} is")
+    if crc != crc32c(content):
+        raise ValueError("its checksum is wrong")
+    (count,) = _COUNT.unpack_from(content)
+    if count * _ENTRY.size != len(content) - _COUNT.size:
+        raise ValueError(f"{count} producers do not fill {len(content)} bytes")
+    return [ProducerSnapshot._make(row) for row in _ENTRY.iter_unpack(content[_COUNT.size :])]
