@@ -9,6 +9,7 @@ import pytest
 from kafkaraw.records import (
     CODECS,
     Batch,
+    Columns,
     ControlType,
     codec_by_name,
     control_type,
@@ -47,6 +48,33 @@ def test_batches_of_java_are_read(codec: str) -> None:
     batch = Batch("t", 0, memoryview(data), start_offset=1000)
     assert [(record.timestamp_ms, record.key, record.value, record.headers) for record in batch] == RECORDS
     assert [record.offset for record in batch] == list(range(1000, 1000 + len(RECORDS)))
+
+
+def test_a_batch_with_a_delete_horizon_has_its_records_times() -> None:
+    data = vector("horizon")
+    verify_crc(data)
+    header = parse_header(data)
+    assert header.has_delete_horizon
+    assert header.base_timestamp == 1_700_000_900_000, "the time at which tombstones may go"
+    batch = Batch("t", 0, memoryview(data), start_offset=1000)
+    assert [(record.timestamp_ms, record.key, record.value, record.headers) for record in batch] == RECORDS[:10]
+    assert [record.offset for record in batch] == list(range(1000, 1030, 3))
+    columns = Columns(frozenset({"timestamp", "offset"}), 10)
+    assert batch.fill(columns) == 10
+    assert columns.timestamp is not None and columns.offset is not None
+    assert list(columns.timestamp) == [timestamp for timestamp, *_ in RECORDS[:10]]
+    assert list(columns.offset) == list(range(1000, 1030, 3))
+
+
+def test_a_batch_without_records_moves_the_position() -> None:
+    data = vector("emptied")
+    verify_crc(data)
+    header = parse_header(data)
+    assert (header.records_count, header.base_offset, header.last_offset) == (0, 1000, 1027)
+    assert (header.producer_id, header.base_sequence, header.is_transactional) == (123, 567, True)
+    batch = Batch("t", 0, memoryview(data), start_offset=1000)
+    assert (list(batch), batch.values(), batch.fill(Columns(frozenset({"offset"}), 0))) == ([], [], 0)
+    assert batch.next_offset == 1028
 
 
 @pytest.mark.parametrize(("codec", "same"), [("none", slice(None)), ("snappy", slice(61, 77))])

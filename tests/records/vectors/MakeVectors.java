@@ -11,12 +11,15 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.CompressionType;
 import org.apache.kafka.common.record.internal.ControlRecordType;
+import org.apache.kafka.common.record.internal.DefaultRecordBatch;
 import org.apache.kafka.common.record.internal.EndTransactionMarker;
 import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.SimpleRecord;
+import org.apache.kafka.common.utils.ByteBufferOutputStream;
 
 /**
  * Writes the vectors of this folder with Apache Kafka's own classes, and reads batches written by others:
@@ -48,12 +51,31 @@ public class MakeVectors {
         Files.writeString(folder.resolve(name + ".hex"), HexFormat.of().formatHex(data) + "\n");
     }
 
+    /** What compaction leaves: a batch with the time at which its tombstones may go, and one without records. */
+    private static void writeCleaned(Path folder) throws Exception {
+        MemoryRecordsBuilder builder = new MemoryRecordsBuilder(
+            new ByteBufferOutputStream(4096), RecordBatch.MAGIC_VALUE_V2, Compression.NONE, TimestampType.CREATE_TIME,
+            1000L, RecordBatch.NO_TIMESTAMP, 123L, (short) 4, 567, true, false, 8, 4096, 1_700_000_900_000L);
+        long offset = 1000;
+        for (SimpleRecord record : List.of(records()).subList(0, 10)) {
+            builder.appendWithOffset(offset, record);
+            offset += 3;
+        }
+        write(folder, "horizon", builder.build());
+        ByteBuffer emptied = ByteBuffer.allocate(61);
+        DefaultRecordBatch.writeEmptyHeader(emptied, RecordBatch.MAGIC_VALUE_V2, 123L, (short) 4, 567, 1000L, 1027L, 8,
+            TimestampType.CREATE_TIME, 1_700_000_000_100L, true, false);
+        emptied.flip();
+        write(folder, "emptied", MemoryRecords.readableRecords(emptied));
+    }
+
     private static void writeAll(Path folder) throws Exception {
         for (CompressionType type : CompressionType.values()) {
             write(folder, type.name, MemoryRecords.withRecords(RecordBatch.MAGIC_VALUE_V2, 1000L,
                 Compression.of(type).build(), TimestampType.CREATE_TIME,
                 123L, (short) 4, 567, 8, true, records()));
         }
+        writeCleaned(folder);
         for (ControlRecordType type : List.of(ControlRecordType.ABORT, ControlRecordType.COMMIT)) {
             write(folder, type.name().toLowerCase(), MemoryRecords.withEndTransactionMarker(
                 99L, 1234L, 8, 7L, (short) 2, new EndTransactionMarker(type, 11)));
