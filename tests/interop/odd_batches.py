@@ -367,6 +367,12 @@ _CODECS: Final = (
     ),
     Question("recompressed with offset deltas that repeat", "gzip", _payload(record(0) + record(0) + record(0))),
     Question("recompressed, idempotent", "gzip", _sequences((3, 0), (3, 3), (3, 3), producer_id=601)),
+    Question("timestamps before 1970", "plain", lambda now: (batch(now=-17),), by_records=True),
+    Question(
+        "timestamps before 1970, compressed", "plain", lambda now: (batch(now=-17, codec="lz4"),), by_records=True
+    ),
+    Question("timestamps before 1970, recompressed", "gzip", lambda now: (batch(now=-17),)),
+    Question("some timestamps before 1970", "plain", _payload(record(0) + record(1, time=-(2**42)) + record(2))),
     Question("recompressed, delete horizon", "gzip", _fields(attributes=0x40)),
     Question("recompressed, unknown attributes", "gzip", _fields(attributes=0x80)),
 )

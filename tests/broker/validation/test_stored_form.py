@@ -158,3 +158,13 @@ def test_a_claim_of_more_than_fits_memory_is_refused():
     with pytest.raises(ProtocolError):
         list(Batch("t", 0, memoryview(data), start_offset=0))
     assert refusal(bytes(data), reads_all=True).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_timestamp_before_1970_is_kept_but_cannot_be_written_anew(codec: str):
+    data = bytearray(three(5, 6, codec=codec))
+    data[27:35] = (-17).to_bytes(8, "big", signed=True)
+    stamp_crc(data)
+    assert stored(bytes(data)) == bytes(data)
+    found = refusal(bytes(data), compression_type="uncompressed" if codec != "none" else "gzip")
+    assert found.code is ErrorCode.UNKNOWN_SERVER_ERROR, "Kafka's builder fails on it, too"

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topic_config import PRODUCER, TopicConfig
 from kafkaraw.broker.validation.inner_records import InnerRecord
+from kafkaraw.errors import UsageError
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader, codec_by_name, encode_batch
 
 UNCOMPRESSED: Final = "uncompressed"
@@ -28,19 +31,26 @@ def recompressed(records: Iterable[InnerRecord], header: BatchHeader, config: To
         records: all of a batch.
         header: its header.
         config: the topic's settings, with a `compression.type` of its own.
+
+    Raises:
+        Refusal: UNKNOWN_SERVER_ERROR for records that can be read but not be written.
     """
-    encoded = encode_batch(
-        [
-            (record.timestamp_ms, record.key, record.value, [(_text(name), value) for name, value in record.headers])
-            for record in records
-        ],
-        codec=_codec(config),
-        level=config.compression_level,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-    )
+    rows = [
+        (record.timestamp_ms, record.key, record.value, [(_text(name), value) for name, value in record.headers])
+        for record in records
+    ]
+    try:
+        encoded = encode_batch(
+            rows,
+            codec=_codec(config),
+            level=config.compression_level,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+        )
+    except UsageError as error:  # a timestamp before 1970, on which Kafka's builder fails, too
+        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
     return bytearray(encoded)
 
 
