@@ -247,7 +247,7 @@ class Partition:
         batch, header = validated(
             sent,
             self.config,
-            where=folder_name(self.topic_partition),
+            where=self.log.folder,
             now_ms=now_ms,
             reads_all=self._reads_all_records,
         )

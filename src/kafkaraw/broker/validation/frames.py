@@ -71,6 +71,8 @@ def only_batch(records: memoryview | None, version: int) -> memoryview:
         Refusal: INVALID_RECORD, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for
             requests of before Kafka 0.11.
     """
+    if records is not None and version >= ZSTD_PRODUCE_VERSION_MIN and _is_one_batch(records):
+        return records
     found = iter(()) if records is None else frames(records)
     first = next(found, None)
     if first is None or records is None:
@@ -90,12 +92,21 @@ def only_batch(records: memoryview | None, version: int) -> memoryview:
     return batch
 
 
+def _is_one_batch(records: memoryview) -> bool:
+    """Whether a field is one batch of today and nothing else, as it mostly is."""
+    if len(records) < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
+        return False
+    return bool(_PREFIX.unpack_from(records)[1] == len(records) - _PREFIX.size)
+
+
 def first_is_transactional(records: memoryview) -> bool:
     """Whether the first batch belongs to a transaction.
 
     Raises:
         Refusal: its frame makes no sense.
     """
+    if _is_one_batch(records):
+        return unpack_header(records).is_transactional
     first = next(frames(records), None)
     if first is None or first.magic < MAGIC or first.end - first.start < HEADER_SIZE:
         return False

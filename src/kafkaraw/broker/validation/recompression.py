@@ -11,10 +11,10 @@ from typing import Final
 
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topic_config import PRODUCER, TopicConfig
-from kafkaraw.broker.validation.inner_records import InnerRecord
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader, codec_by_name, encode_batch
+from kafkaraw.records.batch import PlainRecord
 
 UNCOMPRESSED: Final = "uncompressed"
 
@@ -24,21 +24,17 @@ def wants_other_codec(header: BatchHeader, config: TopicConfig) -> bool:
     return config.compression_type != PRODUCER and codec_by_name(_codec(config)).id != header.codec_id
 
 
-def recompressed(records: Iterable[InnerRecord], header: BatchHeader, config: TopicConfig) -> bytearray:
+def recompressed(rows: Iterable[PlainRecord], header: BatchHeader, config: TopicConfig) -> bytearray:
     """The same records under the codec of the topic.
 
     Args:
-        records: all of a batch.
+        rows: all records of a batch.
         header: its header.
         config: the topic's settings, with a `compression.type` of its own.
 
     Raises:
         Refusal: UNKNOWN_SERVER_ERROR for records that can be read but not be written.
     """
-    rows = [
-        (record.timestamp_ms, record.key, record.value, [(_text(name), value) for name, value in record.headers])
-        for record in records
-    ]
     try:
         encoded = encode_batch(
             rows,
@@ -56,8 +52,3 @@ def recompressed(records: Iterable[InnerRecord], header: BatchHeader, config: To
 
 def _codec(config: TopicConfig) -> str:
     return "none" if config.compression_type == UNCOMPRESSED else config.compression_type
-
-
-def _text(name: bytes) -> str:
-    """A header's name; Java, too, puts a replacement for what is not UTF-8."""
-    return name.decode("utf-8", "replace")

@@ -1,13 +1,13 @@
 """What the records of a batch must be, where somebody looks at them, and their highest timestamp.
 
 The quick reader looks first. Only when it finds anything odd are the records read again, slowly, to tell each one's
-fault as Kafka tells it (KIP-467). Start at `must_be_read` and `check_records`.
+fault as Kafka tells it (KIP-467). Start at `must_be_read`, `check_records` and `checked_rows`.
 Source: LogValidator.validateRecord, processRecordErrors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kafkaraw.broker.refusal import RecordError, Refusal
@@ -16,7 +16,8 @@ from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.validation.inner_records import InnerRecord, inner_records
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader
+from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, Record
+from kafkaraw.records.batch import PlainRecord
 
 NO_TIMESTAMP: Final = -1
 ERRORS_SHOWN: Final = 3
@@ -53,7 +54,7 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, w
         Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed, or when their offsets are such that Kafka would have to write the batch anew and cannot.
     """
-    highest = _highest_when_sound(batch, header, config, now_ms)
+    highest = _highest_when_sound(_read(batch), header, config, now_ms)
     if highest is not None:
         return highest
     records = inner_records(batch, header)
@@ -61,35 +62,62 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, w
     if header.codec_id and any(record.offset != at for at, record in enumerate(records)):
         message = f"the offsets within the compressed batch are not 0 to {len(records) - 1} in topic partition {where}"
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
-    return max(record.timestamp_ms for record in records)
+    return max(NO_TIMESTAMP, *(record.timestamp_ms for record in records))
 
 
-def check_read_records(
-    records: list[InnerRecord], header: BatchHeader, config: TopicConfig, where: str, now_ms: int
-) -> None:
-    """Judge records that were read already, because they are to be stored in another form.
+def checked_rows(
+    batch: memoryview, header: BatchHeader, config: TopicConfig, where: str, now_ms: int
+) -> list[PlainRecord]:
+    """Judge the records of a batch that is to be stored in another form, and give them.
+
+    Their offsets do not matter, for they are counted anew. Arguments as for `check_records`.
 
     Raises:
-        Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame.
+        Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
+            be decompressed.
     """
+    quick = _read_all(batch)
+    if quick and _highest_when_sound(quick, header, config, now_ms) is not None:
+        return [(record.timestamp_ms, record.key, record.value, record.headers) for record in quick]
+    records = inner_records(batch, header)
     _raise_for(list(_errors(records, header, config, where, now_ms)))
+    return [
+        (record.timestamp_ms, record.key, record.value, [(_text(name), value) for name, value in record.headers])
+        for record in records
+    ]
 
 
-def _highest_when_sound(batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int) -> int | None:
-    """The highest timestamp, or None when something is odd."""
-    earliest, latest = _bounds(config, now_ms)
+def _text(name: bytes) -> str:
+    """A header's name; Java, too, puts a replacement for what is not UTF-8."""
+    return name.decode("utf-8", "replace")
+
+
+def _read(batch: memoryview) -> Batch:
+    return Batch("", 0, batch, start_offset=0, check_crcs=False)
+
+
+def _read_all(batch: memoryview) -> list[Record] | None:
+    try:
+        return list(_read(batch))
+    except ProtocolError:
+        return None
+
+
+def _highest_when_sound(records: Iterable[Record], header: BatchHeader, config: TopicConfig, now_ms: int) -> int | None:
+    """The highest timestamp; None when something is odd."""
     if _claims_a_brokers_time(header, config):
         return None
+    earliest, latest = _bounds(config, now_ms)
+    compacted = config.is_compacted
     highest = NO_TIMESTAMP
     try:
-        for record in Batch("", 0, batch, start_offset=0, check_crcs=False):
+        for record in records:
             timestamp = record.timestamp_ms
-            if record.key is None and config.is_compacted:
+            if compacted and record.key is None:
                 return None
             if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
                 return None
             highest = max(highest, timestamp)
-            _ = record.headers
     except ProtocolError:
         return None
     return highest

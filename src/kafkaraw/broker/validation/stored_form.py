@@ -9,9 +9,8 @@ from __future__ import annotations
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.validation.batch_checks import check_batch, check_size
-from kafkaraw.broker.validation.inner_records import inner_records
 from kafkaraw.broker.validation.recompression import recompressed, wants_other_codec
-from kafkaraw.broker.validation.record_checks import check_read_records, check_records, must_be_read
+from kafkaraw.broker.validation.record_checks import check_records, checked_rows, must_be_read
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, BatchHeader, stamp_create_time
 
@@ -37,9 +36,8 @@ def validated(
     header = check_batch(sent, config, where)
     highest = header.max_timestamp
     if wants_other_codec(header, config):
-        decoded = inner_records(sent, header)
-        check_read_records(decoded, header, config, where, now_ms)
-        stored = memoryview(recompressed(decoded, header, config))
+        rows = checked_rows(sent, header, config, where, now_ms)
+        stored = memoryview(recompressed(rows, header, config))
         check_size(stored, config, where)
     else:
         if reads_all or must_be_read(header, config, now_ms):
