@@ -330,6 +330,12 @@ def test_records_outside_the_transaction_of_their_producer_are_refused():
     assert refused(partition, produced(1, b"b")) is ErrorCode.INVALID_TXN_STATE
 
 
+def test_records_that_say_they_are_of_a_transaction_without_a_producer_are_not():
+    partition = make_partition()
+    partition.append(memoryview(batch(b"a", transactional=True)))
+    assert partition.last_stable_offset == partition.high_watermark == 1
+
+
 def test_an_open_transaction_outlives_its_first_records():
     storage = MemoryStorage()
     partition = make_partition(storage, internal_segment_bytes="150")

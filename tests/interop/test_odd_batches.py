@@ -17,6 +17,8 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records import Batch, BatchHeader, iter_headers
@@ -30,6 +32,8 @@ TIMEOUT_MS = 10_000
 CREATE_TOPICS_VERSION = 7
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 7
+FIND_COORDINATOR_VERSION = 4
+INIT_PRODUCER_ID_VERSION = 4
 TIMES = re.compile(r"-?\b\d{13,19}\b")
 READY_SECONDS_MAX = 30.0
 NOT_READY = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -171,6 +175,25 @@ def now() -> int:
 
 
 @pytest.fixture(scope="module")
+def ours() -> Iterator[str]:
+    """A broker with the topics, which reads records where it must."""
+    with EmbeddedBroker() as broker:
+        with RawClient(broker.bootstrap_servers) as client:
+            make_topics(client)
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def both(apache_kafka: ApacheKafka, theirs: dict[str, Outcome], ours: str) -> tuple[str, str]:
+    """Where both brokers are, with the topics and a coordinator of transactions."""
+    assert theirs, "the topics are there"
+    servers = (apache_kafka.bootstrap_servers, ours)
+    for one in servers:
+        wait_for_coordinator(one)
+    return servers
+
+
+@pytest.fixture(scope="module")
 def theirs(apache_kafka: ApacheKafka, now: int) -> dict[str, Outcome]:
     return outcomes(apache_kafka.bootstrap_servers, now)
 
@@ -227,21 +250,60 @@ def test_a_broker_that_reads_where_it_must_differs_only_where_reading_alone_woul
     ],
 )
 def test_one_bad_batch_fails_its_partition_or_the_request_alike(
-    apache_kafka: ApacheKafka, theirs: dict[str, Outcome], records: dict[int, bytes], acks: int
+    both: tuple[str, str], records: dict[int, bytes], acks: int
 ) -> None:
-    assert theirs, "the topics are there"
     asked = request("stamped", records, acks=acks)
-    with EmbeddedBroker() as broker:
-        with RawClient(broker.bootstrap_servers) as client:
-            make_topics(client)
-        apache, ours = (codes(servers, asked) for servers in (apache_kafka.bootstrap_servers, broker.bootstrap_servers))
+    apache, ours = (codes(servers, asked) for servers in both)
     assert ours == apache
 
 
-def codes(servers: str, asked: ProduceRequest) -> dict[int, ErrorCode] | str:
+def codes(servers: str, asked: ProduceRequest, version: int = odd_batches.VERSION) -> dict[int, ErrorCode] | str:
     with RawClient(servers) as client:
         try:
-            answer = client.ask(asked, odd_batches.VERSION)
+            answer = client.ask(asked, version)
         except Closed:
             return "closed"
     return {one.index: ErrorCode(one.error_code) for one in answer.responses[0].partition_responses}
+
+
+TRANSACTIONAL = 0x10
+
+
+def of(producer_id: int, *, epoch: int = 0, sequence: int = 0, attributes: int = TRANSACTIONAL) -> bytes:
+    return odd_batches.batch(
+        attributes=attributes, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param({0: odd_batches.batch(attributes=TRANSACTIONAL)}, id="no producer"),
+        pytest.param({0: of(8001)}, id="unknown producer"),
+        pytest.param({0: of(8001), 1: of(8002)}, id="two producers"),
+        pytest.param({0: of(8001), 1: odd_batches.batch()}, id="one of two is transactional"),
+        pytest.param({0: of(8003, attributes=0)}, id="not transactional"),
+        pytest.param({0: of(8004, attributes=0), 1: of(8004, attributes=0, sequence=7)}, id="idempotent"),
+        pytest.param({0: of(-1)}, id="producer -1"),
+        pytest.param({0: of(8005, attributes=TRANSACTIONAL | 0x20)}, id="control"),
+    ],
+)
+def test_records_of_transactions_that_nobody_began_are_answered_alike(
+    both: tuple[str, str], records: dict[int, bytes], version: int
+) -> None:
+    asked = replace(request("stamped", records), transactional_id=f"odd-{version}")
+    apache, ours = (codes(servers, asked, version) for servers in both)
+    assert ours == apache
+
+
+def wait_for_coordinator(servers: str) -> None:
+    """Have __transaction_state made; no coordinator knows producers before it is there."""
+    until = time.monotonic() + READY_SECONDS_MAX
+    asked = InitProducerIdRequest(transactional_id="another", transaction_timeout_ms=1000)
+    finding = FindCoordinatorRequest(key_type=1, coordinator_keys=["another"])
+    with RawClient(servers) as client:
+        while time.monotonic() < until:
+            client.ask(finding, FIND_COORDINATOR_VERSION)
+            if client.ask(asked, INIT_PRODUCER_ID_VERSION).error_code == ErrorCode.NONE:
+                return

@@ -52,7 +52,7 @@ class OpenTransactions:
             header: of the batch.
             control: what its marker says; None when it holds data.
         """
-        if not header.is_transactional:
+        if not header.is_transactional or header.producer_id < 0:
             return
         if control is None:
             self._open.setdefault(header.producer_id, header.base_offset)

@@ -258,8 +258,8 @@ class Partition:
             if self.transactions.first_offset_of(header.producer_id) is not None and not header.is_transactional:
                 message = f"Expected transactional write from producer {header.producer_id}"
                 raise Refusal(ErrorCode.INVALID_TXN_STATE, message)
-        if header.is_transactional and not (in_transaction or self.knows_transaction(header)):
-            raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
+            if header.is_transactional and not (in_transaction or self.knows_transaction(header)):
+                raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
         return self._write(batch, now_ms)
 
     def knows_transaction(self, header: BatchHeader) -> bool:

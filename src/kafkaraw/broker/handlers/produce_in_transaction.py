@@ -94,7 +94,7 @@ def _partitions_new_to_it(
         known = state.catalog.topic_by_id(topic.topic_id) if by_id else state.catalog.topic(topic.name)
         for data in topic.partition_data:
             header = _header(data.records)
-            if known is None or header is None or not header.is_transactional:
+            if known is None or header is None or not header.is_transactional or header.producer_id < 0:
                 continue
             key = TopicPartition(known.name, data.index)
             partition = state.partition(key)
