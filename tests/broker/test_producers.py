@@ -95,6 +95,16 @@ def test_a_producer_idle_for_too_long_is_forgotten():
     assert made.check(header(9, producer_id=1)) is None
 
 
+def test_a_producer_of_old_records_is_known_until_somebody_looks_for_idle_ones():
+    made = ProducerTable(DAY_MS)
+    old = header(0)._replace(max_timestamp=5)
+    made.note(old, NOW_MS)
+    assert made.check(old) is not None
+    assert refused(made, header(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    made.note(header(0, producer_id=8), NOW_MS + EXPIRY_SWEEP_MS)
+    assert [producer_id for producer_id, _ in made.describe()] == [8]
+
+
 def test_a_producer_is_not_forgotten_while_it_has_an_open_transaction():
     made = ProducerTable(DAY_MS, {1: 40}.get)
     for producer_id in (1, 3):

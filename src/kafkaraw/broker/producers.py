@@ -24,6 +24,8 @@ from kafkaraw.records import BatchHeader
 BATCHES_REMEMBERED: Final = 5  # as many as a producer may have in flight
 SEQUENCE_MAX: Final = (1 << 31) - 1
 NO_EPOCH: Final = -1
+EPOCHS_GROW_FROM: Final = 2
+"""The `transaction.version` from which every transaction ends with a new epoch."""
 EXPIRY_SWEEP_MS: Final = 600_000  # producer.id.expiration.check.interval.ms
 
 
@@ -133,6 +135,7 @@ class ProducerTable:
             now_ms: wall clock.
             bumps_epochs: its producer works with a new epoch for every transaction, whose sequences begin with 0.
         """
+        self._sweep(now_ms)
         entry = self._entries.get(header.producer_id)
         if entry is not None and _repeated(entry, header) is not None:
             return  # it was appended, only its answer was lost
@@ -149,19 +152,32 @@ class ProducerTable:
         entry = self._entries.get(producer_id)
         return None if entry is None else entry.epoch
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, transaction_version: int = 0
+    ) -> None:
         """Judge the marker that ends a transaction.
+
+        Args:
+            producer_id: whose transaction.
+            epoch: of the marker.
+            coordinator_epoch: of the coordinator that made it.
+            transaction_version: from 2 on, a marker has a later epoch than the records that it ends (KIP-1228); with
+                the same epoch it may only repeat itself.
 
         Raises:
             Refusal: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now, or
-                TRANSACTION_COORDINATOR_FENCED, because a later coordinator has ended a transaction of its since.
+                TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self._entries.get(producer_id)
-        if entry is not None and epoch < entry.epoch:
-            raise Refusal(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} has epoch {entry.epoch}, the marker says {epoch}",
-            )
+        if entry is not None:
+            late = epoch < entry.epoch
+            if transaction_version >= EPOCHS_GROW_FROM and epoch == entry.epoch:
+                late = self._transaction_of(producer_id) is not None
+            if late:
+                raise Refusal(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"producer {producer_id} has epoch {entry.epoch}, the marker says {epoch}",
+                )
         if entry is not None and coordinator_epoch < entry.coordinator_epoch:
             raise Refusal(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -189,6 +205,7 @@ class ProducerTable:
         """
         if header.producer_id < 0:
             return
+        self._sweep(now_ms)
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             known = NO_EPOCH if entry is None else entry.coordinator_epoch
@@ -205,7 +222,6 @@ class ProducerTable:
                 header.base_sequence, last_sequence, header.base_offset, header.max_timestamp, header.next_offset
             )
         )
-        self._sweep(now_ms)
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         """What is to be written down of all producers."""
@@ -250,6 +266,7 @@ class ProducerTable:
 
     def _sweep(self, now_ms: int) -> None:
         """Forget expired producers now and then, so that the table has a bound in time."""
+        self._swept_ms = self._swept_ms or now_ms
         if now_ms - self._swept_ms < EXPIRY_SWEEP_MS:
             return
         self._swept_ms = now_ms

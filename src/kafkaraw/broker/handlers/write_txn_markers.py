@@ -82,6 +82,7 @@ class _Writing:
             Identity(marker.producer_id, marker.producer_epoch),
             marker.coordinator_epoch,
             written,
+            transaction_version=marker.transaction_version,
         )
         return result
 

@@ -280,6 +280,8 @@ class TransactionNode:
         identity: Identity,
         coordinator_epoch: int,
         done: Code,
+        *,
+        transaction_version: int = 0,
     ) -> None:
         """Append a marker to a partition that this node leads; `done` is told the code once it is replicated."""
         partition = self._controller.replication.replica(self._node_id, topic_partition)
@@ -294,7 +296,9 @@ class TransactionNode:
             timestamp_ms=self._clock.time_ms(),
         )
         try:
-            partition.producers.check_marker(identity.producer_id, identity.epoch, coordinator_epoch)
+            partition.producers.check_marker(
+                identity.producer_id, identity.epoch, coordinator_epoch, transaction_version=transaction_version
+            )
             appended = partition.append_own(marker)
         except Refusal as refusal:
             done(refusal.code)
