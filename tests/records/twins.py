@@ -22,7 +22,7 @@ NAMES = {
     "_builder": ("BatchBuilder",),
     "_open_batches": ("OpenBatches", "Sender", "Ticket"),
     "_reader": ("Record", "read_batches", "read_records", "read_values"),
-    "_filling": ("fill",),
+    "_filling": ("fill", "fill_batches"),
     "_rows": ("Rows",),
 }
 IMPLEMENTATIONS = (

@@ -3,18 +3,20 @@
 The interface and its documentation are in `records/interface.py`; the twin in plain Python is in `_fallback/reader.py`.
 This is Cython in its pure-Python mode: C types are annotations, and `setup.py` compiles it. Never import it uncompiled.
 
-A batch is read twice: first to its end, to see that it is in order and how much room it needs, so that every buffer
-grows once; then to be written. Bytes that change in between may give other rows, never an access outside.
+Room is made once for all batches of a call, as much as they could need at most, and given back behind them; so a batch
+is read once, and what was written of a damaged one is dropped. Only headers, and what may pass 2 GiB, are measured.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.kafkaraw.records._reader import Body, header_name
-from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, next_wanted, rewind
+from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, rewind
 from cython.cimports.libc.string import memcpy, memset
 
 from kafkaraw.errors import BatchTooLarge, CorruptBatch
@@ -65,55 +67,93 @@ def fill(
 ) -> int:
     """Append the records of one wire batch to columns; control batches add nothing. See `interface.Fill`.
 
-    Sizes are added up first, so that every buffer grows once.
+    Raises:
+        CorruptBatch: the columns keep their first `at` rows.
+        BatchTooLarge: as above.
+    """
+    return _fill([(parse_header(batch), batch)], columns, at, unit, start_offset, end_offset, size_max_bytes)
+
+
+def fill_batches(
+    wires: Iterable[tuple[object, memoryview]],
+    columns: object,
+    at: cython.Py_ssize_t,
+    unit: str,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> int:
+    """Append the records of many wire batches to columns. See `interface.FillBatches`.
 
     Raises:
         CorruptBatch: the columns keep their first `at` rows.
         BatchTooLarge: as above.
     """
-    parsed: object = parse_header(batch)
+    return _fill(wires, columns, at, unit, start_offset, end_offset, size_max_bytes)
+
+
+@cython.cfunc
+def _fill(
+    wires: object,
+    columns: object,
+    at: cython.Py_ssize_t,
+    unit: str,
+    start_offset: object,
+    end_offset: object,
+    size_max_bytes: object,
+) -> object:
     columns.start_at(at, unit)
-    if parsed.is_control or not parsed.records_count:
-        return at
-    body: Body = Body()
-    body.begin(batch, parsed, start_offset, end_offset, size_max_bytes)
     factor: cython.longlong = _MICROSECONDS if unit == "us" else 1
+    bodies: list = []
+    body: Body
     sizes: _Sizes
-    _measure(body, cython.address(sizes), columns, factor)
-    _check_room(columns, cython.address(sizes))
-    rewind(cython.address(body.walk))
-    writer: _Writer = _Writer(columns, at, parsed.timestamp_type)
-    writer.reserve(cython.address(sizes))
-    if not writer.write(cython.address(body.walk), sizes.rows, factor):
+    memset(cython.address(sizes), 0, cython.sizeof(_Sizes))
+    for parsed, batch in wires:
+        if not parsed.is_control and parsed.records_count:
+            body = Body()
+            body.begin(batch, parsed, start_offset, end_offset, size_max_bytes)
+            sizes.rows += body.walk.count
+            sizes.keys += body.view.len
+            sizes.values += body.view.len
+            bodies.append(body)
+    if columns.headers is not None or not _has_room(columns, cython.address(sizes)):
+        _measure(bodies, cython.address(sizes), columns.headers is not None)
+        if not _has_room(columns, cython.address(sizes)):
+            raise BatchTooLarge(_columns.TOO_LARGE)
+    writer: _Writer = _Writer(columns, at)
+    try:
+        writer.reserve(cython.address(sizes))
+        for body in bodies:
+            writer.write(body, factor)
+        writer.finish()
+    except BaseException:
+        writer.finish()
         columns.truncate(at)
-        raise _corrupt(parsed, "its bytes changed while they were read")
-    columns.rows = at + sizes.rows
-    return at + sizes.rows
+        raise
+    columns.rows = writer.row
+    return writer.row
 
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _measure(body: Body, sizes: cython.pointer(_Sizes), columns: object, factor: cython.longlong) -> cython.int:
-    """Read all records, and add up what those in the range of offsets need."""
-    walk: cython.pointer(Walk) = cython.address(body.walk)
+def _measure(bodies: list, sizes: cython.pointer(_Sizes), with_headers: cython.bint) -> cython.int:
+    """Add up exactly what the records in the range of offsets need."""
     fields: Fields
-    with_times: cython.bint = columns.timestamp is not None and factor > 1
-    with_headers: cython.bint = columns.headers is not None
+    body: Body
     memset(sizes, 0, cython.sizeof(_Sizes))
-    while walk.index < walk.count:
-        if not next_record(walk, cython.address(fields)):
-            raise body.bad_record()
-        if fields.offset < walk.start_offset or fields.offset >= walk.end_offset:
-            continue
-        sizes.rows += 1
-        sizes.keys += max(fields.key.size, 0)
-        sizes.values += max(fields.value.size, 0)
-        if with_times and not -_INT64_MAX // factor <= fields.timestamp <= _INT64_MAX // factor:
-            raise _corrupt(body.header, "a timestamp does not fit 64 bits in us")
-        if with_headers and fields.headers_count:
-            _measure_headers(walk, cython.address(fields), sizes)
-    if walk.at != walk.end:
-        raise body.left_over()
+    for body in bodies:
+        while body.walk.index < body.walk.count:
+            if not next_record(cython.address(body.walk), cython.address(fields)):
+                raise body.bad_record()
+            if fields.offset < body.walk.start_offset or fields.offset >= body.walk.end_offset:
+                continue
+            sizes.rows += 1
+            sizes.keys += max(fields.key.size, 0)
+            sizes.values += max(fields.value.size, 0)
+            if with_headers and fields.headers_count:
+                _measure_headers(cython.address(body.walk), cython.address(fields), sizes)
+        rewind(cython.address(body.walk))
     return 0
 
 
@@ -140,8 +180,8 @@ def _measure_headers(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _check_room(columns: object, sizes: cython.pointer(_Sizes)) -> cython.int:
-    """Refuse what 32-bit Arrow offsets cannot address, before anything is written."""
+def _has_room(columns: object, sizes: cython.pointer(_Sizes)) -> cython.int:
+    """Whether 32-bit Arrow offsets can address so much."""
     limit: cython.longlong = _columns.DATA_SIZE_MAX
     full: cython.bint = False
     if columns.key is not None:
@@ -152,9 +192,7 @@ def _check_room(columns: object, sizes: cython.pointer(_Sizes)) -> cython.int:
         full |= columns.headers.ends[-1] + sizes.headers > _INT32_MAX
         full |= len(columns.headers.keys.data) + sizes.header_names > limit
         full |= len(columns.headers.values.data) + sizes.header_values > limit
-    if full:
-        raise BatchTooLarge(_columns.TOO_LARGE)
-    return 0
+    return not full
 
 
 @cython.final
@@ -167,8 +205,7 @@ class _BinaryWriter:
     """
 
     column: object
-    ends: array.array
-    at: cython.Py_ssize_t
+    ends: array.array  # None before there is a reservation
     rows_left: cython.Py_ssize_t
     room: cython.longlong
     data: cython.p_uchar
@@ -202,6 +239,18 @@ class _BinaryWriter:
         return 0
 
     @cython.cfunc
+    @cython.exceptval(-1)
+    def finish(self) -> cython.int:
+        """Give back what was reserved and not needed."""
+        if self.column is None or self.ends is None:
+            return 0
+        PyByteArray_Resize(self.column.data, self.position)
+        rows: cython.Py_ssize_t = PyByteArray_GET_SIZE(self.column.marks) - self.rows_left
+        PyByteArray_Resize(self.column.marks, rows)
+        array.resize_smart(self.ends, rows + 1)
+        return 0
+
+    @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
     def put(self, row: cython.pointer(Blob)) -> cython.bint:
@@ -232,7 +281,6 @@ class _Writer:
     offsets: array.array
     timestamps: array.array
     timestamp_types: array.array
-    timestamp_type: cython.int
     key: _BinaryWriter
     value: _BinaryWriter
     header_key: _BinaryWriter
@@ -240,11 +288,10 @@ class _Writer:
     headers: object
     headers_count: cython.int
     headers_ends: array.array
-    at: cython.Py_ssize_t
+    row: cython.Py_ssize_t
 
-    def __cinit__(self, columns: object, at: cython.Py_ssize_t, timestamp_type: cython.int):
-        self.at = at
-        self.timestamp_type = timestamp_type
+    def __cinit__(self, columns: object, at: cython.Py_ssize_t):
+        self.row = at
         self.offsets = columns.offset
         self.timestamps = columns.timestamp
         self.timestamp_types = columns.timestamp_type
@@ -257,7 +304,7 @@ class _Writer:
     @cython.cfunc
     @cython.exceptval(-1)
     def reserve(self, sizes: cython.pointer(_Sizes)) -> cython.int:
-        rows: cython.Py_ssize_t = self.at + sizes.rows
+        rows: cython.Py_ssize_t = self.row + sizes.rows
         if self.offsets is not None:
             array.resize_smart(self.offsets, rows)
         if self.timestamps is not None:
@@ -268,7 +315,7 @@ class _Writer:
         self.value.reserve(sizes.rows, sizes.values)
         if self.headers is not None:
             self.headers_ends = self.headers.ends
-            self.headers_count = self.headers_ends.data.as_ints[self.at]
+            self.headers_count = self.headers_ends.data.as_ints[self.row]
             array.resize_smart(self.headers_ends, rows + 1)
             PyByteArray_Resize(self.headers.marks, rows)
             self.header_key.reserve(cython.cast(cython.Py_ssize_t, sizes.headers), sizes.header_names)
@@ -277,35 +324,57 @@ class _Writer:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def write(self, walk: cython.pointer(Walk), rows: cython.Py_ssize_t, factor: cython.longlong) -> cython.int:
-        """Write the records that `_measure` saw; 0 when they are no longer the same."""
+    def finish(self) -> cython.int:
+        """Give back what was reserved and not needed."""
+        for numbers in (self.offsets, self.timestamps, self.timestamp_types):
+            if numbers is not None:
+                array.resize_smart(numbers, min(self.row, len(numbers)))
+        self.key.finish()
+        self.value.finish()
+        if self.headers_ends is not None:
+            array.resize_smart(self.headers_ends, self.row + 1)
+            PyByteArray_Resize(self.headers.marks, self.row)
+            self.header_key.finish()
+            self.header_value.finish()
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def write(self, body: Body, factor: cython.longlong) -> cython.int:
+        """Write the records in the range of offsets, and see that all of them are in order."""
+        walk: cython.pointer(Walk) = cython.address(body.walk)
         fields: Fields
-        row: cython.Py_ssize_t = self.at
-        end: cython.Py_ssize_t = self.at + rows
+        row: cython.Py_ssize_t = self.row
         offsets: cython.p_longlong = cython.NULL
         timestamps: cython.p_longlong = cython.NULL
         if self.offsets is not None:
             offsets = self.offsets.data.as_longlongs
         if self.timestamps is not None:
             timestamps = self.timestamps.data.as_longlongs
-        if self.timestamp_types is not None:
-            memset(self.timestamp_types.data.as_schars + self.at, self.timestamp_type, rows)
-        while row < end:
-            if next_wanted(walk, cython.address(fields)) <= 0:
-                return 0
+        while walk.index < walk.count:
+            if not next_record(walk, cython.address(fields)):
+                raise body.bad_record()
+            if fields.offset < walk.start_offset or fields.offset >= walk.end_offset:
+                continue
             if offsets is not cython.NULL:
                 offsets[row] = fields.offset
             if timestamps is not cython.NULL:
-                timestamps[row] = cython.cast(
-                    cython.longlong,
-                    cython.cast(cython.ulonglong, fields.timestamp) * cython.cast(cython.ulonglong, factor),
-                )
-            if not self.key.put(cython.address(fields.key)) or not self.value.put(cython.address(fields.value)):
-                return 0
-            if self.headers is not None and not self.put_headers(row, cython.address(fields), walk.end):
-                return 0
+                if factor > 1 and not -_INT64_MAX // factor <= fields.timestamp <= _INT64_MAX // factor:
+                    raise _corrupt(body.header, "a timestamp does not fit 64 bits in us")
+                timestamps[row] = fields.timestamp * factor
+            if (
+                not self.key.put(cython.address(fields.key))
+                or not self.value.put(cython.address(fields.value))
+                or (self.headers is not None and not self.put_headers(row, cython.address(fields), walk.end))
+            ):
+                raise _corrupt(body.header, "its bytes changed while they were read")
             row += 1
-        return 1
+        if walk.at != walk.end:
+            raise body.left_over()
+        if self.timestamp_types is not None:
+            memset(self.timestamp_types.data.as_schars + self.row, body.header.timestamp_type, row - self.row)
+        self.row = row
+        return 0
 
     @cython.cfunc
     @cython.exceptval(-1)

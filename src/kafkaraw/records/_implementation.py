@@ -57,6 +57,7 @@ if TYPE_CHECKING or IMPLEMENTATION == "python":
         Sender,
         Ticket,
         fill,
+        fill_batches,
         read_batches,
         read_records,
         read_values,
@@ -69,7 +70,7 @@ else:
     BatchBuilder = _builder.BatchBuilder
     OpenBatches, Sender, Ticket = _open_batches.OpenBatches, _open_batches.Sender, _open_batches.Ticket
     _filling = import_module("kafkaraw.records._filling")
-    Record, fill = _reader.Record, _filling.fill
+    Record, fill, fill_batches = _reader.Record, _filling.fill, _filling.fill_batches
     read_batches, read_records, read_values = _reader.read_batches, _reader.read_records, _reader.read_values
 
 
@@ -88,6 +89,7 @@ __all__ = [
     "Ticket",
     "choose",
     "fill",
+    "fill_batches",
     "make_record",
     "read_batches",
     "read_records",

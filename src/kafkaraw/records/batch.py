@@ -9,10 +9,11 @@ Source: KIP-98; Kafka's DefaultRecordBatch and CompletedFetch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaraw.errors import UsageError
-from kafkaraw.records._implementation import BatchBuilder, fill, read_batches, read_values
+from kafkaraw.records._implementation import BatchBuilder, fill, fill_batches, read_batches, read_values
 from kafkaraw.records.columns import COLUMN_NAMES, Columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name
 from kafkaraw.records.header import (
@@ -273,19 +274,15 @@ class Batch:
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
         end_offset = self.end_offset if end_offset is None else end_offset
-        for header, wire in self._readable():
-            if end_offset is not None and header.base_offset >= end_offset:
-                break
-            at = fill(
-                wire,
-                columns,
-                at,
-                unit,
-                start_offset=self.start_offset,
-                end_offset=end_offset,
-                size_max_bytes=self._size_max_bytes,
-            )
-        return at
+        return fill_batches(
+            takewhile(lambda wire: end_offset is None or wire[0].base_offset < end_offset, self._readable()),
+            columns,
+            at,
+            unit,
+            start_offset=self.start_offset,
+            end_offset=end_offset,
+            size_max_bytes=self._size_max_bytes,
+        )
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> ArrowBatch:
         """Give the records as a `pyarrow.RecordBatch`.

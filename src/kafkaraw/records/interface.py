@@ -220,6 +220,23 @@ class ReadValues(Protocol):
         """Give the values of the records with `start_offset <= offset < end_offset`."""
 
 
+class FillBatches(Protocol):
+    """Appends the records of many wire batches to columns; all of them, or none when one is damaged."""
+
+    def __call__(
+        self,
+        wires: Iterable[tuple[BatchHeader, memoryview]],
+        columns: Columns,
+        at: int,
+        unit: TimestampUnit,
+        *,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        size_max_bytes: int = ...,
+    ) -> int:
+        """Append the records with `start_offset <= offset < end_offset` from row `at` on; gives the new row count."""
+
+
 class Fill(Protocol):
     """Appends the records of one wire batch to columns."""
 

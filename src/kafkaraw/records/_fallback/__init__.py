@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kafkaraw.records._fallback.builder import BatchBuilder
 from kafkaraw.records._fallback.open_batches import OpenBatches, Sender, Ticket
-from kafkaraw.records._fallback.reader import fill, read_batches, read_records, read_values
+from kafkaraw.records._fallback.reader import fill, fill_batches, read_batches, read_records, read_values
 from kafkaraw.records._fallback.rows import Rows
 from kafkaraw.records.record import Record
 
@@ -22,6 +22,7 @@ __all__ = [
     "Sender",
     "Ticket",
     "fill",
+    "fill_batches",
     "read_batches",
     "read_records",
     "read_values",

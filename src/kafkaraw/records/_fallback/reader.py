@@ -153,6 +153,34 @@ def fill(
     return columns.rows
 
 
+def fill_batches(
+    wires: Iterable[tuple[BatchHeader, memoryview]],
+    columns: Columns,
+    at: int,
+    unit: TimestampUnit,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> int:
+    """Append the records of many wire batches to columns. See `interface.FillBatches`.
+
+    Raises:
+        CorruptBatch: the columns keep their first `at` rows.
+        BatchTooLarge: as above.
+    """
+    columns.start_at(at, unit)
+    row = at
+    limits = {"start_offset": start_offset, "end_offset": end_offset, "size_max_bytes": size_max_bytes}
+    try:
+        for _, wire in wires:
+            row = fill(wire, columns, row, unit, **limits)  # type: ignore[arg-type]  # each keeps its type
+    except BaseException:
+        columns.truncate(at)
+        raise
+    return row
+
+
 def _from_offset(scanned: _Scanned, header: BatchHeader, start_offset: int, end_offset: int | None) -> _Scanned:
     """Keep the records in a range of offsets; mostly that is all of them."""
     if start_offset <= header.base_offset and (end_offset is None or end_offset > header.last_offset):
