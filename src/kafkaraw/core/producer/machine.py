@@ -177,8 +177,8 @@ class ProducerMachine:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is queued or in flight."""
-        return self._ledger.expires_ms is None and not self._requests
+        """Whether nothing is queued or in flight, and no partition is being made part of a transaction."""
+        return self._ledger.expires_ms is None and not self._requests and not self._adding
 
     @property
     def last_error(self) -> KafkaError | None:
