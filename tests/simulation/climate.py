@@ -135,6 +135,12 @@ def sending(rng: random.Random) -> Climate:
     )
 
 
+def pipelining(rng: random.Random) -> Climate:
+    """Brokers that nothing befalls but slowness, for services whose next transaction begins while the last one ends."""
+    idle_ms = {"broker_idle_ms": IDLE_NEVER_MS, "client_idle_ms": IDLE_NEVER_MS, "metadata_max_age_ms": 300_000}
+    return replace(transacting(rng), repeats=False, deaths=0.0, calm=True, **idle_ms)
+
+
 def transacting(rng: random.Random) -> Climate:
     """Brokers for services that make transactions, and die."""
     version = rng.choice([0, 2])

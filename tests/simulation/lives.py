@@ -22,7 +22,7 @@ from tests.simulation.clients import (
     use_a_passing_topic,
 )
 from tests.simulation.senders import Bursts
-from tests.simulation.services import SERVICES, Service, ask_positions
+from tests.simulation.services import SERVICES, Service, as_eager_as_java, ask_positions
 from tests.simulation.trouble import LATEST_REPEAT_S, trouble
 from tests.simulation.world import World
 
@@ -94,6 +94,15 @@ async def with_transactions(simulation: Simulation) -> Life:
     services = [Service(world, f"service{number}") for number in range(SERVICES)]
     with world.brokers.old_news.in_effect():
         return await _live(world, helpers, [service.run() for service in services])
+
+
+async def with_pipelined_transactions(simulation: Simulation) -> Life:
+    """Services with many requests in flight from the first one on, which begin again at once; brokers are only slow."""
+    world = World(simulation, climate.pipelining(simulation.rng))
+    await world.brokers.start()
+    services = [Service(world, f"service{number}") for number in range(SERVICES)]
+    with as_eager_as_java():
+        return await _live(world, [trouble(world)], [service.run() for service in services])
 
 
 async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, None]) -> Life:

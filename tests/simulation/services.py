@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import partial
 
 from kafkaraw.client.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
 from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort
 from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kafkaraw.records import Ticket, TopicPartition
@@ -30,7 +31,19 @@ SERVICES = 3
 TRANSACTIONS = 7
 TRIES = 60
 TIMEOUT_S = 2.0
+CALM_TIMEOUT_S = 30.0
 ONE_GROUP_VERSION_MAX = 7
+
+
+@contextmanager
+def as_eager_as_java() -> Iterator[None]:
+    """While this lasts, producers have five batches in flight from the first one on, before any was acknowledged."""
+    hesitate = PartitionQueue.may_send_to
+    PartitionQueue.may_send_to = lambda self, node_id: len(self.in_flight) < IN_FLIGHT_MAX
+    try:
+        yield
+    finally:
+        PartitionQueue.may_send_to = hesitate
 
 
 class Step(StrEnum):
@@ -118,15 +131,16 @@ class Service:
     # -- producers
 
     async def _begin_anew(self) -> AsyncProducer:
-        world, rng = self._world, self._rng
+        world, rng, calm = self._world, self._rng, self._world.climate.calm
         self._producer_name = f"{self._name} #{next(self._numbers)}"
         self._producer = producer = world.producer(
             self._producer_name,
             transactional_id=self._name,
-            transaction_timeout_ms=60_000 if world.climate.calm else rng.choice([1_500, 6_000]),
+            transaction_timeout_ms=60_000 if calm else rng.choice([1_500, 6_000]),
+            request_timeout_ms=8_000 if calm else 400,  # a request that is given up and arrives all the same may fence
             linger_ms=rng.choice([0, 5]),
             batch_size=rng.choice([100, 16_384]),
-            delivery_timeout_ms=20_000 if world.climate.calm else rng.choice([800, 20_000]),
+            delivery_timeout_ms=30_000 if calm else rng.choice([800, 20_000]),
             retry_backoff_ms=10,
         )
         await self._step(Step.INIT, persist(self._timed("init_transactions", producer.init_transactions)))
@@ -191,7 +205,8 @@ class Service:
         await persist(self._timed("abort_transaction", producer.abort_transaction))
 
     def _timed(self, name: str, call: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        return lambda: self._world.call(f"{self._name}: {name}", call(timeout=TIMEOUT_S), TIMEOUT_S)
+        timeout = CALM_TIMEOUT_S if self._world.climate.calm else TIMEOUT_S
+        return lambda: self._world.call(f"{self._name}: {name}", call(timeout=timeout), timeout)
 
     def _note_what_was_told(self) -> None:
         """A transaction has ended: by now its producer has told what became of every record."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.simulation.lives import live, with_transactions
+from tests.simulation.lives import live, with_pipelined_transactions, with_transactions
 from tests.simulation.seeds import every_seed
 from tests.simulation.services import Step
 
@@ -28,6 +28,12 @@ def test_readers_see_all_of_a_transaction_or_nothing_wherever_its_producer_dies(
     life = live(with_transactions, seed)
     assert life.violations == [], life.story
     assert life.history.transactions, "nothing happened, so nothing was tested"
+
+
+@every_seed("pipelined transactions", normal=10, soak=1_000)
+def test_no_transaction_fails_that_begins_with_many_requests_while_the_last_one_ends(seed: int):
+    life = live(with_pipelined_transactions, seed)
+    assert life.violations == [], life.story
 
 
 def test_what_these_lives_are_for_happens_in_them():

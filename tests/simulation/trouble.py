@@ -238,6 +238,8 @@ OTHERS = {
 
 def possible(world: World) -> dict[str, Kind]:
     """What can go wrong in this climate."""
+    if world.climate.calm:
+        return {"slow": NETWORK["slow"]}
     kinds = {**NETWORK, **BROKERS, **OTHERS}
     if world.climate.nodes > 1:
         kinds |= LEADERSHIP

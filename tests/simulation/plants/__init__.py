@@ -52,6 +52,7 @@ def _transactions(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Inva
 
 _LOSS = (Invariant.LOST_WRITE, Invariant.UNSEEN, Invariant.INCONSISTENT_OFFSETS)
 _TORN = (Invariant.TORN_TRANSACTION, Invariant.ABORTED_READ, Invariant.POLL_SKIP)
+_TWICE = (Invariant.DUPLICATE, Invariant.SEND_SKIP)
 _OPEN = (Invariant.LEFT_OVER, Invariant.OVERDUE)
 _WAITING = (Invariant.UNSETTLED, Invariant.OVERDUE, Invariant.LEFT_OVER)
 
@@ -85,13 +86,15 @@ PLANTS = {
         _senders(send_path.producer_sends_new_batches_before_what_came_back, Invariant.OVERTAKEN),
         _senders(send_path.producer_takes_a_lost_answer_for_success, *_LOSS),
         _senders(send_path.producer_gives_the_numbers_of_what_it_gave_up_to_the_next, Invariant.REWRITTEN, *_LOSS),
+        _senders(send_path.producer_keeps_its_epoch_after_a_gap, Invariant.STUCK, Invariant.REWRITTEN),
+        _senders(send_path.producer_pushes_what_may_be_written_out_of_the_brokers_memory, *_TWICE),
         _senders(send_path.producer_keeps_the_memory_of_what_it_gave_up, Invariant.LEFT_OVER),
         _senders(send_path.ticket_names_the_offset_of_a_neighbour, *_LOSS),
         _senders(send_path.producer_forgets_a_batch_when_the_leader_changes, *_WAITING),
         _senders(send_path.producer_denies_what_may_have_been_written, Invariant.DENIED_WRITE),
         _senders(send_path.broker_answers_a_repetition_with_the_wrong_offset, *_LOSS),
         _senders(send_path.broker_forgets_producers_when_it_begins_to_lead, Invariant.DUPLICATE),
-        _senders(send_path.broker_takes_batches_of_older_epochs, Invariant.DUPLICATE, Invariant.SEND_SKIP),
+        _senders(send_path.broker_takes_batches_of_older_epochs, *_TWICE),
         _transactions(transactions.coordinator_leaves_a_marker_out, *_OPEN, *_TORN),
         _transactions(transactions.coordinator_forgets_on_moving_what_was_decided, *_OPEN, *_TORN),
         _transactions(transactions.coordinator_lets_a_zombie_go_on, Invariant.ZOMBIE, Invariant.REWRITTEN, *_TORN),
@@ -100,6 +103,16 @@ PLANTS = {
         _transactions(transactions.partition_leaves_an_aborted_transaction_out, Invariant.ABORTED_READ),
         _transactions(transactions.group_takes_positions_of_an_aborted_transaction, Invariant.TORN_POSITION),
         _transactions(transactions.producer_commits_without_what_it_gave_up, *_TORN),
+        Plant(
+            transactions.partition_lets_the_next_batch_take_the_place_of_one_turned_away,
+            lives.with_pipelined_transactions,
+            frozenset({Invariant.LEFT_OVER, Invariant.SEND_SKIP}),
+        ),
+        Plant(
+            transactions.producer_aborts_while_partitions_are_added,
+            lives.with_pipelined_transactions,
+            frozenset(_OPEN),
+        ),
         _transactions(transactions.consumer_shows_aborted_records, Invariant.ABORTED_READ),
     )
 }

@@ -16,7 +16,7 @@ from kafkaraw.client.delivery import Delivery
 from kafkaraw.client.produce import unanswered
 from kafkaraw.core.producer import machine
 from kafkaraw.core.producer.events import Answered
-from kafkaraw.core.producer.partition import PartitionQueue
+from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
 from kafkaraw.records import BatchPromise, SealedBatch
 
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIMESTAMP_AT = 17, 21, 27
@@ -81,6 +81,24 @@ def producer_gives_the_numbers_of_what_it_gave_up_to_the_next(monkeypatch: pytes
         return head(self)
 
     monkeypatch.setattr(PartitionQueue, "head", close_the_gap)
+
+
+def producer_keeps_its_epoch_after_a_gap(monkeypatch: pytest.MonkeyPatch):
+    renumber = PartitionQueue._renumber
+
+    def under_the_same_epoch(self):
+        before = self.identity
+        renumber(self)
+        self.identity = before
+
+    monkeypatch.setattr(PartitionQueue, "_renumber", under_the_same_epoch)
+
+
+def producer_pushes_what_may_be_written_out_of_the_brokers_memory(monkeypatch: pytest.MonkeyPatch):
+    def as_many_as_may_be(self, node_id):
+        return len(self.in_flight) < IN_FLIGHT_MAX * 2
+
+    monkeypatch.setattr(PartitionQueue, "may_send_to", as_many_as_may_be)
 
 
 def producer_keeps_the_memory_of_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):

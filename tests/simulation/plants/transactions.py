@@ -8,11 +8,13 @@ import pytest
 
 from kafkaraw.broker.offsets import OffsetStore
 from kafkaraw.broker.open_transactions import OpenTransactions
+from kafkaraw.broker.producers import ProducerTable
 from kafkaraw.broker.transactions.coordinator import TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.states import ENDING, NO_EPOCH, Transaction
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.core.fetch import fetcher
+from kafkaraw.core.producer.machine import ProducerMachine
 
 # -- the coordinator
 
@@ -70,7 +72,22 @@ def group_takes_positions_of_an_aborted_transaction(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(OffsetStore, "end_transaction", lambda self, who, *, commit: end(self, who, commit=True))
 
 
+def partition_lets_the_next_batch_take_the_place_of_one_turned_away(monkeypatch: pytest.MonkeyPatch):
+    check = ProducerTable._check_sequence
+
+    def of_those_who_have_batches(self, entry, header):
+        if entry is not None and entry.batches:
+            check(self, entry, header)
+
+    monkeypatch.setattr(ProducerTable, "_check_sequence", of_those_who_have_batches)
+
+
 # -- clients
+
+
+def producer_aborts_while_partitions_are_added(monkeypatch: pytest.MonkeyPatch):
+    idle = property(lambda self: self._ledger.expires_ms is None and not self._requests)
+    monkeypatch.setattr(ProducerMachine, "idle", idle)
 
 
 def producer_commits_without_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
