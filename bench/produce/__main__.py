@@ -223,7 +223,7 @@ def main(
 ) -> None:
     """Send with our client and with others, and hold the factors against what they must be."""
     settings = Settings(**chosen)  # type: ignore[arg-type]  # click has checked them
-    console = Console(record=True, width=WIDTH if picture else None)
+    console = Console(record=True, width=WIDTH if picture or not sys.stdout.isatty() else None)
     rows = [ROWS[name] for name in only or ROWS]
     by_cpu = by_cpu or bootstrap_server is not None
     with broker_at(bootstrap_server) as (bootstrap_servers, name):

@@ -342,16 +342,23 @@ class Connection:
             self._handle(LoginGiven(mechanism))
 
     def _handle(self, event: Event) -> None:
-        self._machine.receive(event, self._loop.time() * 1000)
-        self._act()
+        now_ms = self._loop.time() * 1000
+        self._machine.receive(event, now_ms)
+        for action in self._machine.actions():
+            self._do(action)
+        # A timer that is set already is early enough after an answer, and for a request that may take as long: then
+        # the machine need not be asked, which takes longer the more is in flight.
+        if self._timer is not None and self._machine.state is ConnectionState.READY:
+            if type(event) is FrameReceived:
+                return
+            if type(event) is Submit and self._timer.when() * 1000 <= now_ms + event.timeout_ms:
+                return
+        self._arm_timer()
 
     def _wake(self, deadline_ms: float) -> None:
         # The loop's clock, turned into milliseconds, may be a rounding error short of the deadline that it has reached.
         self._timer = None
         self._machine.tick(max(self._loop.time() * 1000, deadline_ms))
-        self._act()
-
-    def _act(self) -> None:
         for action in self._machine.actions():
             self._do(action)
         self._arm_timer()

@@ -66,7 +66,13 @@ def outcomes_of(
     for topic in response.responses:
         for answer in topic.partition_responses:
             topic_partition = TopicPartition(topic.name or names.get(topic.topic_id, ""), answer.index)
-            outcomes[topic_partition] = _outcome(answer, _leads_elsewhere(answer, topic_partition, cluster, node_id))
+            if answer.error_code:
+                led_elsewhere = _leads_elsewhere(answer, topic_partition, cluster, node_id)
+                outcomes[topic_partition] = _outcome(answer, led_elsewhere)
+            else:
+                outcomes[topic_partition] = PartitionOutcome(
+                    0, answer.base_offset, answer.log_append_time_ms, log_start_offset=answer.log_start_offset
+                )
     return outcomes
 
 
@@ -75,7 +81,7 @@ def _leads_elsewhere(
 ) -> bool:
     """Whether the answer names a leader, and it is (by now) known to be another broker than the one that was asked."""
     hint = answer.current_leader
-    if not answer.error_code or hint.leader_id < 0:
+    if hint.leader_id < 0:
         return False
     cluster.update_leader(topic_partition, hint.leader_id, hint.leader_epoch)
     return cluster.leader_of(topic_partition) not in (None, node_id)

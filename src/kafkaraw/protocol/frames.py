@@ -34,6 +34,7 @@ ENCODE_FAILURES: Final = (struct.error, AttributeError, TypeError, ValueError)
 
 _REQUEST_FIXED = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
+_JOINED_SIZE_MAX: Final = 4096
 
 
 @dataclass(slots=True)
@@ -249,7 +250,21 @@ def _encode_body(message: object, version: int, parts: list[Segment]) -> list[Se
         encoder(message, parts.append)
     except ENCODE_FAILURES:
         raise explain_encode(message, version) from None
-    return parts
+    return _joined(parts)
+
+
+def _joined(parts: list[Segment]) -> list[Segment]:
+    """Join what lies between large pieces: an encoder gives one for each field, and every reader looks at each."""
+    apart = [index for index, part in enumerate(parts) if type(part) is not bytes or len(part) > _JOINED_SIZE_MAX]
+    segments: list[Segment] = []
+    at = 0
+    for index in (*apart, len(parts)):
+        if index > at:
+            segments.append(b"".join(parts[at:index]))  # type: ignore[arg-type]  # the others are in `apart`
+        if index < len(parts):
+            segments.append(parts[index])
+        at = index + 1
+    return segments
 
 
 def _known(api_key: int) -> Api:
