@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import OffsetAndMetadata as OffsetAndMetadata
     from kafkaraw.client.committed import PreparedTransaction as PreparedTransaction
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
+    from kafkaraw.client.fetch_metrics import FetchMetrics as FetchMetrics
     from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkaraw.client.producer import AsyncProducer as AsyncProducer
     from kafkaraw.client.runtime import Runtime as Runtime
@@ -129,6 +130,7 @@ _HOMES = {
     ),
     "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
+    "kafkaraw.client.fetch_metrics": ("FetchMetrics",),
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),
     "kafkaraw.client.runtime": ("Runtime",),

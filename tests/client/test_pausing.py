@@ -132,3 +132,23 @@ def test_the_mark_changes_with_every_visit() -> None:
         assert len(marks) == 4
 
     simulate(play)
+
+
+def test_what_is_fetched_is_counted() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        assert consumer.fetch_metrics().lag_max is None
+        assert consumer.fetch_metrics().records_per_fetch == 0
+        cluster.append("t", 0, b"a", b"b", b"c")
+        await consumer.poll(5, max_records=1)
+        found = consumer.fetch_metrics()
+        assert (found.fetches, found.fetches_failed, found.records, found.lag) == (1, 0, 3, {P0: 2})
+        assert found.bytes == found.bytes_per_fetch == sum(map(len, cluster.topics["t"].logs[0].batches))
+        assert (found.records_per_fetch, found.lag_max) == (3, 2)
+        assert 0 < found.latency_max_s <= found.latency_sum_s < 1
+        await read(consumer, 2)
+        assert await consumer.poll(2) == {}
+        found = consumer.fetch_metrics()
+        assert (found.records, found.lag_max) == (3, 0)
+        assert found.fetches > 2
+
+    simulate(play)

@@ -30,6 +30,7 @@ from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, close_of, is_closed, reading_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.documentation import documented_by
+from kafkaraw.client.fetch_metrics import FetchMetrics
 from kafkaraw.client.forking import tell_about_forks
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.listeners import Callback
@@ -362,6 +363,9 @@ class Consumer:
 
     def metrics(self) -> Metrics:
         return self._async.metrics()
+
+    def fetch_metrics(self) -> FetchMetrics:
+        return self._bridge.call(self._async.fetch_metrics)
 
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None

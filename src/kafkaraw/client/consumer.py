@@ -16,6 +16,7 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
+from kafkaraw.client.fetch_metrics import FetchMetrics
 from kafkaraw.client.group import CLOSE_S, Group
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.listeners import Callback, CallUser, Listeners
@@ -392,6 +393,10 @@ class AsyncConsumer:
     def metrics(self) -> Metrics:
         """What this client has counted about each broker so far; see `AsyncProducer.metrics`."""
         return self._engine.metrics.as_dict()
+
+    def fetch_metrics(self) -> FetchMetrics:
+        """What this consumer has counted about fetching so far, and how far it is behind in each partition."""
+        return self._reading.metrics()
 
     # -- positions that the group keeps
 

@@ -9,8 +9,9 @@ Numbers are read from `client.metrics()` when Prometheus asks; nothing is kept t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
+from kafkaraw.client.fetch_metrics import FetchMetrics
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.errors import UsageError
 
@@ -30,6 +31,13 @@ _GAUGES: Final = {
     "latency_max_s": "The longest wait for an answer so far, in seconds.",
 }
 _LABEL: Final = "node"
+_OF_FETCHING: Final = {
+    "fetches": "Answers to Fetch requests.",
+    "fetches_failed": "Fetch requests without an answer.",
+    "bytes": "Bytes of record batches in these answers.",
+    "records": "Records in these answers.",
+    "latency_sum_s": "Time from Fetch requests to their answers, in seconds.",
+}
 
 
 class HasMetrics(Protocol):
@@ -37,6 +45,15 @@ class HasMetrics(Protocol):
 
     def metrics(self) -> Metrics:
         """What it counted."""
+        ...
+
+
+@runtime_checkable
+class HasFetchMetrics(Protocol):
+    """A consumer, of either face."""
+
+    def fetch_metrics(self) -> FetchMetrics:
+        """What it counted about fetching."""
         ...
 
 
@@ -88,6 +105,22 @@ class ClientCollector:
             label_values = [*self._labels.values(), node]
             latency.add_metric(label_values, list(histogram.items()), values["latency_sum_s"])
         yield latency
+        if isinstance(self._client, HasFetchMetrics):
+            yield from self._of_fetching(self._client.fetch_metrics())
+
+    def _of_fetching(self, metrics: FetchMetrics) -> Iterator[object]:
+        names, label_values = list(self._labels), list(self._labels.values())
+        for name, text in _OF_FETCHING.items():
+            full_name = f"kafkaraw_consumer_{name.removesuffix('_s')}" + ("_seconds" if name.endswith("_s") else "")
+            family = self._families.CounterMetricFamily(full_name, text, labels=names)
+            family.add_metric(label_values, getattr(metrics, name))
+            yield family
+        lag = self._families.GaugeMetricFamily(
+            "kafkaraw_consumer_lag", "Offsets between position and end.", labels=[*names, "topic", "partition"]
+        )
+        for (topic, partition), behind in metrics.lag.items():
+            lag.add_metric([*label_values, topic, str(partition)], behind)
+        yield lag
 
 
 def register(client: HasMetrics, /, registry: Registry | None = None, **labels: str) -> ClientCollector:

@@ -17,6 +17,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.cursor import RecordCursor
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.fetch_metrics import FetchCounters, FetchMetrics
 from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up_once
 from kafkaraw.client.pool import Lane
@@ -85,6 +86,7 @@ class Reading:
         self._no_start: KafkaError | None = None
         self._failure: BaseException | None = None
         self._news = asyncio.Event()
+        self._counters = FetchCounters()
         keep_freed_memory()
 
     # -- what to read
@@ -171,6 +173,11 @@ class Reading:
         offset = self.position_of(topic_partition)
         return None if offset is None or end < 0 else max(0, end - offset)
 
+    def metrics(self) -> FetchMetrics:
+        """What was counted about fetching, and the lag of every partition of which it is known."""
+        lags = {topic_partition: self.lag(topic_partition) for topic_partition in self.fetcher.assignment}
+        return self._counters.shown({tp: lag for tp, lag in lags.items() if lag is not None})
+
     async def position(self, topic_partition: TopicPartition, deadline: Deadline) -> int:
         """The offset of the next record to be given.
 
@@ -234,6 +241,7 @@ class Reading:
             cuts = self.fetcher.take()
             if cuts:
                 await self._send_next(cuts)
+                self._counters.records += sum(piece.records_count for piece in cuts)
                 self.cursor.put(self._batch(piece) for piece in cuts)
                 return True
             await self._progress(deadline, fetch=True)
@@ -392,13 +400,16 @@ class Reading:
     async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
         """Send one Fetch and take its answer in."""
         request, timeout = plan.request(self._limits), self._config.answer_timeout_ms / 1000
+        began_s = asyncio.get_running_loop().time()
         try:
             answer = await self._engine.request(
                 plan.node_id, request, timeout=timeout, lane=lane, version_max=plan.version_max
             )
             response = reply(answer, FetchResponse)
+            self._counters.answered(response, asyncio.get_running_loop().time() - began_s)
             self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
         except KafkaError as error:
+            self._counters.fetches_failed += 1
             is_news = self.fetcher.fetch_failed(plan, error, self._now_ms())
             level = logging.WARNING if is_news else logging.DEBUG  # an outage is told once, not with every try
             log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)
