@@ -173,6 +173,23 @@ def test_partitions_without_news_may_be_left_out_of_an_answer_in_a_session() -> 
     assert made.problem(10**9, patience_ms=1, unknown_patience_ms=1) is None
 
 
+def test_a_partition_that_is_taken_again_between_two_requests_is_told_of_again() -> None:
+    made, view = fetcher(P0, P1), cluster()
+    (plan,) = made.plan(view, 0, busy=())
+    opening = answer(data(0), data(1))
+    opening.session_id = 5
+    made.receive(plan, opening, view, 0)
+    made.assign([P1])
+    made.assign([P0, P1])
+    made.seek(P0, 0)
+    (plan,) = made.plan(view, 0, busy=())
+    assert shown(plan.session) == (5, 0, [(0, 0), (1, 0)], [])
+    opening.session_id = 6
+    made.receive(plan, opening, view, 0)
+    assert made.position(P0).high_watermark == 100
+    assert shown(made.plan(view, 0, busy=())[0].session) == (6, 1, [], [])
+
+
 def test_a_session_that_is_gone_is_opened_again_without_a_pause() -> None:
     made, view = fetcher(P0), cluster()
     for error in (0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND):

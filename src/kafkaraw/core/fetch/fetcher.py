@@ -228,6 +228,7 @@ class Fetcher:
                     leader_epoch=cluster.leader_epoch_of(topic_partition),
                     last_epoch=position.last_epoch,
                     size_wanted_bytes=position.size_wanted_bytes,
+                    is_fresh=position.high_watermark < 0,
                 )
             )
         return [

@@ -39,6 +39,7 @@ class FetchTarget:
     Attributes:
         leader_epoch: the one that the metadata told; -1 when unknown.
         last_epoch: the leader epoch of the record before `offset`; -1 when unknown.
+        is_fresh: nothing is known of the partition's ends yet, so the answer has to tell them.
     """
 
     topic_partition: TopicPartition
@@ -48,6 +49,7 @@ class FetchTarget:
     leader_epoch: int
     last_epoch: int = -1
     size_wanted_bytes: int
+    is_fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

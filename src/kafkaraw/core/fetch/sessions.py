@@ -51,7 +51,9 @@ class FetchSession:
         if self._asked is not None:
             return NO_SESSION
         by_ids = all(target.topic_id != ZERO_UUID for target in targets)
-        if by_ids != self._by_ids:
+        # A partition that was given up and taken again between two requests is no news to the broker, but to us.
+        again = any(target.is_fresh and target.topic_partition in self._in_session for target in targets)
+        if again or by_ids != self._by_ids:
             self._by_ids = by_ids
             self._start_anew()
         self._asked = {target.topic_partition: target for target in targets}
