@@ -24,6 +24,7 @@ _TYPES: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "array<string>": ArrayType(StringType()),
     "map<string,binary>": MapType(StringType(), BinaryType()),
+    "map<string,string>": MapType(StringType(), StringType()),
     "array<struct<key:string,value:binary>>": ArrayType(
         StructType().add("key", StringType()).add("value", BinaryType())
     ),

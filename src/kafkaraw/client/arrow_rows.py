@@ -118,7 +118,14 @@ def _timestamps_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):
-        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        import pyarrow.compute as pc
+
+        milliseconds = pa.timestamp("ms", column.type.tz)
+        plain = column.cast(milliseconds, safe=False).cast(pa.int64())
+        if (pc.min(plain).as_py() or 0) > 0:
+            return plain
+        # Before 1970, casting would round up: towards 0.
+        return pc.floor_temporal(column, unit="millisecond").cast(milliseconds, safe=False).cast(pa.int64())
     return _integers_plain(column)
 
 

@@ -6,22 +6,19 @@ again and may write its rows twice. Start at `write_rows`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.blocking import Producer
 from kafkaraw.client.config import ProducerConfig
-from kafkaraw.errors import ConfigError, UsageError
+from kafkaraw.errors import ConfigError
 from kafkaraw.spark.options import ExactlyOnce, Settings, SparkOptions, settings_for, typed_settings
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from kafkaraw.records import Headers
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: a transaction is open until the slowest task of its batch is done."""
@@ -32,7 +29,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "value": ("binary", "string"),
     "topic": ("string",),
     "partition": ("int",),
-    "headers": ("array<struct<key:string,value:binary>>",),
+    "headers": ("array<struct<key:string,value:binary>>", "map<string,binary>"),
     "timestamp": ("timestamp",),
 }
 
@@ -94,7 +91,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> in
         number of records written.
 
     Raises:
-        UsageError: a row names no topic.
+        UsageError: a row names no topic, or a header has no name.
         DeliveryError: a record was not acknowledged within `delivery_timeout_ms`; others may have been written.
     """
     freeze_modules_once()
@@ -109,71 +106,12 @@ def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], topic: str 
     """Hand all rows to a producer, without waiting for their acknowledgements; gives how many there were."""
     count = 0
     for batch in batches:
-        for name, value, key, headers, partition, timestamp_ms in record_arguments(batch, topic):
-            producer.send(name, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        producer.send_arrow(topic, columns_to_send(batch, topic))
         count += batch.num_rows
     return count
 
 
-_Row = tuple[str, bytes | None, bytes | None, "Headers | None", int | None, int | None]
-_Values = Sequence[object]
-
-
-def record_arguments(batch: pa.RecordBatch, topic: str | None) -> Iterator[_Row]:
-    """Topic, value, key, headers, partition and timestamp in ms of each row."""
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    nothing: _Values = [None] * batch.num_rows
-
-    def values(name: str, convert: Callable[[pa.Array], _Values]) -> _Values:
-        return convert(columns[name]) if name in columns else nothing
-
-    topics: _Values = [topic] * batch.num_rows if topic is not None else _topics(columns["topic"])
-    rows = zip(
-        topics,
-        values("value", _bytes),
-        values("key", _bytes),
-        values("headers", _headers),
-        values("partition", _plain),
-        values("timestamp", _milliseconds),
-        strict=True,
-    )
-    return cast("Iterator[_Row]", rows)
-
-
-def _plain(column: pa.Array) -> _Values:
-    return cast(_Values, column.to_pylist())
-
-
-def _bytes(column: pa.Array) -> _Values:
-    import pyarrow as pa
-
-    return _plain(column.cast(pa.binary()))
-
-
-def _topics(column: pa.Array) -> _Values:
-    if column.null_count:
-        raise UsageError(
-            "the column topic is null in some row: fill it, or name one topic for all with the option topic"
-        )
-    return _plain(column)
-
-
-def _milliseconds(column: pa.Array) -> _Values:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    # Kafka counts in milliseconds. Round down, also before 1970, as Java does.
-    return _plain(pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()))
-
-
-def _headers(column: pa.Array) -> _Values:
-    if column.null_count == len(column):
-        return [None] * len(column)
-    flat = column.flatten()
-    names, contents = _plain(flat.field("key")), _plain(flat.field("value"))
-    if None in names:
-        raise UsageError("the column headers has a header whose key is null; Kafka's header keys are never null")
-    pairs = iter(zip(names, contents, strict=True))
-    lengths = cast("list[int | None]", column.value_lengths().to_pylist())
-    # flatten() leaves null lists out, so the pairs are dealt out by the length of each row's list.
-    return [None if count is None else list(islice(pairs, count)) for count in lengths]
+def columns_to_send(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+    """The columns that a record is made of; the option `topic` wins over the column."""
+    chosen = [name for name in batch.schema.names if name in _COLUMNS and not (name == "topic" and topic is not None)]
+    return batch.select(chosen)
