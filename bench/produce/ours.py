@@ -28,6 +28,7 @@ IDLE_SECONDS = 5.0
 ENDLESS_SECONDS = 5.0
 ENDLESS_BLOCK_MS = 200
 KB_PER_MB = 1000
+ARROW_ROWS = 65_536
 
 
 def sent(count: int) -> Found:
@@ -59,6 +60,32 @@ def send_keyed(settings: Settings, bootstrap_servers: str, topic: str) -> Work:
         return sent(settings.records)
 
     return work
+
+
+def _arrow(keyed: bool) -> Make:
+    """`send_arrow()` of record batches; the rows are made before, as a program has them that reads or computes them."""
+
+    def make(settings: Settings, bootstrap_servers: str, topic: str) -> Work:
+        import pyarrow as pa
+
+        producer = our_producer(settings, bootstrap_servers, topic)
+        made = list(pairs(settings, keyed=keyed))
+        columns = {"value": pa.array([value for value, _ in made], pa.binary())}
+        if keyed:
+            columns["key"] = pa.array([key for _, key in made], pa.binary())
+        batches = pa.table(columns).to_batches(max_chunksize=ARROW_ROWS)
+        del made
+
+        def work() -> Found:
+            tickets = [producer.send_arrow(topic, batch) for batch in batches]
+            producer.flush(SILENCE_SECONDS_MAX)
+            delivered = sum(rows.rows_count for ticket in tickets for rows in ticket.result(0))
+            producer.close(SILENCE_SECONDS_MAX)
+            return sent(delivered)
+
+        return work
+
+    return make
 
 
 def tickets(settings: Settings, bootstrap_servers: str, topic: str) -> Work:
@@ -201,6 +228,8 @@ WORKS: dict[str, Make] = {
     "send": send,
     "send-keyed": send_keyed,
     "tickets": tickets,
+    "arrow": _arrow(keyed=False),
+    "arrow-keyed": _arrow(keyed=True),
     "flush-each": flush_each,
     "async-send": _on_a_loop(async_send),
     "async-flush-each": _on_a_loop(async_flush_each),

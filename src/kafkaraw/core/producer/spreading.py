@@ -9,12 +9,15 @@ Source: KIP-794; Kafka's BuiltInPartitioner.updatePartitionLoadStats and RecordA
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import random
 
+_STRIDE: Final = 7
 TURNS_COUNT: Final = 16
 """Drawn at a time; the next draw comes with the next sealed batch, so few are used."""
 
@@ -53,6 +56,13 @@ class Spreading:
         return () if len(takers) == partitions_count else takers
 
     def _draw(self, takers: Sequence[int], waiting: Mapping[int, int]) -> list[int]:
+        """Draw by weight: at points that are evenly spaced behind a random one, then in a mixed order.
+
+        One number decides, because the system's randomness costs a call of the kernel each.
+        """
         counts = [waiting.get(partition, 0) for partition in takers]
         most = max(counts) + 1
-        return self._rng.choices(takers, [most - count for count in counts], k=TURNS_COUNT)
+        ends = list(accumulate(most - count for count in counts))
+        first = self._rng.random()
+        points = [(turn * _STRIDE % TURNS_COUNT + first) / TURNS_COUNT * ends[-1] for turn in range(TURNS_COUNT)]
+        return [takers[min(bisect_right(ends, point), len(takers) - 1)] for point in points]
