@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw import Admin, NewTopic
+from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import Batch
+from tests.client.test_old_formats import put_old_segment
 from tests.interop.apache_kafka import fetch_jars, why_missing
-from tests.records.test_legacy import CODECS, KINDS, TIME, VECTORS, message, vector, wrapper
+from tests.interop.clients import Client, Confluent, Kafkaraw
+from tests.interop.java_client import JavaClient, why_no_java_client
+from tests.records.test_legacy import CODECS, KINDS, TIME, VECTORS, WRITTEN, message, vector, wrapper
 
 TIMEOUT_SECONDS = 60
 STAMPED = 0x08
@@ -81,3 +86,38 @@ def test_java_and_we_read_the_same_records(tmp_path: Path) -> None:
     ours = [line for data in SETS.values() for line in shown(data)]
     assert ours == told
     assert len(ours) > len(KINDS) * len(CODECS) * 24
+
+
+CLIENTS = ("java", "confluent", "kafkaraw")
+PLACES = [(kind, codec) for kind in KINDS for codec in CODECS]
+
+
+@pytest.fixture(scope="module")
+def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker on a directory with segments of an old one: each kind of messages has a partition."""
+    folder = tmp_path_factory.mktemp("old")
+    with EmbeddedBroker(data_dir=folder) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("old", partitions=len(PLACES))])
+    for partition, (kind, codec) in enumerate(PLACES):
+        put_old_segment(folder / f"old-{partition}", vector(kind, codec))
+    with EmbeddedBroker(data_dir=folder) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_everybody_reads_an_old_broker_s_segments_from_ours(name: str, old_broker: str, tmp_path: Path) -> None:
+    client = client_named(name, tmp_path)
+    received = client.consume(old_broker, "old", len(PLACES), len(PLACES) * len(WRITTEN))
+    for partition in range(len(PLACES)):
+        here = sorted((one for one in received if one.partition == partition), key=lambda one: one.offset)
+        found = [(one.offset, one.sample.key, one.sample.value) for one in here]
+        assert found == [(offset, key, value) for offset, _, key, value in WRITTEN], PLACES[partition]
+
+
+def client_named(name: str, folder: Path) -> Client:
+    if name == "java":
+        missing = why_no_java_client()
+        if missing is not None:
+            pytest.skip(missing)
+        return JavaClient(folder)
+    return Confluent() if name == "confluent" else Kafkaraw()
