@@ -133,7 +133,9 @@ def test_the_level_is_that_of_the_codec_in_effect():
     defaults = BrokerConfig.parse().topic_defaults
     effective = TopicConfig.of({"compression.type": "zstd", "compression.zstd.level": "7"}, defaults)
     assert (effective.compression_type, effective.compression_level) == ("zstd", 7)
-    assert TopicConfig.of({"compression.type": "gzip"}, defaults).compression_level is None
+    for codec in ("gzip", "lz4", "zstd"):
+        assert TopicConfig.of({"compression.type": codec}, defaults).compression_level is None, "as it always was"
+    assert TopicConfig.of({"compression.type": "lz4", "compression.lz4.level": "10"}, defaults).compression_level == 10
 
 
 @pytest.mark.parametrize(

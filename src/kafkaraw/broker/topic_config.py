@@ -144,13 +144,16 @@ class TopicConfig:
         values = dict(defaults)
         values.update({name: _setting(name).parse(value) for name, value in own.items()})
         codec = text(values, "compression.type")
-        level = values.get(f"compression.{codec}.level")
+        level_name = f"compression.{codec}.level"
+        level = values.get(level_name)
+        # A codec's default is Kafka's way to say how it has always compressed: of lz4, 9 is the fast way, not level 9.
+        has_level = isinstance(level, int) and level != _setting(level_name).default
         return cls(
             max_message_bytes=number(values, "max.message.bytes"),
             segment_bytes=number(values, INTERNAL_SEGMENT_BYTES if INTERNAL_SEGMENT_BYTES in own else "segment.bytes"),
             flush_messages=number(values, "flush.messages"),
             compression_type=codec,
-            compression_level=level if isinstance(level, int) and level != -1 else None,
+            compression_level=number(values, level_name) if has_level else None,
             is_compacted=COMPACT in split_list(text(values, "cleanup.policy")),
             deletes_old=DELETE in split_list(text(values, "cleanup.policy")),
             stamps_on_append=text(values, "message.timestamp.type") == LOG_APPEND_TIME,
