@@ -40,9 +40,13 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import PreparedTransaction as PreparedTransaction
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
     from kafkaraw.client.fetch_metrics import FetchMetrics as FetchMetrics
+    from kafkaraw.client.interceptors import ProducerInterceptor as ProducerInterceptor
+    from kafkaraw.client.interceptors import ProducerRecord as ProducerRecord
     from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkaraw.client.producer import AsyncProducer as AsyncProducer
     from kafkaraw.client.runtime import Runtime as Runtime
+    from kafkaraw.client.serializers import SerializationContext as SerializationContext
+    from kafkaraw.client.serializers import Serializer as Serializer
     from kafkaraw.core.group.assignors import Assignor as Assignor
     from kafkaraw.core.group.subscription import MemberSubscription as MemberSubscription
     from kafkaraw.core.producer.report import Unacknowledged as Unacknowledged
@@ -74,6 +78,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import RecordTooLarge as RecordTooLarge
     from kafkaraw.errors import RetriableBrokerError as RetriableBrokerError
     from kafkaraw.errors import RetriableError as RetriableError
+    from kafkaraw.errors import SerializationError as SerializationError
     from kafkaraw.errors import Stage as Stage
     from kafkaraw.errors import StaleMetadataError as StaleMetadataError
     from kafkaraw.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
@@ -131,9 +136,11 @@ _HOMES = {
     "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.fetch_metrics": ("FetchMetrics",),
+    "kafkaraw.client.interceptors": ("ProducerInterceptor", "ProducerRecord"),
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),
     "kafkaraw.client.runtime": ("Runtime",),
+    "kafkaraw.client.serializers": ("SerializationContext", "Serializer"),
     "kafkaraw.core.group.assignors": ("Assignor",),
     "kafkaraw.core.group.subscription": ("MemberSubscription",),
     "kafkaraw.core.producer.report": ("Unacknowledged",),
@@ -168,6 +175,7 @@ _HOMES = {
         "RecordTooLarge",
         "RetriableBrokerError",
         "RetriableError",
+        "SerializationError",
         "Stage",
         "StaleMetadataError",
         "TransactionError",

@@ -175,6 +175,10 @@ class LogTruncated(KafkaError):
     """A partition no longer has records that were read from it: a leader without them was elected (KIP-320)."""
 
 
+class SerializationError(UsageError):
+    """A serializer does not take a key or a value; the cause is its own error."""
+
+
 class ForkedError(UsageError):
     """The object belongs to the parent process; make a new one after the fork."""
 

@@ -106,13 +106,27 @@ class Producer(Sender):
     def _send_slowly(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None,
+        value: object,
+        key: object,
         headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Ticket:
-        """Send a record that is not plain, or that finds no open batch with room."""
+        """Send a record that is not plain, or that finds no open batch with room; with a pipeline, all of them."""
+        pipeline = self._delivery.pipeline
+        if pipeline is None:
+            return self._send_plain(topic, value, key, headers, partition, timestamp_ms)
+        return pipeline.send(self._send_plain, topic, value, key, headers, partition, timestamp_ms)
+
+    def _send_plain(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
         delivery = self._delivery
         status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
@@ -123,12 +137,26 @@ class Producer(Sender):
     def send_nowait(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: object = None,
+        key: object = None,
         *,
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+    ) -> Ticket:
+        pipeline = self._delivery.pipeline
+        if pipeline is None:
+            return self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
+        return pipeline.send(self._send_at_once, topic, value, key, headers, partition, timestamp_ms)
+
+    def _send_at_once(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
     ) -> Ticket:
         delivery = self._delivery
         status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
@@ -216,7 +244,7 @@ class Producer(Sender):
 
     def _deliver_with(self, delivery: Delivery) -> None:
         self._delivery = delivery
-        self._send_through(delivery.open_batches)
+        self._send_through(delivery.open_batches if delivery.pipeline is None else None)
 
 
 @documented_by(AsyncConsumer)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.group_settings import Strategy, check_group, parse_strategies
+from kafkaraw.client.interceptors import is_interceptor
+from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.errors import ConfigError
@@ -97,6 +99,20 @@ def _partitioner(value: object) -> object:
         f"must be one of {', '.join(map(repr, PARTITIONERS))}, or a function of topic, key, value and the number of "
         f"partitions{f'; did you mean {near[0]!r}?' if near else ''}"
     )
+
+
+def _serializer(value: object) -> object:
+    if value is None or is_serializer(value):
+        return value
+    raise ValueError(f"must be a function, or an object with a method serialize(), not {type(value).__name__}")
+
+
+def _interceptors(value: object) -> object:
+    given = tuple(value) if isinstance(value, list | tuple) else (value,)
+    for interceptor in given:
+        if not is_interceptor(interceptor):
+            raise ValueError(f"{type(interceptor).__name__} has neither on_send() nor on_acknowledgement()")
+    return given
 
 
 def _names(value: object) -> object:
@@ -296,6 +312,18 @@ class ProducerConfig(ClientConfig):
     )
     transaction_timeout_ms: int = setting(
         60_000, "The coordinator aborts a transaction that is open for longer.", unit="ms", minimum=1, maximum=INT32_MAX
+    )
+    key_serializer: SerializerLike | None = setting(  # noqa: RUF009
+        None,
+        "Makes bytes of keys: a function of the key, or of the key and a SerializationContext, or an object with "
+        "serialize(topic, headers, data).",
+        convert=_serializer,
+    )
+    value_serializer: SerializerLike | None = setting(  # noqa: RUF009
+        None, "Makes bytes of values, likewise.", convert=_serializer
+    )
+    interceptors: tuple[object, ...] = setting(
+        (), "Objects with on_send(record), on_acknowledgement(metadata, error) or both.", convert=_interceptors
     )
     retries: int = setting(
         INT32_MAX, "Tries after the first one, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX

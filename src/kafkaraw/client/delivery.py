@@ -23,8 +23,12 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
 from kafkaraw.client.failures import UnseenFailures
 from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.known_topics import KnownTopics
 from kafkaraw.client.metrics import Metrics
 from kafkaraw.client.outbox import Outbox
+from kafkaraw.client.pipeline import pipeline_of
+from kafkaraw.client.producer_machine import machine_of
+from kafkaraw.client.producer_metrics import GROUP, ProducerMetrics
 from kafkaraw.client.record_size import RECORD_OVERHEAD_BYTES, check_record_size
 from kafkaraw.client.room import Room
 from kafkaraw.client.runtime import Runtime
@@ -37,18 +41,19 @@ from kafkaraw.core.producer.events import (
     Acknowledge,
     Action,
     AddPartitions,
+    Answered,
     AskProducerId,
     BatchesSealed,
     Event,
     Fail,
     RefreshMetadata,
     Release,
+    RequestLost,
+    Resplit,
     SendProduce,
 )
-from kafkaraw.core.producer.machine import ProducerLimits, ProducerMachine
 from kafkaraw.core.producer.report import Unacknowledged, describe
 from kafkaraw.core.producer.spreading import Spreading
-from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     BufferFull,
     ClosedError,
@@ -89,6 +94,7 @@ class Delivery:
     Attributes:
         record_size_max: the most bytes of one record, before compression.
         open_batches: where records go; refuses them once the producer is closed, broken, or in a child process.
+        pipeline: what happens to each record before and after, when it has interceptors or serializers; else None.
     """
 
     def __init__(self, config: ProducerConfig, runtime: Runtime | None = None) -> None:
@@ -109,7 +115,7 @@ class Delivery:
             system_clock=isinstance(self._clock, SystemClock),
             partitioner=partitioner_of(config),
         )
-        self._machine = _machine(config, self._engine)
+        self._machine = machine_of(config, self._engine)
         self._turns = Turns(
             Spreading(config.partitioner_adaptive_partitioning_enable, self._engine.runtime.rng),
             config.partitioner_availability_timeout_ms,
@@ -122,8 +128,9 @@ class Delivery:
         self._room = Room()
         self._failures = UnseenFailures()
         self._transactions: Transactions | None = None
-        self._topics: dict[str, int] = {}
-        self._topics_as_of: int | None = None
+        self._topics = KnownTopics(self._engine, self.open_batches, self._turns)
+        self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
+        self.pipeline = pipeline_of(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._step_scheduled = False
@@ -141,8 +148,8 @@ class Delivery:
     def append(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None,
+        value: object,
+        key: object,
         headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,
@@ -154,21 +161,21 @@ class Delivery:
             UsageError: a field of the wrong type.
         """
         check_record_size(topic, value, key, headers, self._config)
-        return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)
+        # what is not bytes is refused there
+        return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)  # type: ignore[arg-type]
 
     def note(self, status: AppendStatus) -> None:
         """See to it that what was appended leaves in time; on the loop."""
         if status is _SEALED or self._loop is None or (status is _OPENED and self._config.linger_ms == 0):
             self.wake()
         elif status is _OPENED:
-            self._sync_topics()
+            self._topics.sync()
             self._step_by(self._now_ms() + self._config.linger_ms)
 
     def note_on_thread(self, status: AppendStatus) -> None:
         """The same, on any thread. A timer that fires in time spares the change of threads."""
         timer, loop = self._timer, self._loop  # the timer may be replaced meanwhile, but only by an earlier one
-        news = self._topics_as_of != self._engine.cluster.updated_ms
-        if status is _OPENED and timer is not None and loop is not None and not news:
+        if status is _OPENED and timer is not None and loop is not None and not self._topics.outdated:
             in_time = timer.when() <= loop.time() + self._config.linger_ms / 1000
         else:
             in_time = status is _OK
@@ -190,8 +197,8 @@ class Delivery:
     async def admit(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None,
+        value: object,
+        key: object,
         headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,
@@ -209,7 +216,7 @@ class Delivery:
         again = False
         while True:
             releases = self._room.releases
-            status, ticket = self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)
+            status, ticket = self.append(topic, value, key, headers, partition, timestamp_ms)
             if ticket is not None:
                 self.wake()
                 self._offer_room()
@@ -219,7 +226,7 @@ class Delivery:
                 await self._wait_for_room(releases, deadline, first=again)
                 again = True
             else:
-                await self._learn_topic(topic, partition, deadline)
+                await self._topics.learn(topic, partition, deadline)
 
     def arrow_sending(self, data: object, topic: str | None) -> ArrowSending:
         """Prepare to send Arrow data.
@@ -236,8 +243,7 @@ class Delivery:
 
     def counts_of(self, topics: Iterable[str]) -> dict[str, int] | None:
         """How many partitions topics have; None unless all are known. On any thread."""
-        counts = {topic: self._topics.get(topic, 0) for topic in topics}
-        return counts if all(counts.values()) else None
+        return self._topics.counts_of(topics)
 
     async def learn_topics(self, topics: Iterable[str]) -> dict[str, int]:
         """Wait until all topics are known; gives how many partitions each has.
@@ -248,7 +254,7 @@ class Delivery:
         """
         self._begin()
         deadline = Deadline(self._config.max_block_ms / 1000)
-        return {topic: await self._learn_topic(topic, None, deadline) for topic in topics}
+        return {topic: await self._topics.learn(topic, None, deadline) for topic in topics}
 
     async def make_room(self, releases: int, *, again: bool) -> None:
         """Wait for room; `releases` is what it was before there was none, `again` that there was none before, too."""
@@ -259,18 +265,19 @@ class Delivery:
     def refusal(self, status: AppendStatus, topic: str) -> KafkaError:
         """Why `append` did not take a record, for callers that do not wait."""
         if status is AppendStatus.FULL:
+            self._metrics.waited_for_room(0.0, in_vain=True)
             return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
         return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")
 
     def metrics(self) -> Metrics:
-        """What is counted about each broker; see `AsyncProducer.metrics`."""
-        return self._engine.metrics.as_dict()
+        """What is counted about the producer and each broker; see `AsyncProducer.metrics`."""
+        return {GROUP: self._metrics.as_dict(self.open_batches.used_bytes), **self._engine.metrics.as_dict()}
 
     async def partitions_for(self, topic: str, timeout: float | None) -> list[TopicPartition]:
         """The partitions of a topic, waiting for its metadata if need be."""
         self._begin()
         await self._engine.wait_for_topics([topic], self._config.max_block_ms / 1000 if timeout is None else timeout)
-        self._take_partitions(topic)
+        self._topics.take(topic)
         return self._engine.cluster.partitions_of(topic) or []
 
     # ---- transactions
@@ -333,6 +340,8 @@ class Delivery:
     def close_unused(self) -> None:
         """Close what has not begun."""
         self._closed = True
+        if self.pipeline is not None:
+            self.pipeline.close()
         self.open_batches.refuse(_raising(ClosedError, CLOSED))
 
     async def close(self, timeout: float | None) -> None:
@@ -356,6 +365,8 @@ class Delivery:
             try:
                 self._give_up(_closed_before)
             finally:
+                if self.pipeline is not None:
+                    self.pipeline.close()
                 await self._let_go()
         if problem is not None:
             raise problem
@@ -376,6 +387,8 @@ class Delivery:
 
     def _receive(self, event: Event) -> None:
         """Tell the machine, and do what follows at once: whoever waits for an answer does so for no other reason."""
+        if isinstance(event, Answered | RequestLost):
+            self._metrics.landed(event.request_id, self._now_s(), answered=isinstance(event, Answered))
         self._machine.receive(event, self._now_ms())
         if not self._acting:
             self._act_and_set_timer()
@@ -410,7 +423,7 @@ class Delivery:
 
     def _collect(self, *, everything: bool) -> None:
         """Tell the machine about the batches that are full or have waited long enough."""
-        self._sync_topics()
+        self._topics.sync()
         now_ms = self._clock.time_ms()
         linger_ms = self._config.linger_ms
         sealed = self.open_batches.seal_all() if everything else self.open_batches.seal_due(now_ms, linger_ms)
@@ -422,14 +435,19 @@ class Delivery:
     def _do(self, action: Action) -> None:
         match action:
             case SendProduce():
+                self._metrics.sent(action, self._clock.time_ms(), self._now_s())
                 self._outbox.send(action)
                 if self._transactions is not None:
                     self._transactions.note_sent()
             case Acknowledge(batch, base_offset, log_append_time_ms):
+                self._metrics.acknowledged(batch)
                 batch.promise.resolve(base_offset, log_append_time_ms)
             case Release(batch):
                 self._release(batch)
+            case Resplit():
+                self._metrics.split()
             case Fail(batch, error, report):
+                self._metrics.failed(report.records_count)
                 if batch.promise.fail(with_principal(error, self._config)) and self._transactions is None:
                     self._failures.add(batch.promise, report)
                 if self._transactions is not None:
@@ -467,8 +485,11 @@ class Delivery:
         self._step()
 
     def _now_ms(self) -> int:
+        return int(self._now_s() * 1000)
+
+    def _now_s(self) -> float:
         assert self._loop is not None
-        return int(self._loop.time() * 1000)
+        return self._loop.time()
 
     def _after_fork_in_child(self) -> None:
         """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
@@ -476,48 +497,23 @@ class Delivery:
         self.open_batches.refuse(_raising(ForkedError, FORKED))
         leave_behind(self)
 
-    # ---- inside: topics and room
-
-    async def _learn_topic(self, topic: str, partition: int | None, deadline: Deadline) -> int:
-        if topic in self._topics and partition is not None:  # so it is the partition that is not known
-            await self._engine.refresh([topic], timeout=deadline.remaining)
-        await self._engine.wait_for_topics([topic], timeout=deadline.remaining)
-        count = self._take_partitions(topic)
-        if partition is not None and not 0 <= partition < count:
-            raise UsageError(f"topic {topic!r} has partitions 0 to {count - 1}, there is no partition {partition}")
-        return count
-
-    def _take_partitions(self, topic: str) -> int:
-        """Carry the topic's partition count over to where records are appended."""
-        count = len(self._engine.cluster.partitions_of(topic) or ())
-        if count and self._topics.get(topic) != count:
-            self.open_batches.set_partitions(topic, count)
-            self._topics[topic] = count
-            self._engine.use_topics(self._topics)
-        if count:
-            self._turns.learn(topic, count)
-        return count
-
-    def _sync_topics(self) -> None:
-        """Notice new partitions, and topics that are gone, whenever there is new metadata."""
-        if self._topics_as_of == self._engine.cluster.updated_ms:
-            return
-        self._topics_as_of = self._engine.cluster.updated_ms
-        for topic in list(self._topics):
-            if not self._take_partitions(topic):
-                self.open_batches.forget_topic(topic)
-                del self._topics[topic]
-                self._engine.use_topics(self._topics)
+    # ---- inside: room
 
     async def _wait_for_room(self, releases: int, deadline: Deadline, *, first: bool) -> None:
-        if await self._room.wait(releases, deadline.remaining, first=first):
-            return
-        self._offer_room()
-        entries = self._machine.unacknowledged()
-        raise KafkaTimeoutError(
-            f"buffer_memory={self._config.buffer_memory} bytes stayed full for "
-            f"max_block_ms={self._config.max_block_ms}; not acknowledged: {describe(entries)}{self._last_seen()}"
-        )
+        before, admitted = deadline.remaining, False
+        self._metrics.senders_waiting += 1
+        try:
+            admitted = await self._room.wait(releases, before, first=first)
+        finally:
+            self._metrics.senders_waiting -= 1
+            self._metrics.waited_for_room(before - deadline.remaining, in_vain=not admitted)
+        if not admitted:
+            self._offer_room()
+            entries = self._machine.unacknowledged()
+            raise KafkaTimeoutError(
+                f"buffer_memory={self._config.buffer_memory} bytes stayed full for "
+                f"max_block_ms={self._config.max_block_ms}; not acknowledged: {describe(entries)}{self._last_seen()}"
+            )
 
     def _release(self, batch: SealedBatch) -> None:
         self.open_batches.release(batch)
@@ -580,19 +576,6 @@ class Delivery:
     def _last_seen(self) -> str:
         error = self._machine.last_error
         return "" if error is None else f"; last seen: {error}"
-
-
-def _machine(config: ProducerConfig, engine: Engine) -> ProducerMachine:
-    limits = ProducerLimits(
-        idempotent=config.enable_idempotence,
-        transactional=config.transactional_id is not None,
-        in_flight_max=config.max_in_flight_requests_per_connection,
-        request_size_max=config.max_request_size,
-        delivery_timeout_ms=config.delivery_timeout_ms,
-        retries=config.retries,
-    )
-    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-    return ProducerMachine(limits, engine.cluster, lambda attempt: int(backoff.delay_ms(attempt, engine.runtime.rng)))
 
 
 def _raising(kind: type[KafkaError], message: str) -> Callable[[], NoReturn]:

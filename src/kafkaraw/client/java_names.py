@@ -56,7 +56,7 @@ _CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
 _REFUSED: Final = {
     "bootstrap.controllers": "this client asks brokers; give bootstrap.servers",
     "config.providers": "values are taken as they stand; resolve them before, as from os.environ",
-    "interceptor.classes": f"{_NO_CODE}; wrap send() and poll() in functions of your own",
+    "interceptor.classes": f"{_NO_CODE}; give a producer interceptors=[...], wrap poll() in functions of your own",
     "sasl.login.class": f"{_NO_CODE}; see sasl_mechanism",
     "sasl.oauthbearer.assertion.algorithm": _ASSERTION,
     "sasl.oauthbearer.assertion.claim.aud": _ASSERTION,
@@ -86,8 +86,14 @@ _HANDLERS: Final = (
 
 # Names with a few values that change nothing here, as a pattern, and what to use instead of all others.
 _ONLY: Final = {
-    "key.serializer": (f"{_SERDES}Serializer", "keys and values are bytes; make them so before send()"),
-    "value.serializer": (f"{_SERDES}Serializer", "keys and values are bytes; make them so before send()"),
+    "key.serializer": (
+        f"{_SERDES}Serializer",
+        "keys and values are bytes; give the setting of the same name a function",
+    ),
+    "value.serializer": (
+        f"{_SERDES}Serializer",
+        "keys and values are bytes; give the setting of the same name a function",
+    ),
     "key.deserializer": (f"{_SERDES}Deserializer", "keys and values are bytes; read them after poll()"),
     "value.deserializer": (f"{_SERDES}Deserializer", "keys and values are bytes; read them after poll()"),
     "transaction.two.phase.commit.enable": ("false", "transactions are committed in one step here"),
@@ -132,12 +138,12 @@ def translated(properties: Mapping[str, str], *kinds: type[ClientConfig]) -> dic
     problems: list[str] = []
     for name, value in properties.items():
         ours = _RENAMED.get(name, name.replace(".", "_"))
-        if ours in own:
-            settings[ours] = value.strip()
-        elif name in _ONLY:
+        if name in _ONLY:  # first: serializers are settings, too, but no Java classes
             pattern, instead = _ONLY[name]
             if not re.fullmatch(pattern, value.strip()):
                 problems.append(f"{name} is not accepted with this value: {instead}")
+        elif ours in own:
+            settings[ours] = value.strip()
         elif name in _REFUSED:
             if value.strip():
                 problems.append(f"{name} is not accepted: {_REFUSED[name]}")

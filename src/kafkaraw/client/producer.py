@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkaraw.client.arrow_sending import ArrowTicket
@@ -17,6 +17,7 @@ from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.metrics import Metrics
+from kafkaraw.client.pipeline import take_nothing
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import DeliveryError
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
@@ -53,7 +54,8 @@ class AsyncProducer:
 
     def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
         self._delivery = Delivery(parse(ProducerConfig, settings), runtime)
-        self._take = self._delivery.open_batches.take
+        plain = self._delivery.pipeline is None
+        self._take: Callable[..., Ticket | None] = self._delivery.open_batches.take if plain else take_nothing
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -81,8 +83,8 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: object = None,
+        key: object = None,
         *,
         headers: Headers | None = None,
         partition: int | None = None,
@@ -92,8 +94,8 @@ class AsyncProducer:
 
         Args:
             topic: where it goes.
-            value: the content; None is a tombstone.
-            key: decides the partition, and what compaction keeps.
+            value: the content: bytes, or what `value_serializer` takes; None is a tombstone.
+            key: decides the partition, and what compaction keeps: bytes, or what `key_serializer` takes.
             headers: name and value pairs.
             partition: to choose it yourself.
             timestamp_ms: milliseconds since 1970 UTC; None is now.
@@ -106,11 +108,27 @@ class AsyncProducer:
             KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`.
             StaleMetadataError: the topic does not exist.
             UsageError: a field of the wrong type, or a partition that the topic does not have.
+            SerializationError: a serializer refuses the value or the key.
             KafkaError: no broker can be reached.
         """
         ticket = self._take(topic, value, key, headers, partition, timestamp_ms)
         if ticket is not None:
             return ticket
+        pipeline = self._delivery.pipeline
+        if pipeline is None:
+            return await self._send_slowly(topic, value, key, headers, partition, timestamp_ms)
+        return await pipeline.send_async(self._send_slowly, topic, value, key, headers, partition, timestamp_ms)
+
+    async def _send_slowly(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
+        """Send a record that is not plain, or that finds no open batch with room."""
         delivery = self._delivery
         status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
@@ -123,8 +141,8 @@ class AsyncProducer:
     def send_nowait(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: object = None,
+        key: object = None,
         *,
         headers: Headers | None = None,
         partition: int | None = None,
@@ -138,6 +156,20 @@ class AsyncProducer:
             RecordTooLarge: over `max_request_size`, before compression.
             UsageError: a field of the wrong type.
         """
+        pipeline = self._delivery.pipeline
+        if pipeline is None:
+            return self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
+        return pipeline.send(self._send_at_once, topic, value, key, headers, partition, timestamp_ms)
+
+    def _send_at_once(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
         delivery = self._delivery
         status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
@@ -326,12 +358,14 @@ class AsyncProducer:
         return await self._delivery.partitions_for(topic, timeout)
 
     def metrics(self) -> Metrics:
-        """What this client has counted about each broker so far; may be called at any time, after `close`, too.
+        """What this client has counted about records and brokers so far; may be called at any time, after `close`, too.
 
         Returns:
-            by node id as text (and "bootstrap"), then by name: requests, requests_failed, in_flight, latency_count,
-            latency_sum_s, latency_max_s, latency_histogram (answers within each bound in seconds), bytes_in, bytes_out,
-            throttle_time_s, connections (open now), connections_opened, _failed and _closed.
+            by node id as text (and "bootstrap"), and under "producer" for the producer itself, then by name. Those of
+            the producer are explained in `kafkaraw.client.producer_metrics.MEANINGS`. Of a node: requests,
+            requests_failed, in_flight, latency_count, latency_sum_s, latency_max_s, latency_histogram (answers within
+            each bound in seconds), bytes_in, bytes_out, throttle_time_s, connections (open now), connections_opened,
+            _failed and _closed.
         """
         return self._delivery.metrics()
 

@@ -8,11 +8,12 @@ Numbers are read from `client.metrics()` when Prometheus asks; nothing is kept t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from kafkaraw.client.fetch_metrics import FetchMetrics
 from kafkaraw.client.metrics import Metrics
+from kafkaraw.client.producer_metrics import GROUP, MEANINGS
 from kafkaraw.errors import UsageError
 
 _COUNTERS: Final = {
@@ -86,8 +87,11 @@ class ClientCollector:
         self._labels = labels
 
     def collect(self) -> Iterator[object]:
-        """Give every metric family with a sample for each node; called by the registry."""
-        metrics = self._client.metrics()
+        """Give every metric family, with a sample for each node, and a producer's own; called by the registry."""
+        groups = self._client.metrics()
+        if GROUP in groups:
+            yield from self._of_producer(groups[GROUP])
+        metrics = {node: values for node, values in groups.items() if node != GROUP}
         names = [*self._labels, _LABEL]
         for kind, table in (("Counter", _COUNTERS), ("Gauge", _GAUGES)):
             for name, text in table.items():
@@ -121,6 +125,15 @@ class ClientCollector:
         for (topic, partition), behind in metrics.lag.items():
             lag.add_metric([*label_values, topic, str(partition)], behind)
         yield lag
+
+    def _of_producer(self, values: Mapping[str, object]) -> Iterator[object]:
+        for name, text in MEANINGS.items():
+            stem = name.removesuffix("_s")
+            kind = "Counter" if stem.endswith("_total") else "Gauge"
+            full_name = f"kafkaraw_producer_{stem.removesuffix('_total')}" + ("_seconds" if stem != name else "")
+            family = getattr(self._families, f"{kind}MetricFamily")(full_name, text, labels=[*self._labels])
+            family.add_metric([*self._labels.values()], values[name])
+            yield family
 
 
 def register(client: HasMetrics, /, registry: Registry | None = None, **labels: str) -> ClientCollector:

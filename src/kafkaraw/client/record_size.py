@@ -13,9 +13,7 @@ RECORD_OVERHEAD_BYTES = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
 
 
-def check_record_size(
-    topic: str, value: bytes | None, key: bytes | None, headers: Headers | None, config: ProducerConfig
-) -> None:
+def check_record_size(topic: str, value: object, key: object, headers: Headers | None, config: ProducerConfig) -> None:
     """Refuse a record that is too large, before anything is compressed.
 
     Raises:
@@ -32,7 +30,7 @@ def check_record_size(
             )
 
 
-def _size(field: bytes | None) -> int:
+def _size(field: object) -> int:
     """Length of a field; what is not bytes is refused elsewhere, with a better message."""
     if field is None:
         return 0

@@ -605,8 +605,8 @@ class Sender:
     def send(  # documented where users meet it
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: object = None,
+        key: object = None,
         *,
         headers: Headers | None = None,
         partition: int | None = None,

@@ -164,11 +164,15 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class NumberedBatch:
-    """One batch with the numbers to write into its header; a repeated send gets the very same ones."""
+    """One batch with the numbers to write into its header; a repeated send gets the very same ones.
+
+    `attempt` counts from 1; of what a batch was split into from 2.
+    """
 
     batch: SealedBatch
     identity: ProducerIdentity
     base_sequence: int
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,13 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
+class Resplit:
+    """A batch was too large for the broker and goes again in parts: something to be counted, not to be done."""
+
+    batch: SealedBatch
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """The records are given up; `report` says which they are."""
 
@@ -227,4 +238,4 @@ class Release:
     batch: SealedBatch
 
 
-Action = SendProduce | AskProducerId | AddPartitions | RefreshMetadata | Acknowledge | Fail | Release
+Action = SendProduce | AskProducerId | AddPartitions | RefreshMetadata | Acknowledge | Resplit | Fail | Release

@@ -36,6 +36,7 @@ from kafkaraw.core.producer.events import (
     ProducerIdRefused,
     RefreshMetadata,
     RequestLost,
+    Resplit,
     TransactionAborts,
     TransactionBegun,
     TransactionEnded,
@@ -322,6 +323,7 @@ class ProducerMachine:
         for part in parts:
             part.last_error = error
         self._ledger.replace(shipment, parts)
+        self._do(Resplit(shipment.batch))
         self._sendable.pop(queue.topic_partition, None)
 
     def _again(

@@ -38,7 +38,9 @@ class Requests:
         self._next_id += 1
         self._requests[request_id] = (node_id, shipments)
         self._counts[node_id] = self._counts.get(node_id, 0) + 1
-        numbered = [NumberedBatch(s.batch, s.identity or NO_IDENTITY, s.sequence) for s in shipments]
+        numbered = [
+            NumberedBatch(s.batch, s.identity or NO_IDENTITY, s.sequence, s.attempts + s.is_part) for s in shipments
+        ]
         return SendProduce(request_id, node_id, numbered)
 
     def land(self, request_id: int) -> Sequence[Shipment]:

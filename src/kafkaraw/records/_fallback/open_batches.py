@@ -473,8 +473,8 @@ class Sender:
     def send(  # documented where users meet it
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: object = None,
+        key: object = None,
         *,
         headers: Headers | None = None,
         partition: int | None = None,
@@ -482,7 +482,8 @@ class Sender:
     ) -> Ticket:
         batches = self._batches
         if batches is not None:
-            ticket = batches.take(topic, value, key, headers, partition, timestamp_ms)
+            # what is not bytes is not taken
+            ticket = batches.take(topic, value, key, headers, partition, timestamp_ms)  # type: ignore[arg-type]
             if ticket is not None:
                 return ticket
         return self._send_slowly(topic, value, key, headers, partition, timestamp_ms)
@@ -490,8 +491,8 @@ class Sender:
     def _send_slowly(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None,
+        value: object,
+        key: object,
         headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,

@@ -1,0 +1,140 @@
+"""The user's own code on the way of a record: interceptors and serializers.
+
+A slow path of its own: a producer without either of them never comes here. Interceptors see a record before it is
+serialized, may change it, and are told what became of it. What they raise is logged and hurts nobody, as in Java.
+Start at `Pipeline.send`.  Source: KIP-42; Kafka's ProducerInterceptors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from kafkaraw.client.config import ProducerConfig
+from kafkaraw.client.interceptors import ProducerRecord
+from kafkaraw.client.serializers import SerializationContext, Serialize, SerializerLike, serializer_of
+from kafkaraw.records import Header, Headers, RecordMetadata, Ticket
+
+log = logging.getLogger(__name__)
+
+
+PlainRecord: TypeAlias = tuple[str, bytes | None, bytes | None, Headers | None, int | None, int | None]
+"""The arguments of `send`, serialized."""
+
+
+class Pipeline:
+    """Interceptors and serializers of one producer.
+
+    Args:
+        config: has at least one of them.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._interceptors: Sequence[object] = config.interceptors
+        self._on_send = _methods(config.interceptors, "on_send")
+        self._on_acknowledgement = _methods(config.interceptors, "on_acknowledgement")
+        self._value_of = _serialize(config.value_serializer)
+        self._key_of = _serialize(config.key_serializer)
+
+    def send(self, send: Callable[..., Ticket], *given: object) -> Ticket:
+        """Send a record, given as the six arguments of `send`, the plain way, having prepared it."""
+        record = self._intercepted(given)
+        try:
+            ticket = send(*self._serialized(record))
+        except Exception as error:
+            self._tell(_nowhere(record), error)
+            raise
+        self._follow(ticket)
+        return ticket
+
+    async def send_async(self, send: Callable[..., Awaitable[Ticket]], *given: object) -> Ticket:
+        """The same for a `send` that is awaited."""
+        record = self._intercepted(given)
+        try:
+            ticket = await send(*self._serialized(record))
+        except Exception as error:
+            self._tell(_nowhere(record), error)
+            raise
+        self._follow(ticket)
+        return ticket
+
+    def close(self) -> None:
+        """Tell the interceptors that the producer is closed."""
+        for close in _methods(self._interceptors, "close"):
+            _guarded(close)
+
+    def _intercepted(self, given: tuple[object, ...]) -> ProducerRecord:
+        record = ProducerRecord(*given)  # type: ignore[arg-type] # checked where all records are
+        for on_send in self._on_send:
+            changed = _guarded(on_send, record)
+            if isinstance(changed, ProducerRecord):
+                record = changed
+            elif changed is not None:
+                log.error("%s gave %s instead of a ProducerRecord", _name_of(on_send), type(changed).__name__)
+        return record
+
+    def _serialized(self, record: ProducerRecord) -> PlainRecord:
+        headers: list[Header] = list(record.headers or ())
+        topic = record.topic
+        key = self._key_of(record.key, SerializationContext(topic, "key", headers))
+        value = self._value_of(record.value, SerializationContext(topic, "value", headers))
+        return (topic, value, key, headers or None, record.partition, record.timestamp_ms)
+
+    def _follow(self, ticket: Ticket) -> None:
+        if self._on_acknowledgement:
+            # Not by the ticket's own callback: that would count as having looked at an error, and flush() be silent.
+            ticket.batch_promise.add_callback(lambda _: self._settled(ticket))
+
+    def _settled(self, ticket: Ticket) -> None:
+        promise, _ = ticket.batch_promise.part_of(ticket.index)
+        if promise.error is None:
+            self._tell(ticket.result(), None)
+        else:
+            self._tell(RecordMetadata(promise.topic, promise.partition, -1, ticket.timestamp_ms), promise.error)
+
+    def _tell(self, metadata: RecordMetadata, error: BaseException | None) -> None:
+        for on_acknowledgement in self._on_acknowledgement:
+            _guarded(on_acknowledgement, metadata, error)
+
+
+def pipeline_of(config: ProducerConfig) -> Pipeline | None:
+    """The pipeline that the settings ask for, if they do."""
+    wanted = config.interceptors or config.value_serializer is not None or config.key_serializer is not None
+    return Pipeline(config) if wanted else None
+
+
+def take_nothing(*_: object) -> None:
+    """Instead of `OpenBatches.take` where every record has to go through a pipeline."""
+
+
+def _methods(interceptors: Sequence[object], name: str) -> list[Callable[..., object]]:
+    found = (getattr(interceptor, name, None) for interceptor in interceptors)
+    return [method for method in found if callable(method)]
+
+
+def _guarded(method: Callable[..., object], *arguments: object) -> object:
+    """Call the user's code, which must hurt neither the record nor the loop; None when it fails."""
+    try:
+        return method(*arguments)
+    except Exception:
+        log.exception("%s failed", _name_of(method))
+        return None
+
+
+def _name_of(method: Callable[..., object]) -> str:
+    return f"the interceptor's {getattr(method, '__qualname__', method)}"
+
+
+def _serialize(given: SerializerLike | None) -> Serialize:
+    return _as_it_is if given is None else serializer_of(given)
+
+
+def _as_it_is(content: object, _: SerializationContext) -> bytes | None:
+    return content  # type: ignore[return-value] # checked where all records are
+
+
+def _nowhere(record: ProducerRecord) -> RecordMetadata:
+    """What is known of a record that was not even collected."""
+    partition = -1 if record.partition is None else record.partition
+    return RecordMetadata(record.topic, partition, -1, -1 if record.timestamp_ms is None else record.timestamp_ms)

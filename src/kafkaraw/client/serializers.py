@@ -1,0 +1,105 @@
+"""From the values and keys that users send to bytes: functions, or objects as other clients and Java have them.
+
+What was given is looked at once, when a producer is made, and becomes one function of value and context. A producer
+without serializers never comes here. Start at `serializer_of`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+
+from kafkaraw.errors import SerializationError
+from kafkaraw.records import Header
+
+
+class SerializationContext(NamedTuple):
+    """Where something to be serialized goes.
+
+    Attributes:
+        topic: the record's topic.
+        field: "key" or "value".
+        headers: the record's; a serializer may append to them.
+    """
+
+    topic: str
+    field: Literal["key", "value"]
+    headers: list[Header]
+
+
+class Serializer(Protocol):
+    """An object that makes bytes, as Java's Serializer: with a method `serialize`."""
+
+    def serialize(self, topic: str, headers: list[Header], data: object, /) -> bytes | None:
+        """Give the bytes of a key or a value; `headers` may be appended to."""
+
+
+SerializerLike: TypeAlias = Serializer | Callable[..., bytes | None]
+"""A function of the value; a function of the value and a `SerializationContext`; or a `Serializer`."""
+
+Serialize: TypeAlias = Callable[[object, SerializationContext], bytes | None]
+
+_CONTEXT_NAMES: Final = ("context", "ctx")
+"""A second parameter that need not be given gets the context only if it is named so: `str.encode` has one, too."""
+
+
+def is_serializer(given: object) -> bool:
+    """Whether it can be used as a serializer."""
+    return callable(given) or callable(getattr(given, "serialize", None))
+
+
+def serializer_of(given: SerializerLike) -> Serialize:
+    """Make one kind of function of what users give.
+
+    None stays None (a tombstone) and is never given to a serializer.
+
+    Raises:
+        SerializationError: (from the function made) the serializer raised, or gave something else than bytes.
+    """
+    convert = _converter(given)
+
+    def serialize(content: object, context: SerializationContext) -> bytes | None:
+        if content is None:
+            return None
+        try:
+            made = convert(content, context)
+        except Exception as error:
+            raise SerializationError(
+                f"{_name_of(given)} refuses the {context.field} of a record for topic {context.topic!r}, "
+                f"which is of type {type(content).__name__}: {type(error).__name__}"
+            ) from error
+        if made is None or isinstance(made, bytes | bytearray | memoryview):
+            return None if made is None else bytes(made)
+        raise SerializationError(
+            f"{_name_of(given)} made {type(made).__name__} of the {context.field} of a record for topic "
+            f"{context.topic!r}; it has to make bytes or None"
+        )
+
+    return serialize
+
+
+def _converter(given: SerializerLike) -> Callable[[object, SerializationContext], object]:
+    method = getattr(given, "serialize", None)
+    if callable(method):
+        return lambda content, context: method(context.topic, context.headers, content)
+    function = cast("Callable[..., object]", given)
+    if _takes_context(function):
+        return function
+    return lambda content, _: function(content)
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-in ones do not tell
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 2:
+        return False
+    second = positional[1]
+    return second.default is second.empty or second.name in _CONTEXT_NAMES
+
+
+def _name_of(given: object) -> str:
+    return getattr(given, "__qualname__", None) or type(given).__qualname__
