@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw import Producer
+from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.interceptors import ProducerRecord
 from kafkaraw.errors import BrokerError, ConfigError, DeliveryError, SerializationError
@@ -120,3 +122,15 @@ def test_every_record_of_a_split_batch_is_told_of_once():
 def test_what_intercepts_nothing_is_no_setting():
     with pytest.raises(ConfigError, match="on_send"):
         parse(ProducerConfig, {"bootstrap_servers": BOOTSTRAP, "interceptors": [object()]})
+
+
+def test_the_blocking_face_has_the_same_pipeline():
+    witness = Witness()
+    settings = {"value_serializer": str.encode, "interceptors": [Stamping(), witness]}
+    with EmbeddedBroker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
+        producer.send("t", "one").result(10)
+        producer.send_nowait("t", "two").result(10)
+        with pytest.raises(SerializationError):
+            producer.send("t", 5)  # the interceptor that adds to texts fails, and is passed over
+    assert [record.value for record in witness.sent] == ["one!", "two!", 5]
+    assert [metadata.offset for metadata, _ in witness.settled] == [0, 1, -1] and witness.closed == 1

@@ -517,3 +517,17 @@ def test_a_producer_that_was_fenced_says_so_for_rows_too():
                 await ticket
 
     on_cluster(test)
+
+
+def test_rows_of_a_batch_that_is_too_large_are_told_of_in_pieces():
+    async def test(cluster):
+        await cluster.create("t", max_message_bytes="400")
+        table = pa.table({"value": [b"%06d" % number for number in range(200)]})
+        async with cluster.producer(linger_ms=20) as producer:
+            places = await (await producer.send_arrow("t", table))
+        values = [record.value for record in await cluster.read("t", 200)]
+        told = [value for place in places for value in values[place.offset : place.offset + place.rows_count]]
+        assert told == [b"%06d" % number for number in range(200)] and len(places) > 4
+        assert [place.first_row for place in places] == [0] + [-1] * (len(places) - 1)
+
+    on_cluster(test)

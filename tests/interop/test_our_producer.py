@@ -65,6 +65,21 @@ def test_a_refused_batch_among_five_in_flight_costs_only_its_own_records(bootstr
     assert [isinstance(error, BrokerError) and error.name for error in refused] == ["MESSAGE_TOO_LARGE"] * 2
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_batches_that_are_too_large_arrive_in_parts_and_in_order(bootstrap, idempotent):
+    async def test() -> tuple[list[bytes | None], list[int]]:
+        partition = await new_topic(bootstrap, max_message_bytes="2000")
+        settings = {"enable_idempotence": idempotent, "batch_size": 50_000, "linger_ms": 20}
+        async with AsyncProducer(bootstrap_servers=bootstrap, **settings) as producer:
+            tickets = [await producer.send(partition.topic, b"%05d" % number) for number in range(5000)]
+            offsets = [(await ticket).offset for ticket in tickets]
+        return await read(bootstrap, partition), offsets
+
+    values, offsets = asyncio.run(test())
+    assert values == [b"%05d" % number for number in range(5000)]
+    assert offsets == list(range(5000))
+
+
 async def outcome(ticket) -> BaseException | None:
     with contextlib.suppress(BrokerError):
         await ticket

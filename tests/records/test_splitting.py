@@ -138,3 +138,13 @@ def test_failing_the_whole_fails_the_parts_that_are_left() -> None:
     assert promise.fail(error) and promise.done
     assert (first.base_offset, second.error) == (5, error)
     assert not promise.fail(error), "the first outcome counts"
+
+
+def test_pieces_of_a_split_batch_are_found_for_any_run_of_records() -> None:
+    promise = BatchPromise("t", 0, FakeWaiter())
+    first, second = promise.split([4, 6])
+    third, fourth = second.split([1, 5])
+    assert list(promise.pieces_of(0, 10)) == [(first, 0, 4), (third, 0, 1), (fourth, 0, 5)]
+    assert list(promise.pieces_of(3, 4)) == [(first, 3, 1), (third, 0, 1), (fourth, 0, 2)]
+    assert list(promise.pieces_of(6, 2)) == [(fourth, 1, 2)]
+    assert list(first.pieces_of(1, 2)) == [(first, 1, 2)]

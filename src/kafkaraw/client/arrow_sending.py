@@ -6,7 +6,7 @@ Start at `ArrowSending`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaraw.client.arrow_rows import rows_of
@@ -25,7 +25,8 @@ class SentRows(NamedTuple):
         partition: where they are.
         offset: of the first of them; -1 when the broker did not say (acks=0).
         rows_count: how many they are.
-        first_row: which row the first of them is; the others follow it in the data, but maybe not at once.
+        first_row: which row the first of them is; the others follow it in the data, but maybe not at once. -1 for what
+            follows where a batch was split because it was too large.
     """
 
     topic: str
@@ -85,7 +86,7 @@ class ArrowTicket:
 
     def written(self) -> list[SentRows]:
         """Where those rows are that the broker has acknowledged so far."""
-        return [_where(part) for part in self._parts if part.promise.done and part.promise.error is None]
+        return [where for part in self._parts for where in _where(part)]
 
     def exception(self) -> BaseException | None:
         """The error of the first rows that failed; None when all are acknowledged or still under way."""
@@ -112,17 +113,21 @@ class ArrowTicket:
         error = self.exception()
         if error is not None:
             raise error
-        return [_where(part) for part in self._parts]
+        return self.written()
 
     def __repr__(self) -> str:
         state = "done" if self.done else "pending"
         return f"ArrowTicket({self.rows_count} rows in {len(self._promises)} batches, {state})"
 
 
-def _where(part: SentPart) -> SentRows:
-    promise = part.promise
-    offset = promise.base_offset + part.first_index if promise.base_offset >= 0 else -1
-    return SentRows(promise.topic, promise.partition, offset, part.rows_count, part.first_row)
+def _where(part: SentPart) -> Iterator[SentRows]:
+    """Where the rows of a part are, as far as they are written; in pieces, if its batch was split."""
+    row = part.first_row
+    for promise, index, count in part.promise.pieces_of(part.first_index, part.rows_count):
+        if promise.done and promise.error is None:
+            offset = promise.base_offset + index if promise.base_offset >= 0 else -1
+            yield SentRows(promise.topic, promise.partition, offset, count, row)
+        row = -1
 
 
 class ArrowSending:

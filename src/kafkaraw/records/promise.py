@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -144,6 +144,17 @@ class BatchPromise:
             first, promise = next(entry for entry in reversed(promise.parts) if entry[0] <= index)
             index -= first
         return promise, index
+
+    def pieces_of(self, index: int, count: int) -> Iterator[tuple[BatchPromise, int, int]]:
+        """The promises that hold for so many records from one on, each with the index there and how many it holds."""
+        if self.parts is None:
+            yield self, index, count
+            return
+        ends = [first for first, _ in self.parts[1:]] + [index + count]
+        for (first, part), end in zip(self.parts, ends, strict=True):
+            begin, here = max(index, first), min(index + count, end)
+            if begin < here:
+                yield from part.pieces_of(begin - first, here - begin)
 
     @property
     def seen(self) -> bool:
