@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
-from kafkaraw import KafkaTimeoutError, ProducerFenced, TopicPartition, TransactionMustAbort, UsageError
+from kafkaraw import KafkaError, KafkaTimeoutError, ProducerFenced, TopicPartition, TransactionMustAbort, UsageError
 from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.core.producer.transaction import Change, Reaction, reaction_to
+from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 TOPIC = "orders"
@@ -212,3 +215,29 @@ def test_there_is_nothing_to_end_of_a_transaction_without_records() -> None:
             assert await producer.prepare_transaction() is None
 
     on_cluster(test)
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_every_refusal_of_a_coordinator_says_to_abort_or_to_make_a_new_producer(code: ErrorCode) -> None:
+    """What may be tried again is tried until the call's time is over, and never comes here."""
+    reaction = reaction_to(code)
+    if reaction in (Reaction.NONE, Reaction.AGAIN, Reaction.ELSEWHERE):
+        assert code == 0 or is_retriable(code)
+        return
+    producer = AsyncProducer(bootstrap_servers="a:1", transactional_id="tx")
+    transactions = producer._delivery._transactions
+    assert transactions is not None
+    for change in (Change.INITIALISED, Change.BEGUN):
+        transactions._machine.change(change)
+    with pytest.raises(KafkaError) as raised:
+        transactions._check(code, "commit_transaction")
+    said = str(raised.value)
+    assert "'tx'" in said and (code.name in said or code is ErrorCode.SASL_AUTHENTICATION_FAILED)
+    if reaction is Reaction.ABORT:
+        assert isinstance(raised.value, TransactionMustAbort) and "call abort_transaction()" in said
+        transactions._machine.change(Change.ABORTS)
+    else:
+        assert isinstance(raised.value, ProducerFenced) == (reaction is Reaction.FENCED)
+        assert "make a new" in said
+        with pytest.raises((UsageError, ProducerFenced), match="make a new"):
+            transactions._machine.change(Change.ABORTS)

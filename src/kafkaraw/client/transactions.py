@@ -32,7 +32,14 @@ from kafkaraw.core.producer.events import (
 )
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.core.producer.transaction import Change, Phase, Reaction, TransactionMachine, reaction_to
-from kafkaraw.errors import DeliveryError, KafkaError, ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.errors import (
+    DeliveryError,
+    KafkaError,
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+    TransactionMustAbort,
+    UsageError,
+)
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkaraw.protocol.messages.add_partitions_to_txn import (
@@ -204,7 +211,7 @@ class Transactions:
 
     def note_failure(self, error: KafkaError) -> None:
         """Records of the transaction were given up."""
-        if isinstance(error, ProducerFenced):
+        if isinstance(error, ProducerFenced | TransactionalIdAuthorizationFailed):
             self._machine.break_down(error)
         else:
             self._machine.fail(error)
@@ -319,10 +326,11 @@ class Transactions:
         if reaction is Reaction.NONE:
             return
         of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        advice = "; this producer can do nothing any more, make a new one" if reaction is Reaction.FATAL else ""
         cause = with_principal(
             error_for(
                 code,
-                f"{what}: transactional id {self.transactional_id!r}",
+                f"{what}: transactional id {self.transactional_id!r}{advice}",
                 resource=self.transactional_id if of_id else "",
                 operation="WRITE" if of_id else "",
             ),
@@ -336,8 +344,8 @@ class Transactions:
         error: KafkaError = cause
         if reaction is Reaction.FENCED:
             error = ProducerFenced(
-                f"another producer has taken over the transactional id {self.transactional_id!r}{self._timeout_hint}: "
-                f"{cause}"
+                f"another producer has taken over the transactional id {self.transactional_id!r}{self._timeout_hint}; "
+                f"make a new one if this is the one that should go on: {cause}"
             )
         self._machine.break_down(error)
         self._delivery.take_records(False)
