@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import OffsetAndMetadata as OffsetAndMetadata
     from kafkaraw.client.committed import PreparedTransaction as PreparedTransaction
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
+    from kafkaraw.client.deserializers import DeserializationContext as DeserializationContext
+    from kafkaraw.client.deserializers import Deserializer as Deserializer
     from kafkaraw.client.fetch_metrics import FetchMetrics as FetchMetrics
     from kafkaraw.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from kafkaraw.client.interceptors import ProducerRecord as ProducerRecord
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import DelegationTokenAuthorizationFailed as DelegationTokenAuthorizationFailed
     from kafkaraw.errors import DeliveryError as DeliveryError
     from kafkaraw.errors import DeliveryTimeout as DeliveryTimeout
+    from kafkaraw.errors import DeserializationError as DeserializationError
     from kafkaraw.errors import ForkedError as ForkedError
     from kafkaraw.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
     from kafkaraw.errors import GroupError as GroupError
@@ -135,6 +138,7 @@ _HOMES = {
     ),
     "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
+    "kafkaraw.client.deserializers": ("DeserializationContext", "Deserializer"),
     "kafkaraw.client.fetch_metrics": ("FetchMetrics",),
     "kafkaraw.client.interceptors": ("ProducerInterceptor", "ProducerRecord"),
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
@@ -161,6 +165,7 @@ _HOMES = {
         "CorruptBatch",
         "DeliveryError",
         "DeliveryTimeout",
+        "DeserializationError",
         "ForkedError",
         "GroupError",
         "KafkaError",

@@ -179,6 +179,25 @@ class SerializationError(UsageError):
     """A serializer does not take a key or a value; the cause is its own error."""
 
 
+class DeserializationError(KafkaError):
+    """A deserializer does not take a key or a value; the cause is its own error.
+
+    While iterating over a consumer, the position stays at the record; a batch that was given is behind it already.
+
+    Args:
+        message: what happened.
+        topic: of the record.
+        partition: of the record.
+        offset: of the record; `seek()` to the next one to go on without it.
+    """
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
 class ForkedError(UsageError):
     """The object belongs to the parent process; make a new one after the fork."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from kafkaraw.client.credentials.urls import url_fault
+from kafkaraw.client.deserializers import DeserializerLike, is_deserializer
 from kafkaraw.client.group_settings import Strategy, check_group, parse_strategies
 from kafkaraw.client.interceptors import is_interceptor
 from kafkaraw.client.serializers import SerializerLike, is_serializer
@@ -120,6 +121,12 @@ def _names(value: object) -> object:
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise ValueError('must be a list of texts, or "one,two"')
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def _deserializer(value: object) -> object:
+    if value is None or is_deserializer(value):
+        return value
+    raise ValueError(f"must be a function, or an object with a method deserialize(), not {type(value).__name__}")
 
 
 def _reset_policy(value: object) -> object:
@@ -339,6 +346,15 @@ class ConsumerConfig(ClientConfig):
         'Where to start without a position, or with one that is gone: "earliest", "latest", "none", or '
         '"by_duration:" and how long ago in ISO 8601, as in "by_duration:PT1H".',
         convert=_reset_policy,
+    )
+    key_deserializer: DeserializerLike | None = setting(  # noqa: RUF009
+        None,
+        "Makes of a key's bytes what records give: a function of the bytes, or of the bytes and a context, or an "
+        "object with deserialize(topic, headers, data). Null stays None; columns stay bytes.",
+        convert=_deserializer,
+    )
+    value_deserializer: DeserializerLike | None = setting(  # noqa: RUF009
+        None, "The same for values.", convert=_deserializer
     )
     client_rack: str = setting(
         "",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 
+from kafkaraw.errors import DeserializationError
 from kafkaraw.records import Batch, Record, TopicPartition
 
 
@@ -82,6 +83,7 @@ class RecordCursor:
 
         Raises:
             CorruptBatch: a batch is damaged; it is given up.
+            DeserializationError: a record cannot be converted; it is the next one to give.
         """
         while self._begin():
             records = self._records
@@ -96,6 +98,9 @@ class RecordCursor:
                         return
                 else:
                     self._forget()
+            except DeserializationError:
+                self.set_aside()
+                raise
             except Exception:
                 self._forget()
                 raise
@@ -110,6 +115,9 @@ class RecordCursor:
             assert self._records is not None
             try:
                 record = next(self._records, None)
+            except DeserializationError:
+                self.set_aside()
+                raise
             except BaseException:
                 self._forget()
                 raise

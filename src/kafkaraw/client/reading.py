@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.cursor import RecordCursor
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.deserializers import conversion_of
 from kafkaraw.client.engine import Engine, reply
 from kafkaraw.client.fetch_metrics import FetchCounters, FetchMetrics
 from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
@@ -87,6 +88,7 @@ class Reading:
         self._failure: BaseException | None = None
         self._news = asyncio.Event()
         self._counters = FetchCounters()
+        self._conversion = conversion_of(config.key_deserializer, config.value_deserializer)
         keep_freed_memory()
 
     # -- what to read
@@ -446,6 +448,7 @@ class Reading:
             piece.data,
             start_offset=piece.start_offset,
             check_crcs=self._config.check_crcs,
+            convert=self._conversion,
         )
 
     def _now_ms(self) -> int:

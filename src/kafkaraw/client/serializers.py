@@ -66,13 +66,13 @@ def serializer_of(given: SerializerLike) -> Serialize:
             made = convert(content, context)
         except Exception as error:
             raise SerializationError(
-                f"{_name_of(given)} refuses the {context.field} of a record for topic {context.topic!r}, "
+                f"{name_of(given)} refuses the {context.field} of a record for topic {context.topic!r}, "
                 f"which is of type {type(content).__name__}: {type(error).__name__}"
             ) from error
         if made is None or isinstance(made, bytes | bytearray | memoryview):
             return None if made is None else bytes(made)
         raise SerializationError(
-            f"{_name_of(given)} made {type(made).__name__} of the {context.field} of a record for topic "
+            f"{name_of(given)} made {type(made).__name__} of the {context.field} of a record for topic "
             f"{context.topic!r}; it has to make bytes or None"
         )
 
@@ -84,12 +84,13 @@ def _converter(given: SerializerLike) -> Callable[[object, SerializationContext]
     if callable(method):
         return lambda content, context: method(context.topic, context.headers, content)
     function = cast("Callable[..., object]", given)
-    if _takes_context(function):
+    if takes_context(function):
         return function
     return lambda content, _: function(content)
 
 
-def _takes_context(function: Callable[..., Any]) -> bool:
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether a function is to be given a context as its second argument."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some built-in ones do not tell
@@ -101,5 +102,6 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     return second.default is second.empty or second.name in _CONTEXT_NAMES
 
 
-def _name_of(given: object) -> str:
+def name_of(given: object) -> str:
+    """What to call a function or an object of the user's in messages."""
     return getattr(given, "__qualname__", None) or type(given).__qualname__

@@ -8,7 +8,7 @@ Source: KIP-98; Kafka's DefaultRecordBatch and CompletedFetch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -102,6 +102,7 @@ class Batch:
         end_offset: records from here on are not given, for readers that want so many and no more; None is no limit.
         size_max_bytes: limit on the decompressed size of one wire batch.
         check_crcs: whether to verify checksums before decoding.
+        convert: what iterating does to each record before it is given, as deserializers do; columns stay bytes.
 
     Raises:
         CorruptBatch: a header makes no sense.
@@ -120,6 +121,7 @@ class Batch:
     __slots__ = (
         "_batches",
         "_checked",
+        "_convert",
         "_size_max_bytes",
         "end_offset",
         "next_offset",
@@ -140,6 +142,7 @@ class Batch:
         end_offset: int | None = None,
         size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
         check_crcs: bool = True,
+        convert: Callable[[Record], Record] | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -147,6 +150,7 @@ class Batch:
         self.end_offset = end_offset
         self._size_max_bytes = size_max_bytes
         self._checked: set[int] | None = set() if check_crcs else None  # base offsets; shared with parts of this one
+        self._convert = convert
         self._batches: list[tuple[BatchHeader, memoryview]] = []
         self.next_offset = start_offset
         self.records_count = 0
@@ -230,7 +234,7 @@ class Batch:
             CorruptBatch: damaged data.
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
-        return read_batches(
+        records = read_batches(
             self._readable(),
             self.topic,
             self.partition,
@@ -238,14 +242,17 @@ class Batch:
             end_offset=self.end_offset,
             size_max_bytes=self._size_max_bytes,
         )
+        return records if self._convert is None else map(self._convert, records)
 
     def values(self) -> list[bytes | None]:
-        """Give the values alone; cheaper than records.
+        """Give the values alone; cheaper than records, unless they are converted.
 
         Raises:
             CorruptBatch: damaged data.
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
+        if self._convert is not None:
+            return [record.value for record in self]
         values: list[bytes | None] = []
         for header, wire in self._readable():
             values += read_values(
