@@ -41,8 +41,8 @@ class AsyncProducer:
 
     With `enable_idempotence` (the default) a record is written once and in the order of sending, whatever is sent
     again. Without it, sending again may write twice; with more than one request in flight
-    (`max_in_flight_requests_per_connection`) it may also reorder. `acks=0` confirms only that a record was handed to
-    the network.
+    (`max_in_flight_requests_per_connection`) it may also reorder what was in flight together. `acks=0` confirms only
+    that a record was handed to the network.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.

@@ -6,8 +6,8 @@ order of a partition's batches is kept by `partition.py`; start there for the wh
 `kafkaraw.client.delivery`.
 
 What is promised. With idempotence: every record is written at most once, in the order of sending, as long as its
-delivery time lasts. Without: a batch that is sent again may be written twice, and with more than one request in
-flight a batch that failed is written after later ones that did not (as with Java's producer).
+delivery time lasts. Without: a batch that is sent again may be written twice, and of the batches that were in flight
+together one that failed is written after later ones that did not; never after newer ones.
 """
 
 from __future__ import annotations
