@@ -82,6 +82,10 @@ bench-protocol: setup ## Encode and decode messages, ours and kafka-python's sid
 bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
 	@$(BIN)/python -m bench.network $(ARGS)
 
+.PHONY: bench-broker
+bench-broker: setup ## Bytes in and out of the embedded broker, and requests per second
+	@$(BIN)/python -m bench.broker $(ARGS)
+
 .PHONY: bench-produce
 bench-produce: setup ## Send with our client and with others, and what the factors must be
 	@$(BIN)/python -m bench.produce $(ARGS)
