@@ -53,6 +53,8 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "true",

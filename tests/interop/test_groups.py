@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 import uuid
@@ -27,7 +28,17 @@ from tests.interop.apache_kafka import ApacheKafka
 
 PARTITIONS = 4
 SETTLE_S = 30.0
-STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+CLASSIC: dict[str, object] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000}
+MODERN: dict[str, object] = {"group_protocol": "consumer"}
+KINDS: dict[str, dict[str, object]] = {
+    **{
+        name: CLASSIC | {"partition_assignment_strategy": name}
+        for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
+    },
+    "uniform": MODERN | {"group_remote_assignor": "uniform"},
+    "broker's range": MODERN | {"group_remote_assignor": "range"},
+}
+PROTOCOLS = {"classic": CLASSIC, "KIP-848": MODERN}
 
 
 @pytest.fixture
@@ -43,6 +54,11 @@ def topic(servers: str) -> Iterator[str]:
     yield name
 
 
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> dict[str, object]:
+    return PROTOCOLS[request.param]
+
+
 @pytest.fixture
 def make(servers: str, topic: str) -> Iterator[Callable[..., Consumer]]:
     """Makes members of one group, and closes them."""
@@ -52,8 +68,6 @@ def make(servers: str, topic: str) -> Iterator[Callable[..., Consumer]]:
         given = {
             "group_id": topic,
             "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 200,
-            "session_timeout_ms": 6_000,
             "auto_commit_interval_ms": 100,
             **settings,
         }
@@ -90,15 +104,15 @@ def shared(*consumers: Consumer) -> bool:
     return len(owned) == len(set(owned)) == PARTITIONS and max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_members_share_a_topic_and_one_takes_over_when_the_other_leaves(
-    strategy: str, servers: str, topic: str, make: Callable[..., Consumer]
+    kind: str, servers: str, topic: str, make: Callable[..., Consumer]
 ) -> None:
     produce(servers, topic, 100)
-    first = make(partition_assignment_strategy=strategy)
+    first = make(**KINDS[kind])
     first.subscribe([topic])
     values = until(lambda: shared(first), first)
-    second = make(partition_assignment_strategy=strategy)
+    second = make(**KINDS[kind])
     second.subscribe([topic])
     values += until(lambda: shared(first, second), first, second)
     produce(servers, topic, 100, start=100)
@@ -114,11 +128,11 @@ def test_two_members_share_a_topic_and_one_takes_over_when_the_other_leaves(
 
 
 def test_callbacks_run_on_the_callers_thread_and_may_commit_and_seek(
-    servers: str, topic: str, make: Callable[..., Consumer]
+    servers: str, topic: str, protocol: dict[str, object], make: Callable[..., Consumer]
 ) -> None:
     produce(servers, topic, 40)
     told: list[tuple[str, int, str]] = []
-    consumer = make(enable_auto_commit=False)
+    consumer = make(**protocol, enable_auto_commit=False)
 
     def assigned(partitions: list[TopicPartition]) -> None:
         told.append(("assigned", len(partitions), threading.current_thread().name))
@@ -137,7 +151,7 @@ def test_callbacks_run_on_the_callers_thread_and_may_commit_and_seek(
     consumer.unsubscribe()
     name = threading.current_thread().name
     assert told == [("assigned", PARTITIONS, name), ("revoked", PARTITIONS, name)]
-    other = make()
+    other = make(**protocol)
     positions = other.committed([TopicPartition(topic, number) for number in range(PARTITIONS)])
     assert {position.offset for position in positions.values() if position} == {10}
 
@@ -163,13 +177,17 @@ def test_a_commit_may_carry_a_text_and_is_where_an_assigned_consumer_begins(
 
 
 def test_a_user_who_stays_away_is_out_hears_of_it_and_comes_back(
-    servers: str, topic: str, make: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
+    servers: str,
+    topic: str,
+    protocol: dict[str, object],
+    make: Callable[..., Consumer],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     lost: list[TopicPartition] = []
-    consumer = make(max_poll_interval_ms=1_500, enable_auto_commit=False)
+    consumer = make(**protocol, max_poll_interval_ms=1_500, enable_auto_commit=False)
     consumer.subscribe([topic], on_lost=lost.extend)
     until(lambda: shared(consumer), consumer)
-    other = make()
+    other = make(**protocol)
     other.subscribe([topic])
     until(lambda: shared(other), other)
     with pytest.raises(CommitFailed, match="nothing was committed"):
@@ -184,26 +202,28 @@ def test_a_user_who_stays_away_is_out_hears_of_it_and_comes_back(
 def test_a_static_member_that_comes_back_in_time_keeps_its_partitions(
     servers: str, topic: str, make: Callable[..., Consumer]
 ) -> None:
-    first, second = make(group_instance_id="one"), make(group_instance_id="two")
+    first, second = make(**CLASSIC, group_instance_id="one"), make(**CLASSIC, group_instance_id="two")
     for consumer in (first, second):
         consumer.subscribe([topic])
     until(lambda: shared(first, second), first, second)
     before, generation = first.assignment(), second.group_metadata().generation_id
     first.close()
-    again = make(group_instance_id="one")
+    again = make(**CLASSIC, group_instance_id="one")
     again.subscribe([topic])
     until(lambda: again.assignment() == before, again, second)
     assert second.group_metadata().generation_id == generation
-    usurper = make(group_instance_id="one")
+    usurper = make(**CLASSIC, group_instance_id="one")
     usurper.subscribe([topic])
     until(lambda: usurper.assignment() == before, usurper, second)
     with pytest.raises(MemberFenced, match="'one'"):
         until(lambda: False, again)
 
 
-def test_a_pattern_follows_topics_that_are_made(servers: str, topic: str, make: Callable[..., Consumer]) -> None:
-    consumer = make(metadata_max_age_ms=500)
-    consumer.subscribe(pattern=f"{topic}(-more)?")
+def test_a_pattern_follows_topics_that_are_made(
+    servers: str, topic: str, protocol: dict[str, object], make: Callable[..., Consumer]
+) -> None:
+    consumer = make(**protocol, metadata_max_age_ms=500)
+    consumer.subscribe(pattern=re.compile(f"{topic}(-more)?"))
     until(lambda: shared(consumer), consumer)
     assert consumer.subscription() == [topic]
     with Admin(bootstrap_servers=servers) as admin:
@@ -212,10 +232,10 @@ def test_a_pattern_follows_topics_that_are_made(servers: str, topic: str, make: 
     assert consumer.subscription() == [topic, f"{topic}-more"]
 
 
-def test_the_leader_notices_new_partitions_and_deleted_topics(
-    servers: str, topic: str, make: Callable[..., Consumer]
+def test_new_partitions_and_deleted_topics_are_noticed(
+    servers: str, topic: str, protocol: dict[str, object], make: Callable[..., Consumer]
 ) -> None:
-    consumer = make(metadata_max_age_ms=500)
+    consumer = make(**protocol, metadata_max_age_ms=500, allow_auto_create_topics=False)
     consumer.subscribe([topic])
     until(lambda: shared(consumer), consumer)
     with Admin(bootstrap_servers=servers) as admin:
@@ -226,7 +246,7 @@ def test_the_leader_notices_new_partitions_and_deleted_topics(
 
 
 def test_members_that_share_no_assignor_are_told_so(servers: str, topic: str, make: Callable[..., Consumer]) -> None:
-    first, second = make(partition_assignment_strategy="range"), make(partition_assignment_strategy="sticky")
+    first, second = make(**KINDS["range"]), make(**KINDS["sticky"])
     for consumer in (first, second):
         consumer.subscribe([topic])
     until(lambda: shared(first), first)
@@ -257,3 +277,58 @@ def test_the_async_face_awaits_its_callbacks(servers: str, topic: str) -> None:
         return told
 
     assert asyncio.run(life()) == [f"assigned {PARTITIONS}", f"revoked {PARTITIONS}"]
+
+
+def test_static_members_of_the_new_protocol_come_back_and_do_not_share_a_name(
+    servers: str, topic: str, make: Callable[..., Consumer]
+) -> None:
+    first, second = make(**MODERN, group_instance_id="one"), make(**MODERN, group_instance_id="two")
+    for consumer in (first, second):
+        consumer.subscribe([topic])
+    until(lambda: shared(first, second), first, second)
+    before = first.assignment()
+    first.close()
+    again = make(**MODERN, group_instance_id="one")
+    again.subscribe([topic])
+    until(lambda: again.assignment() == before, again, second)
+    usurper = make(**MODERN, group_instance_id="one")
+    usurper.subscribe([topic])
+    with pytest.raises(GroupError, match="group_instance_id='one' is in use"):
+        until(lambda: False, usurper)
+
+
+def test_the_broker_applies_a_pattern_of_re2(servers: str, topic: str, make: Callable[..., Consumer]) -> None:
+    consumer = make(**MODERN)
+    consumer.subscribe(pattern=f"{topic}.*")
+    until(lambda: shared(consumer), consumer)
+    consumer.subscribe([topic])
+    until(lambda: shared(consumer), consumer)
+    wrong = make(**MODERN)
+    wrong.subscribe(pattern="(((")
+    with pytest.raises(GroupError, match="RE2"):
+        until(lambda: False, wrong)
+
+
+def test_an_assignor_that_the_broker_has_not_is_refused(
+    servers: str, topic: str, make: Callable[..., Consumer]
+) -> None:
+    consumer = make(**MODERN, group_remote_assignor="fancy")
+    consumer.subscribe([topic])
+    with pytest.raises(GroupError, match="group_remote_assignor='fancy'"):
+        until(lambda: False, consumer)
+
+
+def test_a_group_changes_its_protocol_while_it_runs(servers: str, topic: str, make: Callable[..., Consumer]) -> None:
+    old = make(**KINDS["cooperative-sticky"])
+    old.subscribe([topic])
+    until(lambda: shared(old), old)
+    new = make(**MODERN)
+    new.subscribe([topic])
+    until(lambda: shared(old, new), old, new)
+    old.close()
+    until(lambda: shared(new), new)
+    back = make(**KINDS["cooperative-sticky"])
+    back.subscribe([topic])
+    until(lambda: shared(new, back), new, back)
+    new.close()
+    until(lambda: shared(back), back)

@@ -109,6 +109,9 @@ class Commits:
                 continue  # the group has moved on while the request was under way, and we with it
             if refused is not None:
                 refused(code, who)
+            if code == ErrorCode.STALE_MEMBER_EPOCH and not deadline.expired:
+                await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
+                continue  # the next heartbeat tells the new epoch
             raise self._commit_error(code, who, offsets)
 
     async def committed(
@@ -128,14 +131,19 @@ class Commits:
         wanted = None if partitions is None else _by_topic(partitions)
         if wanted is not None and not wanted:
             return {}
-        response = await self._coordinator.ask(
-            lambda connection: self._fetch_request(connection, wanted, identity),
-            OffsetFetchResponse,
-            _code_of_fetch,
-            deadline=deadline,
-            version_max=_NAMES_UP_TO_VERSION if wanted is None else self._version_max(wanted),
-        )
-        code = _code_of_fetch(response)
+        while True:
+            response = await self._coordinator.ask(
+                lambda connection: self._fetch_request(connection, wanted, identity),
+                OffsetFetchResponse,
+                _code_of_fetch,
+                deadline=deadline,
+                version_max=_NAMES_UP_TO_VERSION if wanted is None else self._version_max(wanted),
+            )
+            code = _code_of_fetch(response)
+            if code in _NOT_A_MEMBER and identity is not None and not deadline.expired:
+                await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
+                continue  # the next heartbeat tells who this member is now
+            break
         if code:
             raise self._refusal(code, "committed positions", "DESCRIBE")
         return self._positions(response)
@@ -223,8 +231,8 @@ class Commits:
     def _commit_error(
         self, code: int, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> KafkaError:
+        cause = self._refusal(code, f"committing {len(offsets)} positions", "READ")
         what = f"committing {len(offsets)} positions of group {self._group_id!r}"
-        cause = self._refusal(code, what, "READ")
         error: KafkaError = cause
         if code in _NOT_A_MEMBER:
             as_whom = f"member {who.member_id!r} of generation {who.generation_id}" if who.member_id else "no member"

@@ -7,6 +7,7 @@ partitions that were assigned by hand a group keeps positions only. Start at `tu
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ from kafkaraw.client.listeners import CallUser, Listeners
 from kafkaraw.client.membership import Membership
 from kafkaraw.client.progress import Done, Positions, Progress
 from kafkaraw.core.group.classic import ClassicMember
+from kafkaraw.core.group.member import GroupMember
+from kafkaraw.core.group.modern import ModernMember
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
@@ -53,9 +56,7 @@ class Group:
         self._unplaced: set[TopicPartition] = set()
         self._placing: asyncio.Task[Positions] | None = None
         coordinator = Coordinator(engine, CoordinatorKind.GROUP, config.group_id)
-        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        member = ClassicMember(member_settings(config), backoff, engine.runtime.rng)
-        self.membership = Membership(engine, config, member, coordinator, reading)
+        self.membership = Membership(engine, config, _member(engine, config), coordinator, reading)
         commits = Commits(engine, config.group_id, coordinator)
         membership = self.membership
         self.progress = Progress(config, commits, reading, membership.identity, membership.refused, membership.settled)
@@ -215,3 +216,13 @@ class Group:
         await self.membership.close()
         if problem is not None:
             raise problem
+
+
+def _member(engine: Engine, config: ConsumerConfig) -> GroupMember:
+    """The machine of the protocol that was chosen."""
+    backoff, rng = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms), engine.runtime.rng
+    settings = member_settings(config)
+    if config.group_protocol == "classic":
+        return ClassicMember(settings, backoff, rng)
+    member_id = base64.urlsafe_b64encode(rng.getrandbits(128).to_bytes(16, "big")).decode().rstrip("=")
+    return ModernMember(settings, backoff, rng, member_id, engine.cluster.name_of)

@@ -21,7 +21,7 @@ from kafkaraw.client.handing_over import HandingOver
 from kafkaraw.client.listeners import Callback, CallUser, Listeners, call_here
 from kafkaraw.client.progress import Positions, Progress
 from kafkaraw.client.subscribed import Subscribed
-from kafkaraw.core.group.actions import Action, FindTopics, Handover, Part, Send
+from kafkaraw.core.group.actions import Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailed, KafkaError, UsageError
 from kafkaraw.records import TopicPartition
@@ -329,6 +329,8 @@ class Membership:
             self._start(self._send(action), "group request")
         elif isinstance(action, FindTopics):
             self._start(self._find(action), "finding topics")
+        elif isinstance(action, FindNames):
+            self._start(self._find_names(action), "finding topics")
         else:
             self._parting.add(task := self._start(self._part(action), "leaving the group"))
             task.add_done_callback(self._parting.discard)
@@ -357,6 +359,15 @@ class Membership:
             topics = self._subscribed.topics_of(action.topics)
             self.member.topics_found(action.attempt, topics, self._now_ms())
             self._use_topics()
+        self._news.set()
+
+    async def _find_names(self, action: FindNames) -> None:
+        try:
+            await self._engine.refresh(None if self._subscribed.wanted.pattern else self._subscribed.wanted.topics)
+        except KafkaError as error:
+            self.member.unanswered(action.attempt, error, self._now_ms())
+        else:
+            self.member.names_found(action.attempt, self._now_ms())
         self._news.set()
 
     async def _part(self, action: Part) -> None:

@@ -117,7 +117,8 @@ class Progress:
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions as the coordinator has them."""
-        found = await self._commits.committed(partitions, deadline, self._member_or_nobody)
+        who = self._member_or_nobody if self._config.group_protocol == "consumer" else None
+        found = await self._commits.committed(partitions, deadline, who)
         self._stored.update(found)
         return found
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kafkaraw.core.group.assignors import Assignor
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 
 Partitions = frozenset[TopicPartition]
@@ -43,6 +44,14 @@ class FindTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class FindNames:
+    """The member needs to know the names of these topics; the answer goes to `names_found`."""
+
+    topic_ids: tuple[Uuid, ...]
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Tell the coordinator that this member leaves; nobody waits for the answer.
 
@@ -57,7 +66,7 @@ class Part:
     reason: str
 
 
-Action = Send | FindTopics | Part
+Action = Send | FindTopics | FindNames | Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,9 @@ class GroupMember(ABC):
     def topics_seen(self, topics: Topics, now_ms: int) -> None:  # noqa: B027 - leaders only
         """What the watched topics look like now."""
 
+    def names_found(self, attempt: int, now_ms: int) -> None:  # noqa: B027 - where brokers assign
+        """The names that were asked for are known, as far as they can be."""
+
     def user_comes(self, now_ms: int) -> None:
         """A call of the user begins."""
         self.presence.comes(now_ms)

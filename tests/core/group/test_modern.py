@@ -1,0 +1,352 @@
+"""Membership in a group in which the broker assigns (KIP-848), one rule each; and that nothing leaves it stuck."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkaraw.core.group.actions import FindNames, GroupSettings, Handover, Part, Send, Wanted
+from kafkaraw.core.group.modern import ModernMember, Phase
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import GroupError, KafkaError, MaxPollExceeded, MemberFenced, NetworkError, Stage
+from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from kafkaraw.records import TopicPartition
+
+OUTAGE = NetworkError("gone", stage=Stage.CONNECT)
+T, U = Uuid(b"t" * 16), Uuid(b"u" * 16)
+INTERVAL_MS = 5_000
+
+
+def partitions(*numbers: int) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition("t", number) for number in numbers)
+
+
+class Group:
+    """One member, and a broker that answers as the test says."""
+
+    def __init__(self, **given: object) -> None:
+        self.names = {T: "t"}
+        self.member = ModernMember(
+            GroupSettings(group_id="g", **given),  # type: ignore[arg-type]
+            Backoff(100, 1_000),
+            random.Random(1),
+            "me",
+            self.names.get,
+        )
+        self.now_ms = 0
+        self.epoch = 0
+        self.told: list[Handover] = []
+        self.parted: list[ConsumerGroupHeartbeatRequest] = []
+        self._waiting: list[Send | FindNames] = []
+        self.member.subscribe(Wanted(frozenset("t")), 0)
+
+    def look(self) -> None:
+        for action in self.member.take_actions():
+            if isinstance(action, Part):
+                request = action.make(1)
+                assert isinstance(request, ConsumerGroupHeartbeatRequest)
+                self.parted.append(request)
+            else:
+                assert isinstance(action, Send | FindNames)
+                self._waiting.append(action)
+
+    @property
+    def has_something_to_do(self) -> bool:
+        self.look()
+        return bool(self._waiting) or self.member.phase in (Phase.JOINING, Phase.MEMBER, Phase.GIVING)
+
+    def next_action(self) -> Send | FindNames:
+        while True:
+            self.look()
+            if self._waiting:
+                return self._waiting.pop(0)
+            assert self.member.deadline_ms is not None, f"the consumer {self.member.state}, and nothing will happen"
+            self.pass_time(max(0, self.member.deadline_ms - self.now_ms))
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        self.member.tick(self.now_ms)
+
+    def beat(self, *numbers: int, code: int = 0, change: bool = True) -> ConsumerGroupHeartbeatRequest:
+        """The next request is a heartbeat: answer it, with an assignment unless nothing changes."""
+        action = self.next_action()
+        assert isinstance(action, Send)
+        request = action.make(1)
+        assert isinstance(request, ConsumerGroupHeartbeatRequest)
+        self.answer(action, *numbers, code=code, change=change)
+        return request
+
+    def answer(self, action: Send, *numbers: int, code: int = 0, change: bool = True, topic: Uuid = T) -> None:
+        self.epoch += change
+        given = Assignment(topic_partitions=[TopicPartitions(topic_id=topic, partitions=list(numbers))])
+        if not numbers:
+            given = Assignment(topic_partitions=[])
+        response = ConsumerGroupHeartbeatResponse(
+            error_code=code,
+            member_id="me",
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=0 if code else INTERVAL_MS,
+            assignment=given if change and not code else None,
+        )
+        self.member.answered(action.attempt, response, self.now_ms)
+
+    def poll(self, then: Callable[[], object] = lambda: None) -> Handover | None:
+        self.member.user_comes(self.now_ms)
+        problem = self.member.take_problem(self.now_ms)
+        try:
+            if problem is not None:
+                raise problem
+            handover = self.member.begin_handover()
+            if handover is not None:
+                self.told.append(handover)
+                then()
+                self.member.end_handover(self.now_ms)
+            return handover
+        finally:
+            self.member.user_goes(self.now_ms)
+
+    def settle(self) -> None:
+        """A good broker and a user who polls: go on until the member has what the broker gives, and has said so."""
+        for _ in range(40):
+            self.poll()
+            action = self.next_action()
+            if isinstance(action, FindNames):
+                self.names[U] = "u"
+                self.member.names_found(action.attempt, self.now_ms)
+                continue
+            request = action.make(1)
+            assert isinstance(request, ConsumerGroupHeartbeatRequest)
+            said = request.topic_partitions and request.topic_partitions[0].partitions
+            if said == [0, 1] and self.member.owned == partitions(0, 1):
+                self.answer(action, change=False)
+                return
+            self.answer(action, 0, 1)
+        raise AssertionError(f"the consumer {self.member.state}")
+
+
+def test_a_member_joins_with_everything_and_says_what_it_owns_when_the_user_knows() -> None:
+    group = Group(rack_id="east", server_assignor="range", max_poll_interval_ms=60_000)
+    joining = group.beat(0, 1)
+    assert (joining.member_id, joining.member_epoch, joining.topic_partitions) == ("me", 0, [])
+    assert (joining.rack_id, joining.server_assignor, joining.rebalance_timeout_ms) == ("east", "range", 60_000)
+    assert joining.subscribed_topic_names == ["t"]
+    assert group.poll() == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
+    word = group.beat(change=False)
+    assert group.now_ms == 0, "the broker waits for the word"
+    assert word.topic_partitions == [TopicPartitions(topic_id=T, partitions=[0, 1])]
+    assert (word.member_epoch, word.subscribed_topic_names, word.rebalance_timeout_ms) == (1, None, -1)
+    quiet = group.beat(change=False)
+    assert group.now_ms == INTERVAL_MS
+    assert quiet.topic_partitions is None
+
+
+def test_partitions_are_given_up_before_the_broker_hears_so() -> None:
+    group = Group()
+    group.beat(0, 1)
+    group.poll()
+    group.beat(1)
+    meanwhile = group.beat(change=False)
+    assert group.now_ms == INTERVAL_MS
+    assert meanwhile.topic_partitions == [TopicPartitions(topic_id=T, partitions=[0, 1])], "it has them still"
+    assert group.poll() == Handover(revoked=partitions(0), after=partitions(1))
+    assert group.beat(change=False).topic_partitions == [TopicPartitions(topic_id=T, partitions=[1])]
+
+
+def test_after_an_error_everything_is_told_again() -> None:
+    group = Group()
+    group.beat(0)
+    group.poll()
+    group.beat(change=False)
+    group.member.unanswered(group.next_action().attempt, OUTAGE, group.now_ms)
+    again = group.beat(change=False)
+    assert again.subscribed_topic_names == ["t"]
+    assert again.topic_partitions == [TopicPartitions(topic_id=T, partitions=[0])]
+    assert again.rebalance_timeout_ms == 300_000
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_a_fenced_member_tells_its_user_and_joins_again(code: int) -> None:
+    group = Group()
+    group.beat(0, 1)
+    group.poll()
+    group.beat(code=code, change=False)
+    assert group.member.phase is Phase.LOSING
+    assert group.poll() == Handover(lost=partitions(0, 1))
+    assert group.beat(1).member_epoch == 0
+
+
+def test_a_topic_whose_name_is_not_known_is_asked_for_and_the_rest_is_read_meanwhile() -> None:
+    group = Group()
+    action = group.next_action()
+    assert isinstance(action, Send)
+    given = [TopicPartitions(topic_id=T, partitions=[0]), TopicPartitions(topic_id=U, partitions=[3])]
+    response = ConsumerGroupHeartbeatResponse(
+        error_code=0, member_epoch=1, heartbeat_interval_ms=INTERVAL_MS, assignment=Assignment(topic_partitions=given)
+    )
+    group.member.answered(action.attempt, response, 0)
+    asked = group.next_action()
+    assert isinstance(asked, FindNames)
+    assert asked.topic_ids == (U,)
+    assert group.poll() == Handover(assigned=partitions(0), after=partitions(0))
+    group.names[U] = "u"
+    group.member.names_found(asked.attempt, group.now_ms)
+    both = partitions(0) | {TopicPartition("u", 3)}
+    assert group.poll() == Handover(assigned=frozenset({TopicPartition("u", 3)}), after=both)
+
+
+def test_a_changed_subscription_is_told_at_once() -> None:
+    group = Group()
+    group.beat(0)
+    group.poll()
+    group.beat(change=False)
+    group.member.subscribe(Wanted(frozenset("tu")), group.now_ms)
+    now_ms = group.now_ms
+    assert group.beat(change=False).subscribed_topic_names == ["t", "u"]
+    group.member.subscribe(Wanted(pattern="t.*"), group.now_ms)
+    request = group.beat(change=False)
+    assert (request.subscribed_topic_names, request.subscribed_topic_regex) == ([], "t.*")
+    group.member.subscribe(Wanted(frozenset("t")), group.now_ms)
+    request = group.beat(change=False)
+    assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (["t"], "")
+    assert group.now_ms == now_ms
+
+
+@pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("static", -2)])
+def test_leaving_says_whether_the_member_comes_back(instance: str | None, epoch: int) -> None:
+    group = Group(group_instance_id=instance)
+    group.beat(0)
+    group.poll()
+    group.member.leave("the consumer is closed")
+    group.look()
+    assert [(request.member_epoch, request.instance_id) for request in group.parted] == [(epoch, instance)]
+    assert group.member.deadline_ms is None
+
+
+def test_a_user_who_stays_away_too_long_is_told_so_and_comes_back() -> None:
+    group = Group(max_poll_interval_ms=12_000)
+    group.beat(0, 1)
+    group.poll()
+    group.beat(change=False)
+    group.beat(change=False)
+    group.pass_time(12_000)
+    assert group.member.phase is Phase.AWAY
+    group.look()
+    assert [request.member_epoch for request in group.parted] == [-1]
+    with pytest.raises(MaxPollExceeded, match="max_poll_interval_ms=12000"):
+        group.poll()
+    assert group.poll() == Handover(lost=partitions(0, 1))
+    group.settle()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.UNSUPPORTED_VERSION, "group_protocol='classic'"),
+        (ErrorCode.UNSUPPORTED_ASSIGNOR, "group_remote_assignor"),
+        (ErrorCode.UNRELEASED_INSTANCE_ID, "in use"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, "group.consumer.max.size"),
+    ],
+)
+def test_what_the_member_cannot_mend_the_user_hears_and_the_next_call_tries_again(code: int, words: str) -> None:
+    group = Group()
+    group.beat(code=code, change=False)
+    assert group.member.deadline_ms is None
+    with pytest.raises(GroupError, match=words):
+        group.poll()
+    group.settle()
+
+
+def test_a_member_whose_name_was_taken_over_does_not_fight_back() -> None:
+    group = Group(group_instance_id="static")
+    group.beat(0)
+    group.beat(code=ErrorCode.FENCED_INSTANCE_ID, change=False)
+    for _ in range(2):
+        with pytest.raises(MemberFenced):
+            group.poll()
+    assert group.member.deadline_ms is None
+
+
+Step = tuple[str, int, list[int]]
+CODES = st.sampled_from(
+    (
+        ErrorCode.NONE,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+    )
+)
+NUMBERS = st.lists(st.integers(0, 3), unique=True)
+NOTHING: st.SearchStrategy[list[int]] = st.builds(list)
+STEPS: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(
+        st.sampled_from(("given", "unchanged", "unknown topic")), CODES, st.lists(st.integers(0, 3), unique=True)
+    ),
+    st.tuples(st.sampled_from(("fail", "poll", "poll interrupted", "names", "commit", "resubscribe")), CODES, NOTHING),
+    st.tuples(st.just("time"), st.integers(0, 400_000), NOTHING),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from((None, "static")), st.lists(STEPS, max_size=40))
+def test_whatever_happens_in_whatever_order_a_good_end_is_reached(instance: str | None, steps: list[Step]) -> None:
+    group = Group(group_instance_id=instance)
+    for step in steps:
+        take(group, *step)
+        check_told(group)
+    for _ in range(3):
+        with contextlib.suppress(KafkaError):
+            group.settle()
+            break
+    assert (group.member.phase, group.member.owned) == (Phase.MEMBER, partitions(0, 1))
+    check_told(group)
+
+
+def take(group: Group, what: str, value: int, numbers: list[int]) -> None:
+    """One step; `value` is an error code or a time, `numbers` are partitions."""
+    member = group.member
+    if what.startswith("poll"):
+        interruption = (lambda: take(group, "given", value, [2])) if what == "poll interrupted" else (lambda: None)
+        with contextlib.suppress(KafkaError):
+            group.poll(interruption)
+    elif what == "time":
+        group.pass_time(value)
+    elif what == "names":
+        group.names[U] = "u"
+    elif what == "commit":
+        member.commit_refused(ErrorCode.STALE_MEMBER_EPOCH, member.generation_id, group.now_ms)
+    elif what == "resubscribe":
+        member.subscribe(Wanted(frozenset("tu")), group.now_ms)
+    elif group.has_something_to_do:
+        action = group.next_action()
+        if what == "fail":
+            member.unanswered(action.attempt, OUTAGE, group.now_ms)
+        elif isinstance(action, FindNames):
+            member.names_found(action.attempt, group.now_ms)
+        else:
+            topic = U if what == "unknown topic" else T
+            group.answer(action, *numbers, code=value, change=what != "unchanged", topic=topic)
+
+
+def check_told(group: Group) -> None:
+    """What the user was told adds up to what the member thinks that they have."""
+    owned: frozenset[TopicPartition] = frozenset()
+    for handover in group.told:
+        assert handover.lost <= owned
+        assert handover.revoked <= owned
+        owned = owned - handover.lost - handover.revoked | (handover.assigned or frozenset())
+        assert owned == handover.after
+    assert owned == group.member.owned
