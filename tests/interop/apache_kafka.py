@@ -55,6 +55,8 @@ SINGLE_NODE = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "true",
