@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.followers import Followers
@@ -20,6 +20,7 @@ from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.open_transactions import OpenTransactions
+from kafkaraw.broker.partition_observers import IsrKeeper, Watcher
 from kafkaraw.broker.producers import ProducerTable
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replica_fetch import Batches, Parts, ReplicaAnswer, ReplicaFetch, StartsLater
@@ -45,34 +46,6 @@ HIGH_WATERMARK: Final = -1
 FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 
 _logger = logging.getLogger("kafkaraw.broker")
-
-
-class Watcher(Protocol):
-    """Whoever waits for something to happen in a partition."""
-
-    def readable(self, size_bytes: int) -> None:
-        """So many bytes more can be read: the high watermark has moved."""
-        ...
-
-    def ended(self) -> None:
-        """This node leads the partition no more, or the partition is gone."""
-        ...
-
-
-class IsrKeeper(Protocol):
-    """Who is told which followers are in sync; answers by a new state."""
-
-    def is_live(self, node_id: int) -> bool:
-        """Whether a node runs, so that it could be in sync."""
-        ...
-
-    def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:
-        """Followers lag too far behind."""
-        ...
-
-    def expand_isr(self, topic_partition: TopicPartition, node_id: int) -> None:
-        """A follower has caught up."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
