@@ -13,6 +13,7 @@ from setuptools import Extension, setup
 
 NATIVE_MODULES = (
     "kafkaraw.records._builder",
+    "kafkaraw.records._ticket",
     "kafkaraw.records._open_batches",
     "kafkaraw.records._reader",
     "kafkaraw.records._filling",

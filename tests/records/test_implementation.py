@@ -13,7 +13,7 @@ import pytest
 from kafkaraw.errors import ConfigError
 from kafkaraw.records._implementation import choose
 
-MODULES = ("_builder", "_open_batches", "_reader", "_filling", "_rows")
+MODULES = ("_builder", "_ticket", "_open_batches", "_reader", "_filling", "_rows")
 
 
 def compiled(folder: Path, *names: str) -> Path:
@@ -39,9 +39,9 @@ def test_the_setting_overrules_the_files(tmp_path: Path) -> None:
 
 
 def test_native_without_compiled_files_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="modules _builder, _open_batches, _reader, _filling, _rows are not there"):
+    with pytest.raises(ConfigError, match=f"modules {', '.join(MODULES)} are not there"):
         choose("native", tmp_path)
-    with pytest.raises(ConfigError, match="compiled modules _open_batches, _reader, _filling, _rows are not there"):
+    with pytest.raises(ConfigError, match=f"modules {', '.join(MODULES[1:])} are not there"):
         choose("native", compiled(tmp_path, "_builder"))
 
 

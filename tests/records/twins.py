@@ -20,7 +20,8 @@ from kafkaraw.records import _fallback, _implementation
 
 NAMES = {
     "_builder": ("BatchBuilder",),
-    "_open_batches": ("OpenBatches", "Sender", "Ticket"),
+    "_ticket": ("Ticket",),
+    "_open_batches": ("OpenBatches", "Sender"),
     "_reader": ("Record", "read_batches", "read_records", "read_values"),
     "_filling": ("fill", "fill_batches"),
     "_rows": ("Rows",),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkaraw.errors import ConfigError
 
 _VARIABLE: Final = "KAFKARAW_IMPL"
-_COMPILED_MODULES: Final = ("_builder", "_open_batches", "_reader", "_filling", "_rows")
+_COMPILED_MODULES: Final = ("_builder", "_ticket", "_open_batches", "_reader", "_filling", "_rows")
 
 
 def choose(setting: str, folder: Path) -> str:
@@ -68,7 +68,8 @@ else:
     _reader = import_module("kafkaraw.records._reader")
     Rows = import_module("kafkaraw.records._rows").Rows
     BatchBuilder = _builder.BatchBuilder
-    OpenBatches, Sender, Ticket = _open_batches.OpenBatches, _open_batches.Sender, _open_batches.Ticket
+    OpenBatches, Sender = _open_batches.OpenBatches, _open_batches.Sender
+    Ticket = import_module("kafkaraw.records._ticket").Ticket
     _filling = import_module("kafkaraw.records._filling")
     Record, fill, fill_batches = _reader.Record, _filling.fill, _filling.fill_batches
     read_batches, read_records, read_values = _reader.read_batches, _reader.read_records, _reader.read_values

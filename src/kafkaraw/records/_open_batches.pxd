@@ -1,13 +1,7 @@
 # What other compiled modules may use of `_open_batches.py`: C types and attributes of its classes. Documented there.
 
 from kafkaraw.records._builder cimport BatchBuilder, Pool
-
-
-cdef class Ticket:
-    cdef readonly object batch_promise
-    cdef readonly Py_ssize_t index
-    cdef readonly long long timestamp_ms
-    cdef object _outcome(self)
+from kafkaraw.records._ticket cimport Ticket
 
 
 cdef class Topic:

@@ -1,4 +1,4 @@
-"""What a producer collects, compiled: `Sender`, `OpenBatches`, `Ticket`, and no policy. Start at `OpenBatches.take`.
+"""What a producer collects, compiled: `Sender`, `OpenBatches`, and no policy. Start at `OpenBatches.take`.
 
 `take` is what a record costs: it handles those that are plain and fit their open batch, without making anything but the
 ticket. Every other record, about one in a batch, goes the long way through `append`.
@@ -27,6 +27,7 @@ from cython.cimports.kafkaraw.records._builder import (
     encode_headers,
     murmur2,
 )
+from cython.cimports.kafkaraw.records._ticket import Ticket, ticket_of
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 
 from kafkaraw.errors import UsageError
@@ -34,7 +35,6 @@ from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus
 from kafkaraw.records.partitioning import HASHES, PARTITIONERS, STICKY_SIZE_MAX, KeyHash, Partitioner, in_range
 from kafkaraw.records.promise import BatchPromise
-from kafkaraw.records.record import RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
@@ -49,94 +49,6 @@ _OPENED = cython.declare(object, AppendStatus.OPENED)
 _SEALED = cython.declare(object, AppendStatus.SEALED)
 _FULL = cython.declare(tuple, (AppendStatus.FULL, None))
 _UNKNOWN_TOPIC = cython.declare(tuple, (AppendStatus.UNKNOWN_TOPIC, None))
-
-
-# -- what a sender gets
-
-
-@cython.final
-@cython.no_gc  # a promise holds a ticket only while a callback waits, and producers settle every promise
-@cython.freelist(64)
-@cython.cclass
-class Ticket:
-    """A claim on the outcome of one record: its batch's promise and its index in the batch.
-
-    Attributes:
-        batch_promise: the promise of the batch.
-        index: the record's index in it.
-        timestamp_ms: the timestamp it was given.
-    """
-
-    def __init__(self, batch_promise: BatchPromise, index: cython.Py_ssize_t, timestamp_ms: cython.longlong) -> None:
-        self.batch_promise = batch_promise
-        self.index = index
-        self.timestamp_ms = timestamp_ms
-
-    @property
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self.batch_promise.done
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the broker has answered for this record.
-
-        Args:
-            timeout: seconds; None waits until the producer's delivery timeout decides.
-
-        Raises:
-            KafkaTimeoutError: still no outcome; the record may yet be delivered.
-            KafkaError: the record was given up, and why.
-        """
-        promise = self.batch_promise
-        if not promise.done:
-            promise.waiter.wait(promise, timeout)
-        return self._outcome()
-
-    @cython.binding(False)  # called for every record by who keeps tickets, and this is a third cheaper
-    def exception(self) -> BaseException | None:
-        """The error of a record that failed; None when it is acknowledged or still under way."""
-        promise, _ = self.batch_promise.part_of(self.index)
-        error = promise.error
-        if error is not None:
-            promise.error_seen = True
-        return error
-
-    def add_done_callback(self, callback: object) -> None:
-        """Call `callback(ticket)` once the outcome is known; at once when it is."""
-        self.batch_promise.error_seen = True
-        self.batch_promise.add_callback(lambda _: callback(self))
-
-    def __await__(self):
-        promise = self.batch_promise
-        if not promise.done:
-            yield from promise.waiter.awaitable(promise).__await__()
-        return self._outcome()
-
-    def _outcome(self) -> object:
-        promise, index = self.batch_promise, self.index
-        if promise.parts is not None:
-            promise, index = promise.part_of(index)
-        if promise.error is not None:
-            promise.error_seen = True
-            raise promise.error
-        offset = promise.base_offset + index if promise.base_offset >= 0 else -1
-        append_time = promise.log_append_time_ms
-        timestamp_ms = append_time if append_time >= 0 else self.timestamp_ms
-        return RecordMetadata(promise.topic, promise.partition, offset, timestamp_ms)
-
-    def __repr__(self) -> str:
-        promise = self.batch_promise
-        return f"Ticket({promise.topic}-{promise.partition}, record {self.index}, {promise.state.value})"
-
-
-@cython.cfunc
-@cython.inline
-def _ticket(promise: object, index: cython.Py_ssize_t, timestamp: cython.longlong) -> Ticket:
-    ticket: Ticket = Ticket.__new__(Ticket)
-    ticket.batch_promise = promise
-    ticket.index = index
-    ticket.timestamp_ms = timestamp
-    return ticket
 
 
 # -- the batches of a producer
@@ -497,7 +409,7 @@ class OpenBatches:
         if index < 0:
             return None
         self._used += batch.size_bytes - before
-        return _ticket(batch.promise, index, time)
+        return ticket_of(batch.promise, index, time)
 
     def _seal(self, batch: OpenBatch) -> cython.int:
         """Take a batch out of the open ones; runs no Python code. One without records is dropped."""
