@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kafkaraw.broker.catalog import Broker
@@ -27,11 +29,13 @@ from kafkaraw.protocol import (
 )
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.records import encode_batch
+from kafkaraw.testing.virtual import VirtualLoop
 
 NOW_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
 
 Response = TypeVar("Response")
+Answer = TypeVar("Answer")
 
 
 class FixedClock:
@@ -50,7 +54,7 @@ def make_state(
     """A broker's state; properties with `_` for `.`."""
     config = BrokerConfig.parse({name.replace("_", "."): value for name, value in properties.items()})
     state = BrokerState(config, storage or MemoryStorage(), clock or FixedClock(), random.Random(seed))
-    state.open()
+    in_a_loop(state.open)
     broker = Broker(config.node_id, {LISTENER: Endpoint(LISTENER, "127.0.0.1", 9092)})
     state.controller.brokers_up([broker])
     return state
@@ -65,10 +69,24 @@ def ask(state: BrokerState, request: Any, version: int | None = None, *, princip
     version = api.supported.max if version is None else version
     header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, "test"), request)))
     context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000", principal)
-    answer = HANDLERS[api.key](state, context, message)
+    answer = in_a_loop(lambda: HANDLERS[api.key](state, context, message))
     if answer is None or isinstance(answer, Deferred):
         return answer
     return through_bytes(answer, version)
+
+
+def in_a_loop(act: Callable[[], Answer]) -> Answer:
+    """Do something while a loop runs, which is the test's own or one for this moment: its timers never fire."""
+
+    async def acted() -> Answer:
+        return act()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(acted())
+    return act()
 
 
 def through_bytes(response: Response, version: int) -> Response:

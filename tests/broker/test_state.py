@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.node import OFFSETS_TOPIC
+from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT, LogStorage
-from kafkaraw.broker.offsets import CommittedOffset
 from kafkaraw.broker.producer_ids import BLOCK_SIZE, ProducerIds
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topic_creation import Wish, plan_topic
@@ -18,7 +20,7 @@ from kafkaraw.broker.topic_files import read_partition_metadata, write_partition
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
-from tests.broker.support import batch, make_state
+from tests.broker.support import NOW_MS, batch, in_a_loop, make_state
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -80,16 +82,19 @@ def test_a_deleted_topic_is_gone_for_good(reopen):
     state = make_state(reopen())
     topic = create(state, "t")
     append(state, "t")
-    state.offsets.commit("g", TopicPartition("t", 0), CommittedOffset(1, -1, ""))
+    kept = (TopicPartition("t", 0), CommittedOffset(1, -1, "", NOW_MS))
+    coordinator = state.groups.coordinator("g")
+    in_a_loop(lambda: coordinator.commit(Claim("g"), [kept], lambda code: None))
+    assert coordinator.positions("g", None, stable=False) == dict([kept])
     state.delete_topic(topic)
     assert state.partition(TopicPartition("t", 0)) is None
-    assert state.offsets.partitions("g") == []
+    assert coordinator.positions("g", None, stable=False) == {}
     new = create(state, "t")
     assert new.topic_id != topic.topic_id
     state.close()
     storage = reopen()
     again = make_state(storage)
-    assert storage.folders() == ["t-0"]
+    assert [folder for folder in storage.folders() if not folder.startswith(OFFSETS_TOPIC)] == ["t-0"]
     assert [part.high_watermark for part in again.partitions_of(new)] == [0]
     again.close()
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kafkaraw import KafkaError, KafkaTimeoutError, ProducerFenced, TopicPartition, TransactionMustAbort, UsageError
+from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.core.producer.transaction import Change, Reaction, reaction_to
@@ -148,13 +149,13 @@ def test_offsets_of_an_open_transaction_are_not_committed_yet() -> None:
             await producer.init_transactions()
             await producer.begin_transaction()
             await producer.send_offsets_to_transaction({first: 7}, "g")
-            offsets = cluster.node.state.offsets
-            assert offsets.committed("g", first) is None
-            assert offsets.is_undecided("g", first)
+            positions = cluster.node.state.groups.coordinator("g").positions
+            assert positions("g", [first], stable=False) == {first: None}
+            assert positions("g", [first], stable=True) == {first: ErrorCode.UNSTABLE_OFFSET_COMMIT}
             await producer.commit_transaction()
-            found = offsets.committed("g", first)
-            assert found is not None and found.offset == 7
-            assert not offsets.is_undecided("g", first)
+            await asyncio.sleep(1)  # the marker follows the answer
+            found = positions("g", [first], stable=True)[first]
+            assert isinstance(found, CommittedOffset) and found.offset == 7
 
     on_cluster(test)
 

@@ -140,8 +140,7 @@ async def _live(world: World, helpers: list, producers: list, endings: Sequence 
         await read_everything(world)
         if transactional:
             await read_committed(world)
-            if not world.covered["power cut"]:  # positions are kept in memory, and gone when all nodes are down
-                await ask_positions(world)
+            await ask_positions(world)
         await reader
     await world.brokers.stop()
     await asyncio.sleep(LANDING_S)

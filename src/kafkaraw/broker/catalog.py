@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
-from kafkaraw.broker.coordinators import coordinator_of
 from kafkaraw.broker.elections import PartitionState, first_state
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.protocol import Uuid
@@ -89,10 +88,6 @@ class Catalog:
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
-
-    def coordinator_of(self, key: str) -> int | None:
-        """The node that coordinates a group; None when no node runs."""
-        return coordinator_of(key, self.racks, self.brokers)
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""

@@ -136,8 +136,9 @@ class Cluster:
         return list(self.partition_state(topic, partition).isr)
 
     def coordinator_of(self, group_id: str) -> int | None:
-        """The node that coordinates a group; None when no node runs."""
-        return self.controller.catalog.coordinator_of(group_id)
+        """The node that coordinates a group; None when none does, as before anybody has asked for a group."""
+        node = next(iter(self.nodes.values()), None)
+        return None if node is None else node.state.groups.topic.leader_for(group_id, self.controller.catalog)
 
     # -- life ------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
 from kafkaraw.broker.connection_limits import LIMIT_SETTINGS, ConnectionLimits, parse_limits
+from kafkaraw.broker.group_settings import GROUP_SETTINGS, GroupSettings, parse_groups
 from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.listeners import (
     PROTOCOLS,
@@ -90,6 +91,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("controller.quota.window.num", 11, "the same for changes of topics", low=1, high=INT_MAX),
         Setting("controller.quota.window.size.seconds", 1, "how long each is", low=1, high=INT_MAX // 1000),
         *LIMIT_SETTINGS,
+        *GROUP_SETTINGS,
         *SECURITY_SETTINGS,
         *ACL_SETTINGS,
     )
@@ -110,6 +112,7 @@ class BrokerConfig:
 
     Attributes:
         log_dir: the data directory; None keeps everything in memory.
+        groups: what the coordinators of groups follow.
         connection_limits: how many connections it takes, and how long a login may take.
         security: TLS and logins of the listeners.
         access: who may do what; None when everybody may do everything.
@@ -134,6 +137,7 @@ class BrokerConfig:
     fetch_session_slots: int
     selects_replica_by_rack: bool
     connection_limits: ConnectionLimits
+    groups: GroupSettings
     connections_max_idle_ms: int
     offset_metadata_max_bytes: int
     producer_id_expiration_ms: int
@@ -193,6 +197,7 @@ class BrokerConfig:
             selects_replica_by_rack=text(values, "replica.selector.class") == RACK_AWARE,
             fetch_session_slots=number(values, "max.incremental.fetch.session.cache.slots"),
             connection_limits=parse_limits(values),
+            groups=parse_groups(values),
             connections_max_idle_ms=number(values, "connections.max.idle.ms"),
             offset_metadata_max_bytes=number(values, "offset.metadata.max.bytes"),
             producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),

@@ -23,7 +23,6 @@ from kafkaraw.broker.dynamic_configs import ALL_BROKERS, CONFIGS_FILE, DynamicCo
 from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
 from kafkaraw.broker.log.storage import ROOT, LogStorage
-from kafkaraw.broker.offsets import OffsetStore
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
 from kafkaraw.broker.replication import Replication
@@ -37,6 +36,7 @@ from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkaraw.broker.groups.node import GroupNode
     from kafkaraw.broker.transactions.node import TransactionNode
 
 BROKER: Final = ConfigResourceType.BROKER
@@ -52,6 +52,7 @@ class Member(Protocol):
 
     node_id: int
     transactions: TransactionNode
+    groups: GroupNode
 
     def make_replicas(self, topic: Topic) -> None:
         """Have the replicas of a topic that are this node's; those that it has already stay as they are.
@@ -85,7 +86,6 @@ class Controller:
 
     Attributes:
         catalog: the brokers, the topics, and who leads them.
-        offsets: committed offsets of all groups.
         producer_ids: hands out the cluster's producer ids.
         credentials: who can log in by SCRAM.
         quotas: the quotas that clients have set.
@@ -98,7 +98,6 @@ class Controller:
         self.storage = storage
         self.replication = replication or Replication()
         self.catalog = Catalog("", NO_LEADER)
-        self.offsets = OffsetStore()
         self.producer_ids = ProducerIds(storage)
         self._rng = rng
         self._config = config
@@ -227,6 +226,11 @@ class Controller:
         """A node's part in transactions; None while it does not run."""
         member = self._members.get(node_id)
         return None if member is None else member.transactions
+
+    def groups_of(self, node_id: int) -> GroupNode | None:
+        """A node's part in groups; None while it does not run."""
+        member = self._members.get(node_id)
+        return None if member is None else member.groups
 
     def is_live(self, node_id: int) -> bool:
         """Whether a node can be reached."""
@@ -393,9 +397,10 @@ class Controller:
         left = [stored for stored in self._stored() if stored[0] is not topic]
         self.storage.write_text(ROOT, TOPICS_FILE, write_topics(left))
         self.catalog.remove(topic)
-        self.offsets.forget_topic(topic.name)
         for member in self._members.values():
             member.drop_replicas(topic)
+        for member in self._members.values():
+            member.groups.forget_topic(topic.name)
         _logger.info("deleted topic %s", topic.name)
 
     def _stored(self) -> list[StoredTopic]:

@@ -130,7 +130,7 @@ class EmbeddedCluster:
         return self._running.isr_of(topic, partition)
 
     def coordinator_of(self, group_id: str) -> int | None:
-        """The node that coordinates a group; None when no node runs."""
+        """The node that coordinates a group; None when none does, as before anybody has asked for a group."""
         return self._running.coordinator_of(group_id)
 
     # -- what happens to nodes -------------------------------------------------------------------------------------

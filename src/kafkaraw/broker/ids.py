@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final, Protocol
+from uuid import UUID
 
 from kafkaraw.protocol import Uuid
 
@@ -24,6 +25,11 @@ def random_uuid(rng: RandomBits) -> Uuid:
         made = Uuid(rng.getrandbits(UUID_BITS).to_bytes(UUID_BITS // 8))
         if not str(made).startswith("-"):
             return made
+
+
+def random_uuid_text(rng: RandomBits) -> str:
+    """A random id as Java writes it, such as 123e4567-e89b-42d3-a456-426614174000."""
+    return str(UUID(int=rng.getrandbits(UUID_BITS), version=4))
 
 
 def random_bytes(rng: RandomBits) -> bytes:

@@ -58,7 +58,6 @@ group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.
 group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
 group.coordinator.append.linger.ms group.coordinator.background.threads
 group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols group.coordinator.threads
-group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
 group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
 group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
 group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
@@ -86,9 +85,9 @@ metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.ma
 metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
 metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
-num.replica.fetchers offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.check.interval.ms
-offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
-offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
+num.replica.fetchers offsets.commit.timeout.ms offsets.load.buffer.size
+offsets.topic.compression.codec
+process.roles
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests queued.max.request.bytes
 queued.max.requests remote.fetch.max.wait.ms
 remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes

@@ -1,6 +1,6 @@
 """What one broker node knows and holds, without any network: handlers work on it, `server` puts it on the wire.
 
-Its replicas are its own. Facts about the cluster (topics, leaders, committed offsets, producer ids) are kept by the
+Its replicas are its own. Facts about the cluster (topics, leaders, producer ids) are kept by the
 `controller`, which all nodes share. Everything ambient is passed in.
 """
 
@@ -19,6 +19,7 @@ from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.broker.elections import PartitionState
 from kafkaraw.broker.fetch_sessions import FetchSessions
+from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.log.offset_checkpoint import (
     HIGH_WATERMARKS_FILE,
@@ -28,7 +29,6 @@ from kafkaraw.broker.log.offset_checkpoint import (
 )
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
-from kafkaraw.broker.offsets import OffsetStore
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
@@ -97,6 +97,7 @@ class BrokerState:
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
         self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
+        self.groups = GroupNode(self.node_id, self.controller, config, clock, rng)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -105,11 +106,6 @@ class BrokerState:
     def catalog(self) -> Catalog:
         """The cluster's brokers and topics."""
         return self.controller.catalog
-
-    @property
-    def offsets(self) -> OffsetStore:
-        """The cluster's committed offsets."""
-        return self.controller.offsets
 
     @property
     def producer_ids(self) -> ProducerIds:
@@ -215,6 +211,8 @@ class BrokerState:
             self.controller.replication.state_changed(partition)
             if topic_partition.topic == TRANSACTION_TOPIC:
                 self.transactions.lead_or_follow(partition)
+            elif topic_partition.topic == OFFSETS_TOPIC:
+                self.groups.lead_or_follow(partition)
 
     @property
     def dynamic_configs(self) -> DynamicConfigs:
@@ -271,6 +269,8 @@ class BrokerState:
             if partition is not None:
                 written_down = written_down or partition.log.starts_within_a_segment
                 self.controller.replication.remove(partition)
+                if key.topic == OFFSETS_TOPIC:
+                    self.groups.drop(key)
                 partition.remove()
                 doomed = aside_name(folder, topic.topic_id, DELETE_SUFFIX)
                 self._storage.rename_folder(folder, doomed)
@@ -287,6 +287,7 @@ class BrokerState:
         """
         self.controller.leave(self)
         self.transactions.close()
+        self.groups.close()
         if sync and self._partitions:
             self._write_high_watermarks()
         for partition in self._partitions.values():

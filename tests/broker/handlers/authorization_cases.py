@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from kafkaraw.broker.handlers.guards.call import DENIED_WITH
@@ -74,12 +72,14 @@ from kafkaraw.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.broker.handlers.authorization_group_cases import GROUP_CASES
 from tests.broker.handlers.authorization_support import (
     ADA,
     CLUSTER_DENIED,
     GROUP_DENIED,
     TOPIC_DENIED,
     TRANSACTIONAL_ID_DENIED,
+    Case,
     On,
     Op,
     Right,
@@ -88,23 +88,6 @@ from tests.broker.handlers.authorization_support import (
     topic,
 )
 from tests.broker.support import batch
-
-
-@dataclass(frozen=True)
-class Case:
-    """How one API is asked, and what that takes.
-
-    Attributes:
-        request: makes the request.
-        denied: what those are told who lack the rights.
-        enough: sets of rights, each of which suffices, and nothing less.
-        version: of the request; None is the newest.
-    """
-
-    request: Callable[[BrokerState], object]
-    denied: ErrorCode
-    enough: list[list[Right]]
-    version: int | None = None
 
 
 def produce(state: BrokerState, *names: str, acks: int = -1, records: bytes | None = None) -> ProduceRequest:
@@ -274,6 +257,7 @@ DESCRIBE_ANY_ACL = DescribeAclsRequest(
 DESCRIBE_GROUP: Right = (Op.DESCRIBE, On.GROUP, "g")
 
 CASES: dict[str, list[Case]] = {
+    **GROUP_CASES,
     "Produce": [
         Case(produce, TOPIC_DENIED, [on_topic(Op.WRITE)]),
         Case(produce, TOPIC_DENIED, [on_topic(Op.WRITE)], version=12),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from kafkaraw.broker.acl.rules import Acl
@@ -30,6 +31,23 @@ CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 AUTHORIZATION = set(DENIED_WITH.values())
 ADA = "User:ada"
+
+
+@dataclass(frozen=True)
+class Case:
+    """How one API is asked, and what that takes.
+
+    Attributes:
+        request: makes the request.
+        denied: what those are told who lack the rights.
+        enough: sets of rights, each of which suffices, and nothing less.
+        version: of the request; None is the newest.
+    """
+
+    request: Callable[[BrokerState], object]
+    denied: ErrorCode
+    enough: list[list[Right]]
+    version: int | None = None
 
 
 def secured(**properties: Any) -> BrokerState:

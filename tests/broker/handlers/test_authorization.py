@@ -27,8 +27,14 @@ from kafkaraw.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from kafkaraw.protocol.messages.fetch import ReplicaState
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaraw.protocol.messages.list_groups import ListGroupsRequest
 from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkaraw.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkaraw.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -37,7 +43,6 @@ from kafkaraw.protocol.messages.offset_fetch import (
 from tests.broker.handlers.authorization_cases import (
     CASES,
     DESCRIBE_GROUP,
-    Case,
     create_topics,
     fetch,
     metadata,
@@ -50,6 +55,7 @@ from tests.broker.handlers.authorization_support import (
     AUTHORIZATION,
     GROUP_DENIED,
     TOPIC_DENIED,
+    Case,
     On,
     Op,
     codes,
@@ -68,7 +74,7 @@ OWN_TESTS = {
 """Rights that are asked for in a way that a case cannot show; tests further down do."""
 
 OPEN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
-FILTERED = {"ListTransactions"}  # nobody is refused: what may not be seen is left out
+FILTERED = {"ListTransactions", "ListGroups"}  # nobody is refused: what may not be seen is left out
 ALL_CASES = [
     pytest.param(case, id=f"{api}-{number}") for api, cases in CASES.items() for number, case in enumerate(cases)
 ]
@@ -377,3 +383,16 @@ def test_transactions_that_may_not_be_described_are_left_out_of_the_list():
     permit(state, (Op.DESCRIBE, On.TRANSACTIONAL_ID, "mine"))
     listed = ask(state, ListTransactionsRequest(state_filters=[], producer_id_filters=[]), principal=ADA)
     assert [one.transactional_id for one in listed.transaction_states] == ["mine"]
+
+
+def test_groups_that_one_may_not_see_are_left_out():
+    state = secured()
+    for name in ("mine", "theirs"):
+        parts = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)]
+        topics = [OffsetCommitRequestTopic(topic_id=topic(state).topic_id, partitions=parts)]
+        ask(state, OffsetCommitRequest(group_id=name, topics=topics), principal="User:root")
+    assert ask(state, ListGroupsRequest(), principal=ADA).groups == []
+    permit(state, (Op.DESCRIBE, On.GROUP, "mine"))
+    assert [group.group_id for group in ask(state, ListGroupsRequest(), principal=ADA).groups] == ["mine"]
+    permit(state, *on_cluster(Op.DESCRIBE))
+    assert {group.group_id for group in ask(state, ListGroupsRequest(), principal=ADA).groups} == {"mine", "theirs"}

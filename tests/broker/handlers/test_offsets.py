@@ -96,10 +96,19 @@ def test_offsets_in_what_does_not_exist_are_refused(state):
 
 
 def test_membership_that_nobody_can_have_is_refused(state):
-    assert commit(state, generation_id_or_member_epoch=3, member_id="m") is ErrorCode.ILLEGAL_GENERATION
-    assert commit(state, member_id="m") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert commit(state, group_instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert committed(state) == [(-1, ""), (-1, "")]
+    stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    assert commit(state, version=8, **stranger) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(state, version=9, **stranger) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert commit(state) is ErrorCode.NONE
+    assert commit(state, **stranger) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(state, generation_id_or_member_epoch=0, group_instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert committed(state) == [(5, "m"), (-1, "")]
+
+
+def test_what_does_not_exist_is_said_whatever_the_group_says(state):
+    stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    assert commit(state, 9, **stranger) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(state, topic="other", **stranger) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_metadata_has_a_limit(state):

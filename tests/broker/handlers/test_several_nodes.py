@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkaraw.broker.listeners import Endpoint
@@ -99,6 +101,7 @@ def test_every_node_names_the_same_coordinator_and_only_that_one_keeps_offsets()
     async def life(nodes: VirtualNodes) -> None:
         nodes.create()
         for group in ("a", "b", "c", "d"):
+            await nodes.ask(0, FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
             coordinator = nodes.cluster.coordinator_of(group)
             for node in range(3):
                 response = await nodes.ask(node, FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
@@ -113,11 +116,15 @@ def test_every_node_names_the_same_coordinator_and_only_that_one_keeps_offsets()
 def test_offsets_are_there_on_the_next_coordinator():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create()
+        assert nodes.cluster.coordinator_of("g") is None  # nobody has asked yet
+        await nodes.ask(0, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
         first = nodes.cluster.coordinator_of("g")
         assert first is not None
         assert await commit(nodes, first, "g", 7) == NONE
         await nodes.cluster.kill_node(first)
         second = nodes.cluster.coordinator_of("g")
+        assert second is not None
+        await asyncio.sleep(1)  # what the log says has to be on all replicas first
         for node in nodes.cluster.nodes:
             group = OffsetFetchRequestGroup(
                 group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]

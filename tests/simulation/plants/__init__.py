@@ -72,6 +72,7 @@ PLANTS = {
         _several(
             one_broker.producer_sends_again_on_a_new_connection_what_may_have_arrived,
             Invariant.DUPLICATE,
+            Invariant.DENIED_WRITE,
         ),
         _one(one_broker.connection_drops_promises_when_it_dies, *_WAITING),
         _one(one_broker.consumer_steps_over_a_record, Invariant.POLL_SKIP, *_LOSS),

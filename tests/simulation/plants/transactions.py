@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from kafkaraw.broker.offsets import OffsetStore
+from kafkaraw.broker.groups.offsets import GroupOffsets
 from kafkaraw.broker.open_transactions import OpenTransactions
 from kafkaraw.broker.producers import ProducerTable
 from kafkaraw.broker.transactions.coordinator import TransactionCoordinator
@@ -68,8 +68,8 @@ def partition_leaves_an_aborted_transaction_out(monkeypatch: pytest.MonkeyPatch)
 
 
 def group_takes_positions_of_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch):
-    end = OffsetStore.end_transaction
-    monkeypatch.setattr(OffsetStore, "end_transaction", lambda self, who, *, commit: end(self, who, commit=True))
+    end = GroupOffsets.end_transaction
+    monkeypatch.setattr(GroupOffsets, "end_transaction", lambda self, who, *, commit: end(self, who, commit=True))
 
 
 def partition_lets_the_next_batch_take_the_place_of_one_turned_away(monkeypatch: pytest.MonkeyPatch):

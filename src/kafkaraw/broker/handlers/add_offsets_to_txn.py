@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.coordinators import partition_of
 from kafkaraw.broker.deferred import Deferred, answered
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.init_producer_id import fenced_code
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
-from kafkaraw.broker.transactions.markers import OFFSETS_TOPIC
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from kafkaraw.records import TopicPartition
 
 FENCED_VERSION_MIN: Final = 2
 
@@ -32,8 +29,8 @@ def handle(
         return AddOffsetsToTxnResponse(error_code=fenced_code(code, knows_fenced=knows_fenced))
 
     identity = Identity(request.producer_id, request.producer_epoch)
-    partitions = frozenset({offsets_partition(request.group_id)})
     try:
+        partitions = frozenset({state.groups.partition_for(request.group_id)})
         coordinator = state.transactions.coordinator(request.transactional_id)
     except Refusal as refusal:
         return response(refusal.code)
@@ -42,8 +39,3 @@ def handle(
             request.transactional_id, identity, partitions, 0, lambda code: done(response(code))
         )
     )
-
-
-def offsets_partition(group_id: str) -> TopicPartition:
-    """The partition of `__consumer_offsets` that a group belongs to."""
-    return TopicPartition(OFFSETS_TOPIC, partition_of(group_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.security import ANONYMOUS
@@ -25,6 +26,19 @@ class RequestContext:
     client_id: str | None = None
     peer: str = ""
     principal: str = ANONYMOUS
+
+    @property
+    def host(self) -> str:
+        """The client's address as Java writes it."""
+        host = self.peer.rpartition(":")[0].strip("[]")
+        try:
+            address = ip_address(host.partition("%")[0])
+        except ValueError:
+            return host
+        if address.version == 6:
+            mapped = address.ipv4_mapped
+            return str(mapped) if mapped else ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+        return host
 
     @property
     def client(self) -> Client:

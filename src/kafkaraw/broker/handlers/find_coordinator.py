@@ -7,6 +7,7 @@ Source: KIP-699 (many keys at once).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
@@ -20,6 +21,10 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 KEY_TYPE_NAMES: Final = {2: "share groups"}
 NOWHERE: Final = -1
+_LEADERS: Final[dict[int, Callable[[BrokerState, str], int | None]]] = {
+    GROUP: lambda state, key: state.groups.leader_for(key),
+    TRANSACTION: lambda state, key: state.transactions.leader_for(key),
+}
 
 
 def handle(state: BrokerState, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -38,13 +43,13 @@ def handle(state: BrokerState, context: RequestContext, request: FindCoordinator
 
 
 def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key: str) -> Coordinator:
-    if key_type not in (GROUP, TRANSACTION):
+    if key_type not in _LEADERS:
         what = KEY_TYPE_NAMES.get(key_type, f"key type {key_type}")
         return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not have {what}")
     if not key:
         return _none(key, ErrorCode.INVALID_REQUEST, "the empty string names nothing that could be coordinated")
     try:
-        node_id = state.catalog.coordinator_of(key) if key_type == GROUP else state.transactions.leader_for(key)
+        node_id = _LEADERS[key_type](state, key)
     except Refusal as refusal:
         return _none(key, refusal.code, refusal.message)
     broker = None if node_id is None else state.catalog.brokers.get(node_id)

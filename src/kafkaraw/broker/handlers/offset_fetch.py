@@ -5,17 +5,21 @@ Source: KIP-709 (many groups at once); org.apache.kafka.coordinator.group.Offset
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
+from kafkaraw.broker.groups.coordinator import GroupCoordinator
+from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.offsets import CommittedOffset
+from kafkaraw.broker.handlers.group_claims import coordinator_or_code
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -37,80 +41,98 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequ
         return OffsetFetchResponse(
             groups=[_group(state, context, group, request.require_stable) for group in request.groups]
         )
-    if not _coordinates(state, request.group_id) and context.api_version >= GROUP_ERROR_VERSION_MIN:
-        return OffsetFetchResponse(error_code=ErrorCode.NOT_COORDINATOR, topics=[])
-    if request.topics is None:
-        wanted = _all_of(state, request.group_id)
-    else:
-        wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    coordinator = coordinator_or_code(state, request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        in_partitions = context.api_version < GROUP_ERROR_VERSION_MIN
+        topics = [(topic.name, topic.partition_indexes) for topic in request.topics or ()] if in_partitions else []
+        refused = {TopicPartition(name, index): coordinator for name, indexes in topics for index in indexes}
+        return OffsetFetchResponse(error_code=coordinator, topics=_old_topics(refused))
+    wanted = None
+    if request.topics is not None:
+        wanted = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=name, partitions=[_old_partition(state, request, name, index) for index in indexes]
-            )
-            for name, indexes in wanted
-        ]
+        topics=_old_topics(coordinator.positions(request.group_id, wanted, stable=request.require_stable))
     )
 
 
-def _coordinates(state: BrokerState, group_id: str) -> bool:
-    return state.catalog.coordinator_of(group_id) == state.node_id
+def _old_topics(found: Mapping[TopicPartition, CommittedOffset | ErrorCode | None]) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(name=name, partitions=[_old_partition(key, found[key]) for key in keys])
+        for name, keys in groupby(found, key=lambda key: key.topic)
+    ]
 
 
-def _all_of(state: BrokerState, group_id: str) -> list[tuple[str, list[int]]]:
-    by_topic = groupby(state.offsets.partitions(group_id), key=lambda found: found.topic)
-    return [(name, [found.partition for found in partitions]) for name, partitions in by_topic]
-
-
-def _old_partition(
-    state: BrokerState, request: OffsetFetchRequest, name: str, index: int
-) -> OffsetFetchResponsePartition:
-    coordinates = _coordinates(state, request.group_id)
-    code, committed = ErrorCode.NOT_COORDINATOR, NOT_COMMITTED
-    if coordinates:
-        code, committed = _look_up(state, request.group_id, TopicPartition(name, index), request.require_stable)
+def _old_partition(key: TopicPartition, found: CommittedOffset | ErrorCode | None) -> OffsetFetchResponsePartition:
+    position, code = _told(found)
     return OffsetFetchResponsePartition(
-        partition_index=index,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
+        partition_index=key.partition,
+        committed_offset=position.offset,
+        committed_leader_epoch=position.leader_epoch,
+        metadata=position.metadata,
         error_code=code,
     )
 
 
-def _look_up(
-    state: BrokerState, group_id: str, key: TopicPartition, require_stable: bool
-) -> tuple[ErrorCode, CommittedOffset]:
-    if require_stable and state.offsets.is_undecided(group_id, key):
-        return ErrorCode.UNSTABLE_OFFSET_COMMIT, NOT_COMMITTED
-    return ErrorCode.NONE, state.offsets.committed(group_id, key) or NOT_COMMITTED
+def _told(found: CommittedOffset | ErrorCode | None) -> tuple[CommittedOffset, ErrorCode]:
+    if isinstance(found, ErrorCode):
+        return NOT_COMMITTED, found
+    return found or NOT_COMMITTED, ErrorCode.NONE
 
 
 def _group(
-    state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+    state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponseGroup:
-    if not _coordinates(state, group.group_id):
-        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=ErrorCode.NOT_COORDINATOR)
-    topics = []
-    for name, topic_id, indexes in _wanted(state, context, group):
-        partitions = [_partition(state, group.group_id, name, index, require_stable) for index in indexes]
-        topics.append(OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=partitions))
+    coordinator = coordinator_or_code(state, group.group_id)
+    code = coordinator if isinstance(coordinator, ErrorCode) else ErrorCode.NONE
+    if not isinstance(coordinator, ErrorCode):
+        code = coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch)
+    if isinstance(coordinator, ErrorCode) or code:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
+    if group.topics is None:
+        topics = _all_topics(state, coordinator, group.group_id, stable)
+    else:
+        by_id = context.api_version >= TOPIC_ID_VERSION_MIN
+        topics = [_topic(state, coordinator, group.group_id, topic, by_id, stable) for topic in group.topics]
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=ErrorCode.NONE)
 
 
-def _wanted(
-    state: BrokerState, context: RequestContext, group: OffsetFetchRequestGroup
-) -> list[tuple[str | None, Uuid, list[int]]]:
-    """(name, id, partitions) of each topic asked for; the name is None when the id is unknown."""
-    if group.topics is None:
-        return [(name, _id_of(state, name), indexes) for name, indexes in _all_of(state, group.group_id)]
-    if context.api_version < TOPIC_ID_VERSION_MIN:
-        return [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in group.topics]
-    found: list[tuple[str | None, Uuid, list[int]]] = []
-    for asked in group.topics:
-        topic = state.catalog.topic_by_id(asked.topic_id)
-        found.append((None if topic is None else topic.name, asked.topic_id, asked.partition_indexes))
-    return found
+def _all_topics(
+    state: BrokerState, coordinator: GroupCoordinator, group_id: str, stable: bool
+) -> list[OffsetFetchResponseTopics]:
+    found = coordinator.positions(group_id, None, stable=stable)
+    return [
+        OffsetFetchResponseTopics(
+            name=name, topic_id=_id_of(state, name), partitions=[_partition(key.partition, found[key]) for key in keys]
+        )
+        for name, keys in groupby(found, key=lambda key: key.topic)
+    ]
+
+
+def _topic(
+    state: BrokerState,
+    coordinator: GroupCoordinator,
+    group_id: str,
+    asked: OffsetFetchRequestTopics,
+    by_id: bool,
+    stable: bool,
+) -> OffsetFetchResponseTopics:
+    topic = state.catalog.topic_by_id(asked.topic_id) if by_id else None
+    name = asked.name if not by_id else "" if topic is None else topic.name
+    if by_id and topic is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        partitions = [_partition(index, unknown) for index in asked.partition_indexes]
+    else:
+        keys = [TopicPartition(name, index) for index in asked.partition_indexes]
+        found = coordinator.positions(group_id, keys, stable=stable)
+        partitions = [_partition(key.partition, _of_topic(found[key], asked.topic_id)) for key in keys]
+    return OffsetFetchResponseTopics(name=name, topic_id=asked.topic_id, partitions=partitions)
+
+
+def _of_topic(found: CommittedOffset | ErrorCode | None, topic_id: bytes) -> CommittedOffset | ErrorCode | None:
+    """A position, unless it was committed in a topic that had the same name before."""
+    if not isinstance(found, CommittedOffset) or ZERO_UUID in (found.topic_id, topic_id):
+        return found
+    return found if found.topic_id == topic_id else None
 
 
 def _id_of(state: BrokerState, name: str) -> Uuid:
@@ -118,16 +140,12 @@ def _id_of(state: BrokerState, name: str) -> Uuid:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
-def _partition(
-    state: BrokerState, group_id: str, name: str | None, index: int, require_stable: bool
-) -> OffsetFetchResponsePartitions:
-    code, committed = ErrorCode.UNKNOWN_TOPIC_ID, NOT_COMMITTED
-    if name is not None:
-        code, committed = _look_up(state, group_id, TopicPartition(name, index), require_stable)
+def _partition(index: int, found: CommittedOffset | ErrorCode | None) -> OffsetFetchResponsePartitions:
+    position, code = _told(found)
     return OffsetFetchResponsePartitions(
         partition_index=index,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
+        committed_offset=position.offset,
+        committed_leader_epoch=position.leader_epoch,
+        metadata=position.metadata,
         error_code=code,
     )

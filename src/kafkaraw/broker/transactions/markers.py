@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kafkaraw.broker.controller import Controller
     from kafkaraw.broker.transactions.node import TransactionNode
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 RETRY_S: Final = 0.05
 _OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
@@ -66,10 +65,6 @@ class MarkerSender:
         self, topic_partition: TopicPartition, ending: Transaction, written: Callable[[TopicPartition], None]
     ) -> None:
         committed = ending.state is TransactionState.PREPARE_COMMIT
-        if topic_partition.topic == OFFSETS_TOPIC:
-            self._controller.offsets.end_transaction(ending.producer_id, commit=committed)
-            written(topic_partition)
-            return
         state = self._controller.catalog.state_of(topic_partition)
         if state is None:  # the topic was deleted
             written(topic_partition)

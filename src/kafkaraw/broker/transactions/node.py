@@ -13,12 +13,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaraw.broker.coordinators import partition_of
+from kafkaraw.broker.groups.node import OFFSETS_TOPIC
+from kafkaraw.broker.hosting import Hosting
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.topic_creation import Wish, plan_topic
+from kafkaraw.broker.replicated import when_replicated
+from kafkaraw.broker.state_topic import StateTopic
 from kafkaraw.broker.transactions.coordinator import Identity, Limits, TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
-from kafkaraw.broker.transactions.replicated import when_replicated
 from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog
 from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
 from kafkaraw.errors import ProtocolError
@@ -53,8 +54,19 @@ class TransactionNode:
         self._config = config
         self._clock = clock
         self._limits = Limits(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
-        self._hosted: dict[int, tuple[int, TransactionCoordinator]] = {}
-        self._loading: dict[int, int] = {}  # the leader epoch in which what the log says is waited for
+        self._topic = StateTopic(
+            TOPIC,
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            config.transaction_state_log_min_isr,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+        self._hosting = Hosting(TOPIC, self._make, TransactionCoordinator.resign)
         self._timer: asyncio.TimerHandle | None = None
         self._owed: dict[object, Callable[[], None]] = {}
         self._closed = False
@@ -63,36 +75,12 @@ class TransactionNode:
 
     def lead_or_follow(self, partition: Partition) -> None:
         """A partition of `__transaction_state` has a new state: begin to coordinate its ids, or stop."""
-        index = partition.topic_partition.partition
-        epoch, coordinator = self._hosted.get(index, (-1, None))
-        if coordinator is not None and not (partition.is_leader and epoch == partition.leader_epoch):
-            del self._hosted[index]
-            coordinator.resign()
-        if self._loading.get(index) != partition.leader_epoch or not partition.is_leader:
-            self._loading.pop(index, None)
-        if partition.is_leader and index not in self._hosted and index not in self._loading:
-            self._load(index, partition)
+        self._hosting.lead_or_follow(partition)
 
-    def _load(self, index: int, partition: Partition) -> None:
-        """Begin to coordinate once all that the log says cannot be lost.
-
-        A successor may find a state that its predecessor had not got to all replicas. If it answered by that, and the
-        next leader did not have it, a client would have been told what is not so.
-        """
-        epoch = self._loading[index] = partition.leader_epoch
-
-        def replicated(code: ErrorCode) -> None:
-            if self._loading.get(index) == epoch and not self._closed:
-                del self._loading[index]
-                if not code:
-                    self._begin(index, partition)
-
-        when_replicated(partition, partition.log.log_end_offset, replicated)
-
-    def _begin(self, index: int, partition: Partition) -> None:
+    def _make(self, partition: Partition) -> tuple[TransactionCoordinator, Callable[[], None]] | None:
+        index, epoch = partition.topic_partition.partition, partition.leader_epoch
         log = PartitionStateLog(partition, self._clock.time_ms)
-        epoch = partition.leader_epoch
-        markers = MarkerSender(self, self._controller, epoch, lambda: self._coordinates(index, epoch))
+        markers = MarkerSender(self, self._controller, epoch, lambda: self._hosting.in_office(index, epoch))
         coordinator = TransactionCoordinator(
             log, markers, self._controller.producer_ids.take, self._clock.time_ms, self._limits
         )
@@ -100,21 +88,19 @@ class TransactionNode:
             found = log.read()
         except (OSError, ProtocolError) as error:
             _logger.error("%s-%d cannot be read, its transactional ids are not served: %s", TOPIC, index, error)
-            return
-        self._hosted[index] = (epoch, coordinator)
-        coordinator.load(found)
-        if found:
-            self._watch_time()
+            return None
 
-    def _coordinates(self, index: int, epoch: int) -> bool:
-        return self._hosted.get(index, (None, None))[0] == epoch
+        def start() -> None:
+            coordinator.load(found)
+            if found:
+                self._watch_time()
+
+        return coordinator, start
 
     def close(self) -> None:
         """The node stops: whoever waits for something from it is told that it will not come."""
         self._closed = True
-        for _, coordinator in self._hosted.values():
-            coordinator.resign()
-        self._hosted.clear()
+        self._hosting.close()
         if self._timer is not None:
             self._timer.cancel()
         owed, self._owed = self._owed, {}
@@ -134,7 +120,7 @@ class TransactionNode:
 
     def hosted(self) -> list[TransactionCoordinator]:
         """The coordinators on this node."""
-        return [coordinator for _, coordinator in self._hosted.values()]
+        return self._hosting.all()
 
     def coordinator(self, transactional_id: str) -> TransactionCoordinator:
         """The coordinator of an id, which this node hosts.
@@ -143,13 +129,11 @@ class TransactionNode:
             Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE when there is none yet.
         """
         self._have_topic()
-        index = self._index(transactional_id)
-        if index in self._loading:
-            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"node {self._node_id} is loading {TOPIC}-{index}")
-        if index not in self._hosted:
-            raise Refusal(ErrorCode.NOT_COORDINATOR, f"node {self._node_id} does not coordinate {transactional_id!r}")
+        coordinator = self._hosting.coordinator(
+            self._topic.partition_for(transactional_id, self._controller.catalog).partition
+        )
         self._watch_time()
-        return self._hosted[index][1]
+        return coordinator
 
     def leader_for(self, transactional_id: str) -> int | None:
         """The node that coordinates an id; None when none can just now.
@@ -158,31 +142,11 @@ class TransactionNode:
             Refusal: there is no room for `__transaction_state`.
         """
         self._have_topic()
-        state = self._controller.catalog.state_of(TopicPartition(TOPIC, self._index(transactional_id)))
-        return state.leader if state is not None and state.leader in self._controller.catalog.brokers else None
-
-    def _index(self, transactional_id: str) -> int:
-        topic = self._controller.catalog.topic(TOPIC)
-        return 0 if topic is None else partition_of(transactional_id, topic.partitions_count)
+        return self._topic.leader_for(transactional_id, self._controller.catalog)
 
     def _have_topic(self) -> None:
         """Create `__transaction_state` when it is needed for the first time."""
-        catalog = self._controller.catalog
-        if catalog.topic(TOPIC) is not None:
-            return
-        replicas = min(self._config.transaction_state_log_replication_factor, len(catalog.brokers))
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "min.insync.replicas": str(min(self._config.transaction_state_log_min_isr, replicas)),
-            "segment.bytes": str(self._config.transaction_state_log_segment_bytes),
-            "unclean.leader.election.enable": "false",
-        }
-        wish = Wish(TOPIC, self._config.transaction_state_log_num_partitions, replicas, configs=configs)
-        try:
-            self._controller.create_topic(plan_topic(wish, catalog, self._config))
-        except (OSError, Refusal) as error:
-            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TOPIC} cannot be created: {error}") from error
+        self._topic.have(self._controller, self._config)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -303,4 +267,12 @@ class TransactionNode:
         except Refusal as refusal:
             done(refusal.code)
             return
-        when_replicated(partition, appended.next_offset, self._owing(done, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        answer = self._owing(done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        def replicated(code: ErrorCode) -> None:
+            groups = self._controller.groups_of(self._node_id)
+            if not code and topic_partition.topic == OFFSETS_TOPIC and groups is not None:
+                groups.marked(topic_partition, identity.producer_id, kind)
+            answer(code)
+
+        when_replicated(partition, appended.next_offset, replicated)

@@ -7,25 +7,24 @@ Source: org.apache.kafka.coordinator.transaction.TransactionLog; kafka.coordinat
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable
+from itertools import chain, groupby
 from typing import Final
 
 from kafkaraw.broker.partition import Partition
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replicated import ReplicatedLog
 from kafkaraw.broker.transactions.coordinator import Done
-from kafkaraw.broker.transactions.replicated import when_replicated
 from kafkaraw.broker.transactions.states import Transaction, TransactionState
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.embedded.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import Batch, Record, TopicPartition, encode_batch
+from kafkaraw.records import TopicPartition
 
 TOPIC: Final = "__transaction_state"
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
 _VERSION: Final = struct.Struct(">h")
-_READ_BYTES: Final = 1 << 20
 # What a coordinator says when its log refuses: clients look for the coordinator and try again.
 _ANSWERS: Final = {
     ErrorCode.NONE: ErrorCode.NONE,
@@ -43,8 +42,7 @@ class PartitionStateLog:
     """
 
     def __init__(self, partition: Partition, now_ms: Callable[[], int]) -> None:
-        self._partition = partition
-        self._now_ms = now_ms
+        self._log = ReplicatedLog(partition, now_ms)
 
     def append(self, transaction: Transaction, done: Done) -> None:
         """Write a state; see `coordinator.StateLog`."""
@@ -56,17 +54,12 @@ class PartitionStateLog:
 
     def _append(self, transactional_id: str, value: bytes | None, done: Done) -> None:
         key = encode_message(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
-        record = (self._now_ms(), _VERSION.pack(KEY_VERSION) + key, value, ())
         try:
-            appended = self._partition.append_own(encode_batch([record]))
+            position = self._log.append([(_VERSION.pack(KEY_VERSION) + key, value)])
         except Refusal as refusal:
             done(_ANSWERS.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
-        when_replicated(
-            self._partition,
-            appended.next_offset,
-            lambda code: done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
-        )
+        self._log.when_replicated(position, lambda code: done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
 
     def read(self) -> list[Transaction]:
         """The newest state of each transactional id.
@@ -75,7 +68,7 @@ class PartitionStateLog:
             ProtocolError: a record makes no sense.
         """
         found: dict[str, Transaction] = {}
-        for record in self._records():
+        for record in chain.from_iterable(batch.records for batch in self._log.batches()):
             key = record.key or b""
             (version,) = _VERSION.unpack_from(key)
             if version != KEY_VERSION:
@@ -85,14 +78,6 @@ class PartitionStateLog:
             if record.value is not None:
                 found[name] = _transaction_of(name, record.value)
         return list(found.values())
-
-    def _records(self) -> Iterator[Record]:
-        log = self._partition.log
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            batch = Batch(TOPIC, 0, memoryview(log.copy(offset, _READ_BYTES)), start_offset=offset)
-            yield from batch
-            offset = batch.next_offset
 
 
 def _value_of(transaction: Transaction) -> bytes:

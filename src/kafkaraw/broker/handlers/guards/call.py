@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final, TypeVar
 
 from kafkaraw.broker.acl.authorizer import Authorizer, Client
@@ -128,12 +127,4 @@ class Call:
 
 def client_of(context: RequestContext) -> Client:
     """Who asks: the principal of the login, and the address as Java writes it, which is how entries name hosts."""
-    host = context.peer.rpartition(":")[0].strip("[]")
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return Client(context.principal, host)
-    if address.version == 6:
-        mapped = address.ipv4_mapped
-        host = str(mapped) if mapped else ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
-    return Client(context.principal, host)
+    return Client(context.principal, context.host)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.guards import admin, groups, records, topics, transactions
+from kafkaraw.broker.handlers.guards import admin, groups, membership, records, topics, transactions
 from kafkaraw.broker.handlers.guards.call import Call, client_of
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
@@ -77,6 +77,18 @@ RULES: Final[dict[str, Rule]] = {
         (Right(_Op.DESCRIBE, _On.GROUP), Right(_Op.DESCRIBE, _On.TOPIC)),
         "of all topics, those without the right are left out",
     ),
+    "JoinGroup": Rule(membership.join_group, (Right(_Op.READ, _On.GROUP),)),
+    "SyncGroup": Rule(membership.sync_group, (Right(_Op.READ, _On.GROUP),)),
+    "Heartbeat": Rule(membership.heartbeat, (Right(_Op.READ, _On.GROUP),)),
+    "LeaveGroup": Rule(membership.leave_group, (Right(_Op.READ, _On.GROUP),)),
+    "DescribeGroups": Rule(membership.describe_groups, (Right(_Op.DESCRIBE, _On.GROUP),)),
+    "ListGroups": Rule(
+        membership.list_groups,
+        (Right(_Op.DESCRIBE, _On.CLUSTER), Right(_Op.DESCRIBE, _On.GROUP, "or")),
+        "those without the right are left out",
+    ),
+    "DeleteGroups": Rule(membership.delete_groups, (Right(_Op.DELETE, _On.GROUP),)),
+    "OffsetDelete": Rule(membership.offset_delete, (Right(_Op.DELETE, _On.GROUP), Right(_Op.READ, _On.TOPIC))),
     "FindCoordinator": Rule(
         groups.find_coordinator,
         (

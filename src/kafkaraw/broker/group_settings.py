@@ -1,0 +1,73 @@
+"""The broker's settings about groups, with Kafka's names, defaults and limits.
+
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.broker.settings import INT_MAX, Setting, Value, number
+
+GROUP_SETTINGS: Final = (
+    Setting("group.initial.rebalance.delay.ms", 3_000, "how long a new classic group waits for members", low=0,
+            high=INT_MAX),
+    Setting("group.min.session.timeout.ms", 6_000, "shortest session of a classic member", low=0, high=INT_MAX),
+    Setting("group.max.session.timeout.ms", 1_800_000, "longest session of a classic member", low=0, high=INT_MAX),
+    Setting("group.max.size", INT_MAX, "most members of a classic group", low=1, high=INT_MAX),
+    Setting("offsets.retention.minutes", 10_080, "how long offsets of an empty group are kept", low=1, high=INT_MAX),
+    Setting("offsets.retention.check.interval.ms", 600_000, "how often to look for expired offsets", low=1),
+    Setting("offsets.topic.num.partitions", 50, "partitions of __consumer_offsets", low=1, high=INT_MAX),
+    Setting("offsets.topic.replication.factor", 3, "its replicas, at most as many as there are nodes", low=1,
+            high=32767),
+    Setting("offsets.topic.segment.bytes", 104_857_600, "its segment.bytes", low=1, high=INT_MAX),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The broker's settings; Kafka's names in the comments."""
+
+    initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    session_min_ms: int = 6_000  # group.min.session.timeout.ms
+    session_max_ms: int = 1_800_000  # group.max.session.timeout.ms
+    size_max: int = (1 << 31) - 1  # group.max.size
+    new_member_join_timeout_ms: int = 300_000  # of a JoinGroup of somebody new, who cannot send heartbeats
+    offsets_retention_ms: int = 604_800_000  # offsets.retention.minutes
+    offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Those settings, as configured.
+
+    Attributes:
+        limits: what the coordinators follow.
+        topic_partitions: of `__consumer_offsets`, when it is made.
+        topic_replication_factor: its replicas, when it is made.
+        topic_segment_bytes: its segment.bytes, when it is made.
+    """
+
+    limits: Limits
+    topic_partitions: int
+    topic_replication_factor: int
+    topic_segment_bytes: int
+
+
+def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
+    """Read them from the broker's parsed properties."""
+    return GroupSettings(
+        limits=Limits(
+            initial_rebalance_delay_ms=number(values, "group.initial.rebalance.delay.ms"),
+            session_min_ms=number(values, "group.min.session.timeout.ms"),
+            session_max_ms=number(values, "group.max.session.timeout.ms"),
+            size_max=number(values, "group.max.size"),
+            offsets_retention_ms=number(values, "offsets.retention.minutes") * 60_000,
+            offsets_check_interval_ms=number(values, "offsets.retention.check.interval.ms"),
+        ),
+        topic_partitions=number(values, "offsets.topic.num.partitions"),
+        topic_replication_factor=number(values, "offsets.topic.replication.factor"),
+        topic_segment_bytes=number(values, "offsets.topic.segment.bytes"),
+    )

@@ -1,0 +1,477 @@
+"""The groups of one partition of `__consumer_offsets`, as long as this node leads it.
+
+What is decided is written as records, and counts once they cannot be lost; `load` brings back what a log says after a
+change of leader. Pure: it has no clock, loop or log of its own. Who may be a member is decided in `classic`, `consumer`
+and `migration`; here are the requests' ways to them, positions, and what is asked about groups.
+Start at `join` and `commit`.
+Source: org.apache.kafka.coordinator.group.{GroupCoordinatorShard, OffsetMetadataManager}.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
+
+from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.groups.classic import ClassicProtocol
+from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
+from kafkaraw.broker.groups.means import Caller, Done, Means
+from kafkaraw.broker.groups.offsets import CommittedOffset, GroupOffsets
+from kafkaraw.broker.groups.records import GroupRecord
+from kafkaraw.broker.groups.states import ClassicState
+from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.protocol.embedded.group_offsets import (
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
+from kafkaraw.protocol.messages.join_group import JoinGroupRequest
+from kafkaraw.protocol.messages.leave_group import MemberIdentity
+from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkaraw.records import TopicPartition
+
+GROUP_NOT_FOUND_SINCE: Final = 9
+"""The version of OffsetCommit that says so; earlier ones say ILLEGAL_GENERATION."""
+NO_PRODUCER: Final = (-1, -1)
+_SWEEP: Final = "offsets"
+# What a coordinator says when its log refuses: clients look for the coordinator and try again.
+_ANSWERS: Final = {
+    ErrorCode.NONE: ErrorCode.NONE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+_logger = logging.getLogger("kafkaraw.broker.groups")
+
+Positions = Sequence[tuple[TopicPartition, CommittedOffset]]
+
+
+class Claim(NamedTuple):
+    """Who says it commits positions.
+
+    Attributes:
+        epoch: generation of the group, or epoch of the member; -1 for none.
+        version: of the request.
+    """
+
+    group_id: str
+    epoch: int = -1
+    member_id: str = UNKNOWN_MEMBER
+    instance_id: str | None = None
+    version: int = 0
+
+
+class Journal(Protocol):
+    """Where records are made durable."""
+
+    def append(self, records: Sequence[GroupRecord], producer: tuple[int, int]) -> int:
+        """Write records; returns the position to wait for.
+
+        Raises:
+            Refusal: they cannot be written.
+        """
+        ...
+
+    def when_safe(self, position: int, done: Done) -> None:
+        """Call `done` with NONE when what is before a position cannot be lost, or with why that will not be so."""
+        ...
+
+
+class Batch(NamedTuple):
+    """What a log says, in parts: records, or the end of a transaction.
+
+    Attributes:
+        producer_id: whose transaction it is; -1 for none.
+        committed: whether the transaction was committed; None for records.
+    """
+
+    producer_id: int
+    records: Sequence[GroupRecord]
+    committed: bool | None = None
+
+
+class GroupCoordinator:
+    """Coordinates the groups of one partition.
+
+    Args:
+        journal: where records are kept.
+        timers: what is to happen later.
+        now_ms: wall clock, in milliseconds since 1970.
+        new_id: gives a random UUID, as text.
+        limits: the settings.
+    """
+
+    def __init__(
+        self, journal: Journal, timers: Timers, now_ms: Callable[[], int], new_id: Callable[[], str], limits: Limits
+    ) -> None:
+        self._journal = journal
+        self._timers = timers
+        self._now_ms = now_ms
+        self._limits = limits
+        self._groups: dict[str, ClassicGroup] = {}
+        self._offsets = GroupOffsets()
+        self._resigned = False
+        means = Means(self._write, timers, now_ms, new_id, limits)
+        self._classic = ClassicProtocol(means, self._groups.get)
+
+    # ---- a change of leader
+
+    def load(self, batches: Iterable[Batch]) -> None:
+        """Take over what the log says."""
+        for batch in batches:
+            if batch.committed is not None:
+                self._offsets.end_transaction(batch.producer_id, commit=batch.committed)
+            for record in batch.records:
+                self._replay(record, batch.producer_id)
+        for group in self._groups.values():
+            self._classic.begin(group)
+        if self._groups:
+            self._watch_offsets()
+
+    def resign(self) -> None:
+        """Another node leads the partition now: whatever is under way ends without effect."""
+        self._resigned = True
+        self._timers.stop()
+        for group in self._groups.values():
+            self._classic.drop(group, ErrorCode.NOT_COORDINATOR)
+        self._groups.clear()
+
+    def _replay(self, record: GroupRecord, producer_id: int) -> None:
+        key, value = record
+        if isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
+            self._replay_offset(key.group, TopicPartition(key.topic, key.partition), value, producer_id)
+        elif isinstance(key, GroupMetadataKey):
+            self._groups.pop(key.group, None)
+            if value is not None:
+                self._groups[key.group] = ClassicGroup.of(key.group, value)
+
+    def _replay_offset(self, group_id: str, key: TopicPartition, value: object, producer_id: int) -> None:
+        if value is None:
+            self._offsets.forget(group_id, key)
+            return
+        if isinstance(value, LegacyOffsetCommitValue):
+            value = OffsetCommitValue(
+                offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+            )
+        assert isinstance(value, OffsetCommitValue)
+        self._simple_group(group_id)
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+        )
+        if producer_id < 0:
+            self._offsets.commit(group_id, key, committed)
+        else:
+            self._offsets.commit_in_transaction(producer_id, group_id, key, committed)
+
+    # ---- writing
+
+    def _write(self, records: Sequence[GroupRecord], done: Done) -> None:
+        self._append(records, done)
+
+    def _append(
+        self,
+        records: Sequence[GroupRecord],
+        done: Done,
+        *,
+        producer: tuple[int, int] = NO_PRODUCER,
+        appended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write records.
+
+        Args:
+            records: at least one.
+            done: told NONE once they cannot be lost, or why they were not written.
+            producer: whose transaction they are part of.
+            appended: called before, when they are in the log but may still be lost.
+        """
+        try:
+            position = self._journal.append(records, producer)
+        except Refusal as refusal:
+            _logger.warning("the state of groups is not written: %s", refusal.message)
+            done(_ANSWERS.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        appended()
+
+        def safe(code: ErrorCode) -> None:
+            if self._resigned:
+                done(ErrorCode.NOT_COORDINATOR)
+            else:
+                done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+        self._journal.when_safe(position, safe)
+
+    # ---- members
+
+    def join(self, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
+        """JoinGroup."""
+        if not request.group_id:
+            answer(refused_join(ErrorCode.INVALID_GROUP_ID, request.member_id))
+            return
+        if not self._limits.session_min_ms <= request.session_timeout_ms <= self._limits.session_max_ms:
+            answer(refused_join(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+            return
+        if caller.version == 0:
+            request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            self._classic.join(group, request, caller, answer)
+        elif request.member_id == UNKNOWN_MEMBER:
+            self._found(request, caller, answer)
+        else:
+            answer(refused_join(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+
+    def _found(self, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
+        """The first member of a group; that there is such a group is written down at once."""
+        group = self._simple_group(request.group_id)
+        self._classic.join(group, request, caller, answer)
+
+        def written(code: ErrorCode) -> None:
+            if code and not self._resigned:
+                self._classic.drop(group, code)
+                self._groups.pop(group.group_id, None)
+
+        self._write([group.empty_record()], written)
+
+    def sync(self, request: SyncGroupRequest, answer: Synced) -> None:
+        """SyncGroup."""
+        group = self._groups.get(request.group_id)
+        if not request.group_id:
+            answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, assignment=b""))
+        elif group is None:
+            answer(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b""))
+        else:
+            self._classic.sync(group, request, answer)
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Heartbeat."""
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._groups.get(request.group_id)
+        return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._classic.heartbeat(group, request)
+
+    def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[ErrorCode]:
+        """LeaveGroup; says what became of each."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        return self._classic.leave(group, leaving)
+
+    # ---- positions
+
+    def commit(self, claim: Claim, positions: Positions, done: Done) -> None:
+        """Keep positions of a group.
+
+        Args:
+            claim: who says so.
+            positions: what to keep.
+            done: told NONE once they cannot be lost.
+        """
+        code = self._check_commit(claim, in_transaction=False)
+        if code:
+            done(code)
+            return
+        group = self._simple_group(claim.group_id)
+        if group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+            self._classic.touch(group, claim.member_id)
+        if not positions:
+            done(ErrorCode.NONE)
+            return
+
+        def written(code: ErrorCode) -> None:
+            if not code:
+                for key, committed in positions:
+                    self._offsets.commit(claim.group_id, key, committed)
+            done(code)
+
+        self._watch_offsets()
+        self._write([_offset_record(claim.group_id, key, committed) for key, committed in positions], written)
+
+    def commit_in_transaction(self, claim: Claim, producer: tuple[int, int], positions: Positions, done: Done) -> None:
+        """Keep positions that count once the producer's transaction commits; else as `commit`."""
+        code = self._check_commit(claim, in_transaction=True)
+        if code or not positions:
+            done(code)
+            return
+        self._simple_group(claim.group_id)
+        self._watch_offsets()
+
+        def appended() -> None:
+            # Whoever wants stable positions waits for these from now on, not only when they cannot be lost.
+            for key, committed in positions:
+                self._offsets.commit_in_transaction(producer[0], claim.group_id, key, committed)
+
+        records = [_offset_record(claim.group_id, key, committed) for key, committed in positions]
+        self._append(records, done, producer=producer, appended=appended)
+
+    def _check_commit(self, claim: Claim, *, in_transaction: bool) -> ErrorCode:
+        if not claim.group_id and in_transaction:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._groups.get(claim.group_id)
+        if group is None:
+            if claim.epoch < 0:
+                return ErrorCode.NONE
+            known = claim.version >= GROUP_NOT_FOUND_SINCE and not in_transaction
+            return ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
+        return group.check_commit(
+            claim.member_id, claim.instance_id, claim.epoch, in_transaction=in_transaction, version=claim.version
+        )
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of a producer's transaction is written in this partition."""
+        self._offsets.end_transaction(producer_id, commit=commit)
+
+    def positions(
+        self, group_id: str, wanted: Iterable[TopicPartition] | None, *, stable: bool
+    ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
+        """Positions of a group.
+
+        Args:
+            group_id: of the group.
+            wanted: which; None for all that it has.
+            stable: refuse those that open transactions are about to change.
+
+        Returns:
+            for each the position, None when there is none, or UNSTABLE_OFFSET_COMMIT.
+        """
+        found: dict[TopicPartition, CommittedOffset | ErrorCode | None] = {}
+        for key in self._offsets.of(group_id) if wanted is None else wanted:
+            undecided = stable and self._offsets.is_undecided(group_id, key)
+            found[key] = ErrorCode.UNSTABLE_OFFSET_COMMIT if undecided else self._offsets.committed(group_id, key)
+        return found
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether whoever says so may read positions of a group."""
+        group = self._groups.get(group_id)
+        return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
+
+    # ---- expiry and deletion
+
+    def _watch_offsets(self) -> None:
+        if _SWEEP not in self._timers:
+            self._timers.set(_SWEEP, self._limits.offsets_check_interval_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        """Forget positions that have expired, and groups of which nothing is left."""
+        records: list[GroupRecord] = []
+        dead: list[str] = []
+        for group in list(self._groups.values()):
+            expired = self._expired(group)
+            records.extend(_tombstone(group.group_id, key) for key in expired)
+            left = self._offsets.of(group.group_id).keys() - set(expired)
+            if not left and group.is_empty and not self._offsets.in_open_transaction(group.group_id):
+                records.append(GroupRecord(GroupMetadataKey(group=group.group_id), None))
+                dead.append(group.group_id)
+        if records:
+            _logger.info("forgetting %d expired positions or groups", len(records))
+            self._delete(records, dead, lambda code: None)
+        if self._groups:
+            self._watch_offsets()
+
+    def _expired(self, group: ClassicGroup) -> list[TopicPartition]:
+        now_ms = self._now_ms()
+        expired = []
+        for key, committed in self._offsets.of(group.group_id).items():
+            from_ms = group.expires_from_ms(committed)
+            if from_ms is None or group.reads(key.topic) or self._offsets.is_undecided(group.group_id, key):
+                continue
+            due_ms = from_ms + self._limits.offsets_retention_ms if committed.expires_ms < 0 else committed.expires_ms
+            if now_ms >= due_ms:
+                expired.append(key)
+        return expired
+
+    def _delete(self, records: Sequence[GroupRecord], dead: Iterable[str], done: Done) -> None:
+        """Write tombstones, and act on them."""
+
+        def written(code: ErrorCode) -> None:
+            if not code:
+                for record in records:
+                    self._replay(record, NO_PRODUCER[0])
+                for group_id in dead:
+                    self._groups.pop(group_id, None)
+            done(code)
+
+        self._write(records, written)
+
+    def delete_group(self, group_id: str, done: Done) -> None:
+        """Delete a group without members, and its positions."""
+        group = self._groups.get(group_id)
+        if group is None:
+            done(ErrorCode.GROUP_ID_NOT_FOUND)
+        elif group.check_delete():
+            done(group.check_delete())
+        else:
+            records = [_tombstone(group_id, key) for key in self._offsets.known(group_id)]
+            self._delete([*records, GroupRecord(GroupMetadataKey(group=group_id), None)], [group_id], done)
+
+    def delete_positions(
+        self, group_id: str, keys: Iterable[TopicPartition], done: Callable[[Mapping[TopicPartition, ErrorCode]], None]
+    ) -> ErrorCode:
+        """Delete positions of a group.
+
+        Returns:
+            why not, for the group as a whole; `done` is not called then. Else it is told the code for each.
+        """
+        group = self._groups.get(group_id)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
+        if code or group is None:
+            return code
+        codes = {key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(key.topic) else ErrorCode.NONE for key in keys}
+        known = set(self._offsets.known(group_id))
+        records = [_tombstone(group_id, key) for key, code in codes.items() if not code and key in known]
+        if not records:
+            done(codes)
+        else:
+            self._delete(records, (), lambda code: done({key: own or code for key, own in codes.items()}))
+        return ErrorCode.NONE
+
+    def forget_topic(self, name: str) -> None:
+        """A topic was deleted: positions in it mean nothing any more."""
+        records = [_tombstone(group_id, key) for group_id, key in self._offsets.in_topic(name)]
+        if records:
+            self._delete(records, (), lambda code: None)
+
+    # ---- questions
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """A group, to be looked at."""
+        return self._groups.get(group_id)
+
+    def groups(self) -> list[ClassicGroup]:
+        """All groups, by name, to be looked at."""
+        return [self._groups[name] for name in sorted(self._groups)]
+
+    def _simple_group(self, group_id: str) -> ClassicGroup:
+        """The group of that name; made when there is none, without members."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ClassicGroup(group_id, state_since_ms=self._now_ms())
+        return group
+
+
+def _offset_record(group_id: str, key: TopicPartition, committed: CommittedOffset) -> GroupRecord:
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.committed_ms,
+        expire_timestamp=committed.expires_ms,
+        topic_id=committed.topic_id,
+    )
+    return GroupRecord(OffsetCommitKey(group=group_id, topic=key.topic, partition=key.partition), value)
+
+
+def _tombstone(group_id: str, key: TopicPartition) -> GroupRecord:
+    return GroupRecord(OffsetCommitKey(group=group_id, topic=key.topic, partition=key.partition), None)

@@ -1,0 +1,108 @@
+"""The records of `__consumer_offsets`, as messages and as bytes, in Apache Kafka's own formats.
+
+A record is a pair of messages from `protocol.embedded`: its key, and its value or None for a tombstone. Here is which
+version is written, and how what was written comes back.
+Source: org.apache.kafka.coordinator.group.{GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde} of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from kafkaraw.protocol import decode_message, encode_message
+from kafkaraw.protocol.embedded.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from kafkaraw.protocol.embedded.group_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+_VERSION: Final = struct.Struct(">h")
+_KEY_VERSION: Final = 0
+_EXPIRING_VERSION: Final = 1
+"""Of a committed offset with a time at which it expires, which later versions have no room for."""
+
+
+class GroupRecord(NamedTuple):
+    """One record.
+
+    Attributes:
+        key: one of the key messages.
+        value: its value; None when there is no such thing any more.
+    """
+
+    key: Any
+    value: Any | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    number: int
+    key: type[Any]
+    value: type[Any]
+    version: int = 0
+
+
+_KINDS: Final = (
+    _Kind(0, LegacyOffsetCommitKey, LegacyOffsetCommitValue),
+    _Kind(1, OffsetCommitKey, OffsetCommitValue, 4),
+    _Kind(2, GroupMetadataKey, GroupMetadataValue, 3),
+    _Kind(3, ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    _Kind(4, ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    _Kind(5, ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    _Kind(6, ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    _Kind(7, ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    _Kind(8, ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    _Kind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+)
+_BY_NUMBER: Final = {kind.number: kind for kind in _KINDS}
+_BY_KEY: Final = {kind.key: kind for kind in _KINDS}
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """The bytes of key and value."""
+    kind = _BY_KEY[type(record.key)]
+    key = _VERSION.pack(kind.number) + encode_message(record.key, _KEY_VERSION)
+    if record.value is None:
+        return key, None
+    expires = isinstance(record.value, OffsetCommitValue) and record.value.expire_timestamp >= 0
+    version = _EXPIRING_VERSION if expires else kind.version
+    return key, _VERSION.pack(version) + encode_message(record.value, version)
+
+
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """What a record says; None for one of a kind that this broker does not know, such as of share groups.
+
+    Raises:
+        ProtocolError: its bytes make no sense.
+        struct.error: it is shorter than a version number.
+    """
+    (number,) = _VERSION.unpack_from(key)
+    kind = _BY_NUMBER.get(number)
+    if kind is None:
+        return None
+    decoded_key = decode_message(kind.key, _KEY_VERSION, key, _VERSION.size)
+    if value is None:
+        return GroupRecord(decoded_key, None)
+    (version,) = _VERSION.unpack_from(value)
+    return GroupRecord(decoded_key, decode_message(kind.value, version, value, _VERSION.size))

@@ -1,0 +1,50 @@
+"""The states of a classic group, and which may follow which; the two kinds of groups.
+
+Source: org.apache.kafka.coordinator.group.classic.ClassicGroupState, Group.GroupType.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class GroupType(Enum):
+    """By which protocol a group works; the values are Kafka's names."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+    @property
+    def label(self) -> str:
+        """The type as ListGroups tells it."""
+        return self.value
+
+
+class ClassicState(Enum):
+    """The life of a classic group; the values are Kafka's names.
+
+    EMPTY: no members; offsets may be left. PREPARING_REBALANCE: members are to join again. COMPLETING_REBALANCE: the
+    leader is to hand in the assignment. STABLE: everybody has it. DEAD: the group is gone.
+    """
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_S = ClassicState
+MAY_FOLLOW: Final[dict[ClassicState, frozenset[ClassicState]]] = {
+    _S.EMPTY: frozenset({_S.PREPARING_REBALANCE}),
+    _S.PREPARING_REBALANCE: frozenset({_S.STABLE, _S.COMPLETING_REBALANCE, _S.EMPTY}),
+    _S.COMPLETING_REBALANCE: frozenset({_S.PREPARING_REBALANCE}),
+    _S.STABLE: frozenset({_S.COMPLETING_REBALANCE}),
+    _S.DEAD: frozenset(_S),
+}
+"""State -> the states that it may follow."""
+
+
+class IllegalTransition(Exception):
+    """A state was to follow one that it cannot follow: a fault in the coordinator, never a client's."""

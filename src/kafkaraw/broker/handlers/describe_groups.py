@@ -1,0 +1,72 @@
+"""DescribeGroups: the state and the members of classic groups.
+
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups; KIP-1043.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.broker.groups.classic_group import ClassicMember
+from kafkaraw.broker.groups.states import ClassicState
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_SINCE: Final = 6
+
+
+def handle(state: BrokerState, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Describe each."""
+    return DescribeGroupsResponse(groups=[_described(state, context, group_id) for group_id in request.groups])
+
+
+def _described(state: BrokerState, context: RequestContext, group_id: str) -> DescribedGroup:
+    coordinator = coordinator_or_code(state, group_id)
+    if isinstance(coordinator, ErrorCode):
+        return nothing(group_id, coordinator)
+    group = coordinator.group(group_id)
+    if group is None:
+        missing = f"Group {group_id} not found."
+        code = ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= NOT_FOUND_SINCE else ErrorCode.NONE
+        return nothing(group_id, code, ClassicState.DEAD.value, missing if code else None)
+    stable = group.state is ClassicState.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[_member(member, group.protocol_name if stable else None) for member in group.members.values()],
+    )
+
+
+def _member(member: ClassicMember, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(protocol),
+        member_assignment=member.assignment,
+    )
+
+
+def nothing(group_id: str, code: ErrorCode, group_state: str = "", message: str | None = None) -> DescribedGroup:
+    """What is said of a group that cannot be described."""
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state=group_state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

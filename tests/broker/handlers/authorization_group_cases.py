@@ -1,0 +1,75 @@
+"""How the APIs about members of groups are asked, and which rights that takes; see `authorization_cases`."""
+
+from __future__ import annotations
+
+from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.offsets import CommittedOffset
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafkaraw.protocol.messages.describe_groups import DescribeGroupsRequest
+from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
+from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafkaraw.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkaraw.protocol.messages.sync_group import SyncGroupRequest
+from kafkaraw.records import TopicPartition
+from tests.broker.handlers.authorization_support import GROUP_DENIED, Case, On, Op, on_topic
+
+READ_GROUP = (Op.READ, On.GROUP, "g")
+
+
+def join_group(state: BrokerState) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def sync_group(state: BrokerState) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id="g", generation_id=1, member_id="m", protocol_type="consumer", protocol_name="range", assignments=[]
+    )
+
+
+def offset_delete(state: BrokerState) -> OffsetDeleteRequest:
+    """Of a group that there is."""
+    kept = (TopicPartition("flights", 0), CommittedOffset(1, -1, ""))
+    state.groups.coordinator("g").commit(Claim("g"), [kept], lambda code: None)
+    partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+    return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="flights", partitions=partitions)])
+
+
+GROUP_CASES = {
+    "JoinGroup": [
+        Case(join_group, GROUP_DENIED, [[READ_GROUP]]),
+        Case(join_group, GROUP_DENIED, [[READ_GROUP]], version=5),
+    ],
+    "SyncGroup": [Case(sync_group, GROUP_DENIED, [[READ_GROUP]])],
+    "Heartbeat": [
+        Case(lambda state: HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), GROUP_DENIED, [[READ_GROUP]])
+    ],
+    "LeaveGroup": [
+        Case(
+            lambda state: LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")]),
+            GROUP_DENIED,
+            [[READ_GROUP]],
+        ),
+        Case(lambda state: LeaveGroupRequest(group_id="g", member_id="m"), GROUP_DENIED, [[READ_GROUP]], version=2),
+    ],
+    "DescribeGroups": [
+        Case(lambda state: DescribeGroupsRequest(groups=["g"]), GROUP_DENIED, [[(Op.DESCRIBE, On.GROUP, "g")]])
+    ],
+    "DeleteGroups": [
+        Case(lambda state: DeleteGroupsRequest(groups_names=["g"]), GROUP_DENIED, [[(Op.DELETE, On.GROUP, "g")]])
+    ],
+    "OffsetDelete": [Case(offset_delete, GROUP_DENIED, [[(Op.DELETE, On.GROUP, "g"), *on_topic(Op.READ)]])],
+}
+"""API -> how it is asked."""
