@@ -51,6 +51,14 @@ class RawClient:
             Closed: there is none.
         """
         self.send(request, version)
+        return self.receive(request, version)
+
+    def receive(self, request: Any, version: int) -> Any:
+        """Wait for the answer to the oldest request that was sent.
+
+        Raises:
+            Closed: there is none.
+        """
         api = api_of(request)
         try:
             (size,) = struct.unpack(">i", self._read(4))

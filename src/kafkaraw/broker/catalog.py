@@ -76,6 +76,7 @@ class Catalog:
     Attributes:
         authorizer: decides who may do what; None lets everybody do everything.
         brokers: those that run and can be reached.
+        version: grows with every topic that comes, goes or changes.
         racks: the rack of every node that belongs to the cluster, running or not.
     """
 
@@ -88,6 +89,7 @@ class Catalog:
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
+        self.version = 0
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
@@ -108,6 +110,7 @@ class Catalog:
             topic: the topic; one that was there keeps its id and its partitions, and may have more of them.
             states: who leads its partitions; those not given, and not there before, begin with all replicas in sync.
         """
+        self.version += 1
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         for index, (key, replicas) in enumerate(zip(topic.partitions(), topic.assignments, strict=True)):
@@ -118,6 +121,7 @@ class Catalog:
 
     def remove(self, topic: Topic) -> None:
         """Forget a topic."""
+        self.version += 1
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
         for key in topic.partitions():

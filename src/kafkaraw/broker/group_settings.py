@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaraw.broker.settings import INT_MAX, Setting, Value, number
+from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
 
 GROUP_SETTINGS: Final = (
     Setting("group.initial.rebalance.delay.ms", 3_000, "how long a new classic group waits for members", low=0,
@@ -17,6 +17,15 @@ GROUP_SETTINGS: Final = (
     Setting("group.min.session.timeout.ms", 6_000, "shortest session of a classic member", low=0, high=INT_MAX),
     Setting("group.max.session.timeout.ms", 1_800_000, "longest session of a classic member", low=0, high=INT_MAX),
     Setting("group.max.size", INT_MAX, "most members of a classic group", low=1, high=INT_MAX),
+    Setting("group.consumer.assignment.interval.ms", 1_000, "assignments are made at most so often", low=0,
+            high=INT_MAX),
+    Setting("group.consumer.assignors", "uniform,range", "assignors of consumer groups, the default first",
+            choices=("uniform", "range"), is_list=True),
+    Setting("group.consumer.heartbeat.interval.ms", 5_000, "between heartbeats of a consumer group's members", low=1,
+            high=INT_MAX),
+    Setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1, high=INT_MAX),
+    Setting("group.consumer.session.timeout.ms", 45_000, "a consumer group's member silent for so long is gone", low=1,
+            high=INT_MAX),
     Setting("offsets.retention.minutes", 10_080, "how long offsets of an empty group are kept", low=1, high=INT_MAX),
     Setting("offsets.retention.check.interval.ms", 600_000, "how often to look for expired offsets", low=1),
     Setting("offsets.topic.num.partitions", 50, "partitions of __consumer_offsets", low=1, high=INT_MAX),
@@ -34,6 +43,11 @@ class Limits:
     session_min_ms: int = 6_000  # group.min.session.timeout.ms
     session_max_ms: int = 1_800_000  # group.max.session.timeout.ms
     size_max: int = (1 << 31) - 1  # group.max.size
+    consumer_session_ms: int = 45_000  # group.consumer.session.timeout.ms
+    heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
+    consumer_size_max: int = (1 << 31) - 1  # group.consumer.max.size
+    assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
+    assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
     new_member_join_timeout_ms: int = 300_000  # of a JoinGroup of somebody new, who cannot send heartbeats
     offsets_retention_ms: int = 604_800_000  # offsets.retention.minutes
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
@@ -64,6 +78,11 @@ def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
             session_min_ms=number(values, "group.min.session.timeout.ms"),
             session_max_ms=number(values, "group.max.session.timeout.ms"),
             size_max=number(values, "group.max.size"),
+            consumer_session_ms=number(values, "group.consumer.session.timeout.ms"),
+            heartbeat_interval_ms=number(values, "group.consumer.heartbeat.interval.ms"),
+            consumer_size_max=number(values, "group.consumer.max.size"),
+            assignment_interval_ms=number(values, "group.consumer.assignment.interval.ms"),
+            assignors=tuple(split_list(text(values, "group.consumer.assignors"))),
             offsets_retention_ms=number(values, "offsets.retention.minutes") * 60_000,
             offsets_check_interval_ms=number(values, "offsets.retention.check.interval.ms"),
         ),

@@ -12,6 +12,7 @@ from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -22,6 +23,11 @@ GROUP = "g"
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 START_MS = 1_700_000_000_000
+
+
+def topic_id(name: str) -> Uuid:
+    """The id of a topic with that name."""
+    return Uuid(name.encode().ljust(16, b"."))
 
 
 def subscription(*topics: str) -> bytes:
@@ -43,13 +49,40 @@ class World:
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
+        self.topics = self.Topics()
         self.begin()
+
+    @dataclass
+    class Topics:
+        """Topics with their numbers of partitions; the id of a topic is made from its name."""
+
+        counts: dict[str, int] = field(default_factory=dict)
+        version: int = 0
+
+        def find(self, name: str) -> tuple[Uuid, int] | None:
+            return (topic_id(name), self.counts[name]) if name in self.counts else None
+
+        def name_of(self, wanted: bytes) -> str | None:
+            return next((name for name in self.counts if topic_id(name) == wanted), None)
+
+        def names(self) -> list[str]:
+            return sorted(self.counts)
+
+    def has_topic(self, name: str, partitions: int) -> None:
+        """There is such a topic, from now on."""
+        self.topics.counts[name] = partitions
+        self.topics.version += 1
 
     def begin(self) -> None:
         """A coordinator begins, with what the log says."""
         self.timers = Timers(lambda: self.elapsed_ms)
         self.coordinator = GroupCoordinator(
-            self, self.timers, lambda: START_MS + int(self.elapsed_ms), lambda: f"id{next(self.ids)}", self.limits
+            self,
+            self.topics,
+            self.timers,
+            lambda: START_MS + int(self.elapsed_ms),
+            lambda: f"id{next(self.ids)}",
+            self.limits,
         )
         self.coordinator.load(self.log)
 

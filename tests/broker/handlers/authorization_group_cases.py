@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaraw.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkaraw.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
@@ -47,7 +50,29 @@ def offset_delete(state: BrokerState) -> OffsetDeleteRequest:
     return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="flights", partitions=partitions)])
 
 
+def consumer_heartbeat(state: BrokerState) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=["flights"],
+        topic_partitions=[],
+    )
+
+
+def consumer_describe(state: BrokerState) -> ConsumerGroupDescribeRequest:
+    """Of a group that there is, with a member."""
+    caller = Caller("c", "/h", 1)
+    state.groups.coordinator("g").beat(consumer_heartbeat(state), caller, lambda response: None)
+    return ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+
+
 GROUP_CASES = {
+    "ConsumerGroupHeartbeat": [Case(consumer_heartbeat, GROUP_DENIED, [[READ_GROUP, *on_topic(Op.DESCRIBE)]])],
+    "ConsumerGroupDescribe": [
+        Case(consumer_describe, GROUP_DENIED, [[(Op.DESCRIBE, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])
+    ],
     "JoinGroup": [
         Case(join_group, GROUP_DENIED, [[READ_GROUP]]),
         Case(join_group, GROUP_DENIED, [[READ_GROUP]], version=5),

@@ -372,6 +372,10 @@ class ClassicGroup:
         )
         return GroupRecord(GroupMetadataKey(group=self.group_id), value)
 
+    def tombstones(self) -> list[GroupRecord]:
+        """The group is gone."""
+        return [GroupRecord(GroupMetadataKey(group=self.group_id), None)]
+
     @classmethod
     def of(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         """The group that was written down."""

@@ -17,12 +17,15 @@ from typing import Final, NamedTuple, Protocol
 from kafkaraw.broker.group_settings import Limits
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
+from kafkaraw.broker.groups.consumer import Answer, Change, ConsumerProtocol, Topics
+from kafkaraw.broker.groups.consumer_group import FIRST_EPOCH, ConsumerGroup
 from kafkaraw.broker.groups.means import Caller, Done, Means
 from kafkaraw.broker.groups.offsets import CommittedOffset, GroupOffsets
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
     GroupMetadataKey,
     LegacyOffsetCommitKey,
@@ -31,6 +34,7 @@ from kafkaraw.protocol.embedded.group_offsets import (
     OffsetCommitValue,
 )
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest
 from kafkaraw.protocol.messages.leave_group import MemberIdentity
@@ -52,6 +56,7 @@ _ANSWERS: Final = {
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
 Positions = Sequence[tuple[TopicPartition, CommittedOffset]]
+Group = ClassicGroup | ConsumerGroup
 
 
 class Claim(NamedTuple):
@@ -103,6 +108,7 @@ class GroupCoordinator:
 
     Args:
         journal: where records are kept.
+        topics: the cluster's topics.
         timers: what is to happen later.
         now_ms: wall clock, in milliseconds since 1970.
         new_id: gives a random UUID, as text.
@@ -110,17 +116,26 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, journal: Journal, timers: Timers, now_ms: Callable[[], int], new_id: Callable[[], str], limits: Limits
+        self,
+        journal: Journal,
+        topics: Topics,
+        timers: Timers,
+        now_ms: Callable[[], int],
+        new_id: Callable[[], str],
+        limits: Limits,
     ) -> None:
         self._journal = journal
         self._timers = timers
         self._now_ms = now_ms
         self._limits = limits
-        self._groups: dict[str, ClassicGroup] = {}
+        self._topics = topics
+        self._groups: dict[str, Group] = {}
         self._offsets = GroupOffsets()
+        self._position = 0
         self._resigned = False
         means = Means(self._write, timers, now_ms, new_id, limits)
-        self._classic = ClassicProtocol(means, self._groups.get)
+        self._classic = ClassicProtocol(means, self._classic_group)
+        self._consumer = ConsumerProtocol(means, topics, self._begin_change, self._carry_out)
 
     # ---- a change of leader
 
@@ -131,8 +146,11 @@ class GroupCoordinator:
                 self._offsets.end_transaction(batch.producer_id, commit=batch.committed)
             for record in batch.records:
                 self._replay(record, batch.producer_id)
-        for group in self._groups.values():
-            self._classic.begin(group)
+        for group in list(self._groups.values()):
+            if isinstance(group, ClassicGroup):
+                self._classic.begin(group)
+            else:
+                self._consumer.begin(group)
         if self._groups:
             self._watch_offsets()
 
@@ -141,7 +159,8 @@ class GroupCoordinator:
         self._resigned = True
         self._timers.stop()
         for group in self._groups.values():
-            self._classic.drop(group, ErrorCode.NOT_COORDINATOR)
+            if isinstance(group, ClassicGroup):
+                self._classic.drop(group, ErrorCode.NOT_COORDINATOR)
         self._groups.clear()
 
     def _replay(self, record: GroupRecord, producer_id: int) -> None:
@@ -149,9 +168,25 @@ class GroupCoordinator:
         if isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
             self._replay_offset(key.group, TopicPartition(key.topic, key.partition), value, producer_id)
         elif isinstance(key, GroupMetadataKey):
-            self._groups.pop(key.group, None)
+            if isinstance(self._groups.get(key.group), ClassicGroup):
+                del self._groups[key.group]
             if value is not None:
                 self._groups[key.group] = ClassicGroup.of(key.group, value)
+        else:
+            self._replay_consumer(record)
+
+    def _replay_consumer(self, record: GroupRecord) -> None:
+        group_id: str = record.key.group_id
+        group = self._groups.get(group_id)
+        if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
+            if isinstance(group, ConsumerGroup):
+                del self._groups[group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return
+            group = self._groups[group_id] = ConsumerGroup(group_id)
+        group.replay(record)
 
     def _replay_offset(self, group_id: str, key: TopicPartition, value: object, producer_id: int) -> None:
         if value is None:
@@ -203,6 +238,7 @@ class GroupCoordinator:
             _logger.warning("the state of groups is not written: %s", refusal.message)
             done(_ANSWERS.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
+        self._position = position
         appended()
 
         def safe(code: ErrorCode) -> None:
@@ -212,6 +248,50 @@ class GroupCoordinator:
                 done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
         self._journal.when_safe(position, safe)
+
+    # ---- changes of consumer groups
+
+    def _begin_change(self, group_id: str, found: bool) -> Change:
+        """What a request is to do to a consumer group.
+
+        Args:
+            group_id: of the group.
+            found: make it when there is none, or a classic one without members.
+
+        Raises:
+            Refusal: GROUP_ID_NOT_FOUND.
+        """
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return Change(group.copy())
+        if group is None and not found:
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if group is not None and not (found and group.is_empty):
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        change = Change(ConsumerGroup(group_id, epoch=FIRST_EPOCH))
+        if group is not None:
+            change.records.extend(group.tombstones())
+            change.after.append(lambda: self._classic.drop(group, ErrorCode.REBALANCE_IN_PROGRESS))
+        return change
+
+    def _carry_out(self, change: Change, done: Done) -> None:
+        """Make a change so, and call back once it cannot be lost; nor what the group was before."""
+
+        def appended() -> None:
+            self._groups[change.group.group_id] = change.group
+            for act in change.after:
+                act()
+
+        if change.records:
+            self._watch_offsets()
+            self._append(change.records, done, appended=appended)
+        else:
+            appended()
+            self._journal.when_safe(self._position, lambda code: done(_ANSWERS.get(code, ErrorCode.NOT_COORDINATOR)))
+
+    def beat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
+        """ConsumerGroupHeartbeat."""
+        self._consumer.heartbeat(request, caller, answer)
 
     # ---- members
 
@@ -226,7 +306,9 @@ class GroupCoordinator:
         if caller.version == 0:
             request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
         group = self._groups.get(request.group_id)
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            answer(refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif group is not None:
             self._classic.join(group, request, caller, answer)
         elif request.member_id == UNKNOWN_MEMBER:
             self._found(request, caller, answer)
@@ -235,7 +317,7 @@ class GroupCoordinator:
 
     def _found(self, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
         """The first member of a group; that there is such a group is written down at once."""
-        group = self._simple_group(request.group_id)
+        group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=self._now_ms())
         self._classic.join(group, request, caller, answer)
 
         def written(code: ErrorCode) -> None:
@@ -247,7 +329,7 @@ class GroupCoordinator:
 
     def sync(self, request: SyncGroupRequest, answer: Synced) -> None:
         """SyncGroup."""
-        group = self._groups.get(request.group_id)
+        group = self._classic_group(request.group_id)
         if not request.group_id:
             answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, assignment=b""))
         elif group is None:
@@ -259,12 +341,12 @@ class GroupCoordinator:
         """Heartbeat."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._groups.get(request.group_id)
+        group = self._classic_group(request.group_id)
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._classic.heartbeat(group, request)
 
     def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[ErrorCode]:
         """LeaveGroup; says what became of each."""
-        group = self._groups.get(group_id)
+        group = self._classic_group(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return self._classic.leave(group, leaving)
@@ -279,12 +361,12 @@ class GroupCoordinator:
             positions: what to keep.
             done: told NONE once they cannot be lost.
         """
-        code = self._check_commit(claim, in_transaction=False)
+        code = self._check_commit(claim, positions, in_transaction=False)
         if code:
             done(code)
             return
         group = self._simple_group(claim.group_id)
-        if group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+        if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
             self._classic.touch(group, claim.member_id)
         if not positions:
             done(ErrorCode.NONE)
@@ -301,7 +383,7 @@ class GroupCoordinator:
 
     def commit_in_transaction(self, claim: Claim, producer: tuple[int, int], positions: Positions, done: Done) -> None:
         """Keep positions that count once the producer's transaction commits; else as `commit`."""
-        code = self._check_commit(claim, in_transaction=True)
+        code = self._check_commit(claim, positions, in_transaction=True)
         if code or not positions:
             done(code)
             return
@@ -316,7 +398,7 @@ class GroupCoordinator:
         records = [_offset_record(claim.group_id, key, committed) for key, committed in positions]
         self._append(records, done, producer=producer, appended=appended)
 
-    def _check_commit(self, claim: Claim, *, in_transaction: bool) -> ErrorCode:
+    def _check_commit(self, claim: Claim, positions: Positions, *, in_transaction: bool) -> ErrorCode:
         if not claim.group_id and in_transaction:
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(claim.group_id)
@@ -325,9 +407,13 @@ class GroupCoordinator:
                 return ErrorCode.NONE
             known = claim.version >= GROUP_NOT_FOUND_SINCE and not in_transaction
             return ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
-        return group.check_commit(
+        code = group.check_commit(
             claim.member_id, claim.instance_id, claim.epoch, in_transaction=in_transaction, version=claim.version
         )
+        if code or not isinstance(group, ConsumerGroup):
+            return code
+        parts = [(found[0], key.partition) for key, _ in positions if (found := self._topics.find(key.topic))]
+        return group.may_commit(claim.member_id, claim.epoch, parts, in_transaction=in_transaction)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a producer's transaction is written in this partition."""
@@ -372,7 +458,7 @@ class GroupCoordinator:
             records.extend(_tombstone(group.group_id, key) for key in expired)
             left = self._offsets.of(group.group_id).keys() - set(expired)
             if not left and group.is_empty and not self._offsets.in_open_transaction(group.group_id):
-                records.append(GroupRecord(GroupMetadataKey(group=group.group_id), None))
+                records.extend(group.tombstones())
                 dead.append(group.group_id)
         if records:
             _logger.info("forgetting %d expired positions or groups", len(records))
@@ -380,7 +466,7 @@ class GroupCoordinator:
         if self._groups:
             self._watch_offsets()
 
-    def _expired(self, group: ClassicGroup) -> list[TopicPartition]:
+    def _expired(self, group: Group) -> list[TopicPartition]:
         now_ms = self._now_ms()
         expired = []
         for key, committed in self._offsets.of(group.group_id).items():
@@ -414,7 +500,7 @@ class GroupCoordinator:
             done(group.check_delete())
         else:
             records = [_tombstone(group_id, key) for key in self._offsets.known(group_id)]
-            self._delete([*records, GroupRecord(GroupMetadataKey(group=group_id), None)], [group_id], done)
+            self._delete([*records, *group.tombstones()], [group_id], done)
 
     def delete_positions(
         self, group_id: str, keys: Iterable[TopicPartition], done: Callable[[Mapping[TopicPartition, ErrorCode]], None]
@@ -445,15 +531,19 @@ class GroupCoordinator:
 
     # ---- questions
 
-    def group(self, group_id: str) -> ClassicGroup | None:
+    def group(self, group_id: str) -> Group | None:
         """A group, to be looked at."""
         return self._groups.get(group_id)
 
-    def groups(self) -> list[ClassicGroup]:
+    def groups(self) -> list[Group]:
         """All groups, by name, to be looked at."""
         return [self._groups[name] for name in sorted(self._groups)]
 
-    def _simple_group(self, group_id: str) -> ClassicGroup:
+    def _classic_group(self, group_id: str) -> ClassicGroup | None:
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def _simple_group(self, group_id: str) -> Group:
         """The group of that name; made when there is none, without members."""
         group = self._groups.get(group_id)
         if group is None:

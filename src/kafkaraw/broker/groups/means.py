@@ -21,11 +21,13 @@ class Caller(NamedTuple):
     Attributes:
         host: the client's address, as Kafka shows it.
         version: of the request.
+        sees: whether it may know of a topic.
     """
 
     client_id: str
     host: str
     version: int
+    sees: Callable[[str], bool] = lambda name: True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,11 @@ from kafkaraw.broker.ids import RandomBits, random_uuid_text
 from kafkaraw.broker.replicated import ReplicatedLog
 from kafkaraw.broker.state_topic import StateTopic
 from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import ControlType, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkaraw.broker.catalog import Catalog
     from kafkaraw.broker.config import BrokerConfig
     from kafkaraw.broker.controller import Controller
     from kafkaraw.broker.partition import Partition
@@ -79,7 +81,12 @@ class GroupNode:
         journal = _Journal(ReplicatedLog(partition, self._clock.time_ms))
         timers = Timers(_loop_ms, self._wake_at)
         coordinator = GroupCoordinator(
-            journal, timers, self._clock.time_ms, lambda: random_uuid_text(self._rng), self._config.groups.limits
+            journal,
+            KnownTopics(self._controller.catalog),
+            timers,
+            self._clock.time_ms,
+            lambda: random_uuid_text(self._rng),
+            self._config.groups.limits,
         )
         try:
             found = list(journal.read())
@@ -168,6 +175,32 @@ class _Coordinating(NamedTuple):
 
     coordinator: GroupCoordinator
     timers: Timers
+
+
+class KnownTopics:
+    """The catalog's topics, as groups ask for them; implements `consumer.Topics`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._catalog.version
+
+    def find(self, name: str) -> tuple[Uuid, int] | None:
+        """Id and number of partitions of a topic."""
+        topic = self._catalog.topic(name)
+        return None if topic is None else (topic.topic_id, topic.partitions_count)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of a topic."""
+        topic = self._catalog.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def names(self) -> list[str]:
+        """All names, in order."""
+        return [topic.name for topic in self._catalog.topics()]
 
 
 class _Journal:

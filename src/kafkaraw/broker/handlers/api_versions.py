@@ -39,6 +39,8 @@ OFFERED: Final = (
     "OffsetFetch",
     "FindCoordinator",
     "ApiVersions",
+    "ConsumerGroupDescribe",
+    "ConsumerGroupHeartbeat",
     "JoinGroup",
     "SyncGroup",
     "Heartbeat",

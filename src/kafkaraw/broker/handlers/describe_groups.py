@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.groups.classic_group import ClassicMember
+from kafkaraw.broker.groups.classic_group import ClassicGroup, ClassicMember
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
@@ -33,8 +33,8 @@ def _described(state: BrokerState, context: RequestContext, group_id: str) -> De
     if isinstance(coordinator, ErrorCode):
         return nothing(group_id, coordinator)
     group = coordinator.group(group_id)
-    if group is None:
-        missing = f"Group {group_id} not found."
+    if not isinstance(group, ClassicGroup):
+        missing = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
         code = ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= NOT_FOUND_SINCE else ErrorCode.NONE
         return nothing(group_id, code, ClassicState.DEAD.value, missing if code else None)
     stable = group.state is ClassicState.STABLE

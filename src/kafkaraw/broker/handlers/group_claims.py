@@ -5,6 +5,7 @@ Source: kafka.server.KafkaApis.handleOffsetCommitRequest.
 
 from __future__ import annotations
 
+from kafkaraw.broker.acl.authorizer import Client
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.offsets import CommittedOffset
@@ -12,6 +13,7 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from kafkaraw.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
@@ -19,9 +21,15 @@ from kafkaraw.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestP
 _NO_EXPIRY = -1
 
 
-def caller_of(context: RequestContext) -> Caller:
+def caller_of(state: BrokerState, context: RequestContext) -> Caller:
     """Who asks, as groups remember it."""
-    return Caller(context.client_id or "", f"/{context.host}", context.api_version)
+    authorizer = state.catalog.authorizer
+    client = Client(context.principal, context.host)
+
+    def sees(name: str) -> bool:
+        return authorizer is None or authorizer.allows(client, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+
+    return Caller(context.client_id or "", f"/{context.host}", context.api_version, sees)
 
 
 def coordinator_or_code(state: BrokerState, group_id: str) -> GroupCoordinator | ErrorCode:

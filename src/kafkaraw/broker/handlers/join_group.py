@@ -21,7 +21,9 @@ def handle(
     if isinstance(coordinator, ErrorCode):
         return worded(refused_join(coordinator, request.member_id), context)
     return answered(
-        lambda done: coordinator.join(request, caller_of(context), lambda response: done(worded(response, context)))
+        lambda done: coordinator.join(
+            request, caller_of(state, context), lambda response: done(worded(response, context))
+        )
     )
 
 

@@ -11,12 +11,20 @@ from typing import Final
 
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.groups.classic_group import refused_join
+from kafkaraw.broker.groups.consumer import refused
+from kafkaraw.broker.handlers.consumer_group_describe import nothing as undescribed
 from kafkaraw.broker.handlers.describe_groups import nothing
-from kafkaraw.broker.handlers.guards.call import Call
+from kafkaraw.broker.handlers.guards.call import MESSAGES, Call
 from kafkaraw.broker.handlers.join_group import worded
 from kafkaraw.broker.handlers.sync_group import lacks_protocol
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaraw.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -37,6 +45,7 @@ from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 OPERATIONS_SINCE: Final = 3
 _DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def join_group(call: Call, request: JoinGroupRequest) -> object:
@@ -143,3 +152,40 @@ def offset_delete(call: Call, request: OffsetDeleteRequest) -> object:
         return response
 
     return after(call.go_on(replace(request, topics=allowed)), merge)
+
+
+def consumer_group_heartbeat(call: Call, request: ConsumerGroupHeartbeatRequest) -> object:
+    """READ on the group, and DESCRIBE on every topic that is named."""
+    if not call.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return refused(_DENIED, MESSAGES[_DENIED])
+    names = request.subscribed_topic_names or []
+    if not all([call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in names]):
+        return refused(_TOPIC_DENIED, MESSAGES[_TOPIC_DENIED])
+    return call.go_on(request)
+
+
+def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> object:
+    """DESCRIBE on each group, and on every topic that its members read."""
+    allowed = [name for name in request.group_ids if call.allows(AclOperation.DESCRIBE, ResourceType.GROUP, name)]
+    denied = [undescribed(name, _DENIED) for name in request.group_ids if name not in allowed]
+
+    def seen(group: DescribedGroup) -> DescribedGroup:
+        topics = {
+            part.topic_name
+            for member in group.members
+            for assignment in (member.assignment, member.target_assignment)
+            for part in assignment.topic_partitions
+        }
+        topics.update(name for member in group.members for name in member.subscribed_topic_names)
+        if not all(call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in sorted(topics)):
+            hidden = "The group has described topic(s) that the client is not authorized to describe."
+            return undescribed(group.group_id, _TOPIC_DENIED, hidden)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = call.operations(ResourceType.GROUP, group.group_id)
+        return group
+
+    def merge(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+        response.groups = [*denied, *map(seen, response.groups)]
+        return response
+
+    return after(call.go_on(replace(request, group_ids=allowed)), merge)

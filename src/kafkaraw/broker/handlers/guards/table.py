@@ -77,6 +77,12 @@ RULES: Final[dict[str, Rule]] = {
         (Right(_Op.DESCRIBE, _On.GROUP), Right(_Op.DESCRIBE, _On.TOPIC)),
         "of all topics, those without the right are left out",
     ),
+    "ConsumerGroupHeartbeat": Rule(
+        membership.consumer_group_heartbeat, (Right(_Op.READ, _On.GROUP), Right(_Op.DESCRIBE, _On.TOPIC))
+    ),
+    "ConsumerGroupDescribe": Rule(
+        membership.consumer_group_describe, (Right(_Op.DESCRIBE, _On.GROUP), Right(_Op.DESCRIBE, _On.TOPIC))
+    ),
     "JoinGroup": Rule(membership.join_group, (Right(_Op.READ, _On.GROUP),)),
     "SyncGroup": Rule(membership.sync_group, (Right(_Op.READ, _On.GROUP),)),
     "Heartbeat": Rule(membership.heartbeat, (Right(_Op.READ, _On.GROUP),)),

@@ -1,0 +1,566 @@
+"""The consumer group protocol (KIP-848): members send heartbeats, the coordinator says what each is to read.
+
+A heartbeat is decided on a copy of the group, as a list of records; the copy takes the group's place once they are in
+the log, and the answer goes out once they cannot be lost. Start at `heartbeat`.
+Source: the consumer part of org.apache.kafka.coordinator.group.GroupMetadataManager of Kafka 4.3; KIP-848, KIP-1082,
+KIP-1263 (assignments at most so often).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
+from kafkaraw.broker.groups.consumer_group import (
+    FIRST_EPOCH,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Resolved,
+)
+from kafkaraw.broker.groups.means import Caller, Means
+from kafkaraw.broker.groups.reconciliation import Aim, reconcile
+from kafkaraw.broker.groups.records import GroupRecord
+from kafkaraw.broker.groups.regexes import compile_regex
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+CLIENTS_MEMBER_ID_SINCE: Final = 1
+_HASH_BYTES: Final = 8
+
+_logger = logging.getLogger("kafkaraw.broker.groups")
+
+Answer = Callable[[ConsumerGroupHeartbeatResponse], None]
+
+
+class Topics(Protocol):
+    """What is known of the cluster's topics.
+
+    Attributes:
+        version: grows with every change.
+    """
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        ...
+
+    def find(self, name: str) -> tuple[Uuid, int] | None:
+        """Id and number of partitions of a topic."""
+        ...
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of a topic."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """The names of all topics that consumers may read by expression."""
+        ...
+
+
+@dataclass(slots=True)
+class Change:
+    """What is decided for a group.
+
+    Attributes:
+        group: as it is then.
+        records: what makes it so.
+        after: what is to be done when these are in the log.
+    """
+
+    group: ConsumerGroup
+    records: list[GroupRecord] = field(default_factory=list)
+    after: list[Callable[[], None]] = field(default_factory=list)
+
+    def add(self, *records: GroupRecord) -> None:
+        """Have something else be so."""
+        for record in records:
+            self.records.append(record)
+            self.group.replay(record)
+
+
+class ConsumerProtocol:
+    """Decides about members of consumer groups.
+
+    Args:
+        means: the world around.
+        topics: the cluster's topics.
+        begin: gives the change that a request is to make; told the group's id, and whether to found it.
+        carry_out: writes a change down; calls back with the outcome.
+    """
+
+    def __init__(
+        self,
+        means: Means,
+        topics: Topics,
+        begin: Callable[[str, bool], Change],
+        carry_out: Callable[[Change, Callable[[ErrorCode], None]], None],
+    ) -> None:
+        self._means = means
+        self._topics = topics
+        self._begin = begin
+        self._carry_out = carry_out
+
+    # ---- requests
+
+    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
+        """A member joins, lives or leaves.
+
+        Args:
+            request: what it says.
+            caller: who asks.
+            answer: told what it is to read.
+        """
+        try:
+            self._check(request, caller.version)
+            leaves = request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE)
+            change, response = self._leave(request) if leaves else self._stay(request, caller)
+        except Refusal as refusal:
+            answer(refused(refusal.code, refusal.message))
+            return
+        self._carry_out(change, lambda code: answer(refused(code) if code else response))
+
+    def _check(self, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+        epoch = request.member_epoch
+        problem = ""
+        if not request.member_id.strip() and (version >= CLIENTS_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVING):
+            problem = "MemberId can't be empty."
+        for name, value in (
+            ("GroupId", request.group_id),
+            ("InstanceId", request.instance_id),
+            ("RackId", request.rack_id),
+        ):
+            if not problem and value is not None and not value.strip():
+                problem = f"{name} can't be empty."
+        problem = problem or _problem_at(epoch, request)
+        if problem:
+            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+        allowed = self._means.limits.assignors
+        if request.server_assignor is not None and request.server_assignor not in allowed:
+            raise Refusal(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+                f"{', '.join(allowed)}.",
+            )
+
+    # ---- staying
+
+    def _stay(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> tuple[Change, ConsumerGroupHeartbeatResponse]:
+        joins = request.member_epoch == 0
+        try:
+            change = self._begin(request.group_id, joins)
+        except Refusal as refusal:
+            if not refusal.message.endswith("not found."):
+                raise
+            raise Refusal(refusal.code, f"Consumer group {request.group_id} not found.") from refusal
+        group = change.group
+        member_id = request.member_id or self._means.new_id()
+        full = len(group.members) >= self._means.limits.consumer_size_max
+        if full and member_id not in group.members:
+            limit = self._means.limits.consumer_size_max
+            raise Refusal(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {limit} members.",
+            )
+        claimed = parts_of(request.topic_partitions)
+        before = self._member(change, request, member_id, claimed, joins=joins)
+        member = _updated(before, request, caller)
+        subscription_changed = self.subscribe(change, before, member, caller)
+        self.update_target(change)
+        after = self._reconciled(change, member_id, claimed, readable_changed=subscription_changed)
+        self._watch(change, after, anew=after.state is not before.state or after.epoch != before.epoch)
+        response = self._response(after)
+        names = request.subscribed_topic_names, request.subscribed_topic_regex
+        whole = request.rebalance_timeout_ms != -1 and names != (None, None) and claimed is not None
+        if joins or whole or _plain(after.assigned) != _plain(before.assigned):
+            response.assignment = Assignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                    for topic_id, partitions in sorted(after.assigned.items())
+                ]
+            )
+        return change, response
+
+    def _response(self, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._means.limits.heartbeat_interval_ms,
+        )
+
+    def _member(
+        self,
+        change: Change,
+        request: ConsumerGroupHeartbeatRequest,
+        member_id: str,
+        claimed: Parts | None,
+        *,
+        joins: bool,
+    ) -> ConsumerMember:
+        """The member that asks, as it was."""
+        group, instance_id = change.group, request.instance_id
+        if instance_id is None:
+            member = group.members.get(member_id)
+            if member is None and not joins:
+                raise unknown_member(group, member_id)
+            member = member or ConsumerMember(member_id)
+            _check_epoch(member, request.member_epoch, claimed)
+            return member
+        holder = group.static_member(instance_id)
+        if joins:
+            return ConsumerMember(member_id) if holder is None else self.take_place(change, holder, member_id)
+        check_static(holder, member_id, instance_id)
+        assert holder is not None
+        _check_epoch(holder, request.member_epoch, claimed)
+        return holder
+
+    def take_place(
+        self, change: Change, holder: ConsumerMember, member_id: str, *, released: bool = False
+    ) -> ConsumerMember:
+        """A static member has come back under another id: it takes over what it had.
+
+        Args:
+            change: to the group.
+            holder: who has the name now.
+            member_id: who asks for it.
+            released: it may be taken from a member that has not left.
+        """
+        instance_id = holder.instance_id
+        if holder.epoch != LEAVING_FOR_A_WHILE and holder.classic is None and not released:
+            raise Refusal(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
+                f"id is owned by {holder.member_id} member.",
+            )
+        group = change.group
+        member = replace(holder, member_id=member_id, epoch=0, previous_epoch=0)
+        target = group.target.get(holder.member_id, {})
+        if member_id != holder.member_id:
+            change.add(*group.member_tombstones(holder.member_id))
+            old_id = holder.member_id
+            change.after.append(lambda: self._forget(group.group_id, old_id))
+        change.add(group.member_record(member), group.target_record(member_id, target), group.assignment_record(member))
+        return member
+
+    # ---- what is read
+
+    def subscribe(self, change: Change, before: ConsumerMember, member: ConsumerMember, caller: Caller) -> bool:
+        """Take over what a member wants to read; a new epoch begins when that, or a topic, has changed.
+
+        Args:
+            change: to the group.
+            before: the member as it was.
+            member: as it is.
+            caller: who asks; sees only what it may see.
+
+        Returns:
+            whether the member reads something else now.
+        """
+        group = change.group
+        if group.members.get(member.member_id) != member:
+            change.add(group.member_record(member))
+        changed = member.topic_names != before.topic_names
+        if member.topic_regex != before.topic_regex:
+            changed = True
+            if member.topic_regex and member.topic_regex not in group.regexes:
+                change.add(group.regex_record(member.topic_regex, self._resolve(member.topic_regex, caller)))
+        self.refresh(change, bump=changed or group.epoch <= FIRST_EPOCH, caller=caller)
+        return changed
+
+    def refresh(self, change: Change, *, bump: bool, caller: Caller | None = None) -> None:
+        """Look at the topics again, if they have changed, and begin a new epoch if need be.
+
+        Args:
+            change: to the group.
+            bump: begin one in any case.
+            caller: whose eyes expressions are matched with; None sees everything.
+        """
+        group = change.group
+        self._drop_unused_regexes(change)
+        if not bump and group.topics_version == self._topics.version:
+            return
+        if group.topics_version != self._topics.version:
+            for regex, known in list(group.regexes.items()):
+                resolved = self._resolve(regex, caller)
+                if resolved.topics != known.topics:
+                    change.add(group.regex_record(regex, resolved))
+        group.topics_version = self._topics.version
+        metadata_hash = self._hash(group.topics())
+        if bump or metadata_hash != group.metadata_hash:
+            change.add(group.epoch_record(group.epoch + 1, metadata_hash))
+            _logger.info("group %s is in epoch %d", group.group_id, group.epoch)
+
+    def _drop_unused_regexes(self, change: Change) -> None:
+        group = change.group
+        wanted = {member.topic_regex for member in group.members.values()}
+        change.add(*(group.regex_record(regex, None) for regex in list(group.regexes) if regex not in wanted))
+
+    def _resolve(self, regex: str, caller: Caller | None) -> Resolved:
+        pattern = compile_regex(regex)
+        names = (name for name in self._topics.names() if pattern.fullmatch(name))
+        found = frozenset(name for name in names if caller is None or caller.sees(name))
+        return Resolved(found, self._topics.version, self._means.now_ms())
+
+    def _hash(self, names: Iterable[str]) -> int:
+        known = [(name, self._topics.find(name)) for name in sorted(names)]
+        if not any(found for _, found in known):
+            return 0
+        text = repr([(name, bytes(found[0]), found[1]) for name, found in known if found is not None])
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_HASH_BYTES).digest(), "big", signed=True)
+
+    # ---- who is to read what
+
+    def update_target(self, change: Change) -> None:
+        """Make a new target for a new epoch, unless the last one was made a moment ago."""
+        group, now_ms = change.group, self._means.now_ms()
+        interval_ms = self._means.limits.assignment_interval_ms
+        recent = group.target_ms and interval_ms and now_ms < group.target_ms + interval_ms
+        if group.epoch <= group.target_epoch or recent:
+            return
+        specs = {
+            member_id: MemberSpec(
+                member.instance_id,
+                frozenset(found[0] for name in group.topics_of(member) if (found := self._topics.find(name))),
+                group.target.get(member_id, {}),
+            )
+            for member_id, member in group.members.items()
+        }
+        counts = {found[0]: found[1] for name in group.topics() if (found := self._topics.find(name))}
+        name = group.preferred_assignor(self._means.limits.assignors[0])
+        made = ASSIGNORS[name](specs, counts)
+        for member_id in specs:
+            parts = made.get(member_id, {})
+            if group.target.get(member_id) != parts:
+                change.add(group.target_record(member_id, parts))
+        change.add(group.target_epoch_record(group.epoch, now_ms))
+        _logger.debug("group %s has a target for epoch %d by %s", group.group_id, group.epoch, name)
+
+    def _reconciled(
+        self, change: Change, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
+    ) -> ConsumerMember:
+        group = change.group
+        member = group.members[member_id]
+        readable = None
+        if readable_changed:
+            readable = {found[0] for name in group.topics_of(member) if (found := self._topics.find(name))}
+        aim = Aim(group.target_epoch, group.target.get(member_id, {}), readable)
+        after = reconcile(member, aim, group.owned(), claimed)
+        if after != member:
+            change.add(group.assignment_record(after))
+        return after
+
+    # ---- leaving
+
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> tuple[Change, ConsumerGroupHeartbeatResponse]:
+        change = self._begin(request.group_id, False)
+        group, instance_id = change.group, request.instance_id
+        if instance_id is None:
+            member = group.members.get(request.member_id)
+            if member is None:
+                raise unknown_member(group, request.member_id)
+        else:
+            member = group.static_member(instance_id)
+            check_static(member, request.member_id, instance_id)
+            assert member is not None
+        if request.member_epoch == LEAVING_FOR_A_WHILE and instance_id is not None:
+            change.add(group.assignment_record(replace(member, epoch=LEAVING_FOR_A_WHILE, revoking={})))
+        else:
+            self.remove(change, [member.member_id])
+        return change, ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=member.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=0,
+        )
+
+    def remove(self, change: Change, member_ids: Iterable[str]) -> None:
+        """Have members no longer."""
+        group = change.group
+        for member_id in member_ids:
+            change.add(*group.member_tombstones(member_id))
+            change.after.append(lambda gone=member_id: self._forget(group.group_id, gone))  # type: ignore[misc]
+            _logger.info("group %s: %s is gone", group.group_id, member_id)
+        self.refresh(change, bump=True)
+
+    def fence(self, group_id: str, member_id: str, why: str) -> None:
+        """A member was silent for too long, or too slow."""
+        try:
+            change = self._begin(group_id, False)
+        except Refusal:
+            return
+        if member_id in change.group.members:
+            _logger.info("group %s: %s is out, %s", group_id, member_id, why)
+            self.remove(change, [member_id])
+            self._carry_out(change, lambda code: self._fenced(group_id, member_id, why, code))
+
+    def _fenced(self, group_id: str, member_id: str, why: str, code: ErrorCode) -> None:
+        if code:  # it stays a member, and is looked at again
+            delay_ms = self._means.limits.consumer_session_ms
+            self._means.timers.set(
+                _session(group_id, member_id), delay_ms, lambda: self.fence(group_id, member_id, why)
+            )
+
+    # ---- time
+
+    def begin(self, group: ConsumerGroup) -> None:
+        """A group was read from the log: its members have a session's time to be heard of."""
+        for member in group.members.values():
+            self._set_timers(group.group_id, member, anew=True)
+
+    def _watch(self, change: Change, member: ConsumerMember, *, anew: bool) -> None:
+        group_id = change.group.group_id
+        change.after.append(lambda: self._set_timers(group_id, member, anew=anew))
+
+    def _set_timers(self, group_id: str, member: ConsumerMember, *, anew: bool) -> None:
+        """A member's session begins anew; what it has to give up it has to give up in time."""
+        timers, member_id = self._means.timers, member.member_id
+        timeout_ms = self._means.limits.consumer_session_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        timers.set(
+            _session(group_id, member_id),
+            timeout_ms,
+            lambda: self.fence(group_id, member_id, "the member session expired"),
+        )
+        name = _rebalance(group_id, member_id)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
+            timers.cancel(name)
+        elif anew or name not in timers:
+            epoch = member.epoch
+            timers.set(name, member.rebalance_timeout_ms, lambda: self._too_slow(group_id, member_id, epoch))
+
+    def _too_slow(self, group_id: str, member_id: str, epoch: int) -> None:
+        try:
+            member = self._begin(group_id, False).group.members.get(member_id)
+        except Refusal:
+            return
+        if member is not None and member.epoch == epoch:
+            self.fence(group_id, member_id, f"it failed to transition from epoch {epoch} in time")
+
+    def _forget(self, group_id: str, member_id: str) -> None:
+        self._means.timers.cancel(_session(group_id, member_id))
+        self._means.timers.cancel(_rebalance(group_id, member_id))
+
+    def drop(self, group: ConsumerGroup) -> None:
+        """The group is no longer coordinated here."""
+        for member_id in group.members:
+            self._forget(group.group_id, member_id)
+
+
+def refused(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
+    """The answer to a heartbeat that is refused."""
+    return ConsumerGroupHeartbeatResponse(
+        error_code=code, error_message=message, member_id=None, member_epoch=0, heartbeat_interval_ms=0
+    )
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
+    """Nobody has that id."""
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def check_static(holder: ConsumerMember | None, member_id: str, instance_id: str) -> None:
+    """Check that a static member is the one that has the name.
+
+    Raises:
+        Refusal: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
+    if holder is None:
+        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if holder.member_id != member_id:
+        raise Refusal(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
+        )
+
+
+def parts_of(claimed: Iterable[TopicPartitions] | None) -> Parts | None:
+    """What a member says it has."""
+    if claimed is None:
+        return None
+    return {Uuid(each.topic_id): frozenset(each.partitions) for each in claimed}
+
+
+def _problem_at(epoch: int, request: ConsumerGroupHeartbeatRequest) -> str:
+    """What is wrong with a request in this epoch."""
+    if epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            return "RebalanceTimeoutMs must be provided in first request."
+        if request.topic_partitions is None or request.topic_partitions:
+            return "TopicPartitions must be empty when (re-)joining."
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    if epoch == LEAVING_FOR_A_WHILE and request.instance_id is None:
+        return "InstanceId can't be null."
+    return "MemberEpoch is invalid." if epoch < LEAVING_FOR_A_WHILE else ""
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> None:
+    """Check that a member is not behind or ahead; it may be behind by an answer that was lost.
+
+    Raises:
+        Refusal: FENCED_MEMBER_EPOCH.
+    """
+    if epoch == member.epoch:
+        return
+    lost = epoch == member.previous_epoch and claimed is not None and _is_subset(claimed, member)
+    if epoch < member.epoch and lost:
+        return
+    size = "greater" if epoch > member.epoch else "smaller"
+    raise Refusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_subset(claimed: Parts, member: ConsumerMember) -> bool:
+    return all(partitions <= member.assigned.get(topic_id, {}).keys() for topic_id, partitions in claimed.items())
+
+
+def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
+    """The member, with what the request says anew."""
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        topic_regex=member.topic_regex if regex is None else regex,
+        client_id=caller.client_id,
+        client_host=caller.host,
+        classic=None,
+    )
+
+
+def _plain(owned: object) -> dict[Uuid, frozenset[int]]:
+    assert isinstance(owned, dict)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
+
+
+def _session(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "consumer session", group_id, member_id
+
+
+def _rebalance(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "consumer rebalance", group_id, member_id

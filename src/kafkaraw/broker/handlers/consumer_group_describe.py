@@ -1,0 +1,104 @@
+"""ConsumerGroupDescribe: the state and the members of consumer groups of the new protocol.
+
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe; KIP-848, KIP-1099.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkaraw.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+def handle(
+    state: BrokerState, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Describe each."""
+    return ConsumerGroupDescribeResponse(groups=[_described(state, group_id) for group_id in request.group_ids])
+
+
+def _described(state: BrokerState, group_id: str) -> DescribedGroup:
+    if not group_id:
+        return nothing(group_id, ErrorCode.INVALID_GROUP_ID)
+    coordinator = coordinator_or_code(state, group_id)
+    if isinstance(coordinator, ErrorCode):
+        return nothing(group_id, coordinator)
+    group = coordinator.group(group_id)
+    if not isinstance(group, ConsumerGroup):
+        missing = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+        return nothing(group_id, ErrorCode.GROUP_ID_NOT_FOUND, missing)
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state_label,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor(state.config.groups.limits.assignors[0]),
+        members=[_member(state, group, member) for member in group.members.values()],
+    )
+
+
+def _member(state: BrokerState, group: ConsumerGroup, member: ConsumerMember) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(state, _held(member)),
+        target_assignment=_assignment(state, group.target.get(member.member_id, {})),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _held(member: ConsumerMember) -> dict[Uuid, set[int]]:
+    """What a member has, with what it has yet to give up."""
+    held: dict[Uuid, set[int]] = {}
+    for parts in (member.assigned, member.revoking):
+        for topic_id, partitions in parts.items():
+            held.setdefault(topic_id, set()).update(partitions)
+    return held
+
+
+def _assignment(state: BrokerState, parts: Mapping[Uuid, Iterable[int]]) -> Assignment:
+    topics = [(state.catalog.topic_by_id(topic_id), partitions) for topic_id, partitions in parts.items()]
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=sorted(partitions))
+            for topic, partitions in topics
+            if topic is not None
+        ]
+    )
+
+
+def nothing(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
+    """What is said of a group that cannot be described."""
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )

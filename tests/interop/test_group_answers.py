@@ -1,0 +1,36 @@
+"""Our broker answers about groups as Apache Kafka does: the same conversations with both."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaraw.broker import EmbeddedBroker
+from tests.interop.apache_kafka import ApacheKafka
+from tests.interop.group_questions import CONVERSATIONS, have
+
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
+
+
+@pytest.fixture(scope="module")
+def our_broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties=AT_ONCE) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def apache_at_once() -> Iterator[ApacheKafka]:
+    with ApacheKafka(properties=AT_ONCE) as kafka:
+        yield kafka
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_both_brokers_say_the_same(name: str, apache_at_once: ApacheKafka, our_broker: EmbeddedBroker) -> None:
+    group_id = f"questions-{name}-{uuid.uuid4().hex[:6]}"
+    theirs = have(name, str(apache_at_once.bootstrap_servers), group_id)
+    ours = have(name, our_broker.bootstrap_servers, group_id)
+    assert len(theirs) == len(ours)
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
+        assert our == their, f"answer {number}"
