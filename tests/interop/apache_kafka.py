@@ -222,6 +222,11 @@ class ApacheKafka:
             process.kill()
             process.wait()
 
+    def restart(self, *, kill: bool) -> None:
+        """End the node, with or without its goodbyes, and start it again on the same ports and data."""
+        (self.kill if kill else self.stop)()
+        self.start()
+
     @property
     def _properties_file(self) -> Path:
         return self.data_dir / "server.properties"
