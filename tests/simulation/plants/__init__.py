@@ -89,7 +89,7 @@ PLANTS = {
         _senders(send_path.producer_gives_the_numbers_of_what_it_gave_up_to_the_next, Invariant.REWRITTEN, *_LOSS),
         _senders(send_path.producer_keeps_its_epoch_after_a_gap, Invariant.STUCK, Invariant.REWRITTEN),
         _senders(send_path.producer_pushes_what_may_be_written_out_of_the_brokers_memory, *_TWICE),
-        _senders(send_path.producer_keeps_the_memory_of_what_it_gave_up, Invariant.LEFT_OVER),
+        _senders(send_path.producer_keeps_the_memory_of_what_it_gave_up, *_WAITING),
         _senders(send_path.ticket_names_the_offset_of_a_neighbour, *_LOSS),
         _senders(send_path.producer_forgets_a_batch_when_the_leader_changes, *_WAITING),
         _senders(send_path.producer_denies_what_may_have_been_written, Invariant.DENIED_WRITE),
