@@ -8,8 +8,15 @@ from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.positions import Standing
 from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.errors import LogTruncated, NetworkError, Stage
+from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import EpochEndOffset
+from kafkaraw.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kafkaraw.records import encode_batch
 from tests.core.fetch.test_fetcher import P0, answer, asked, cluster, data, fetcher, problem_of
 
@@ -128,3 +135,35 @@ def test_when_all_records_are_older_a_search_goes_on_at_the_end() -> None:
     made.found(P0, generation, -1)
     assert (timestamp, made.position(P0).search_timestamp) == (1234, -1)
     assert made.position(P0).standing is Standing.SEARCHING
+
+
+def test_the_epoch_of_a_topic_that_is_gone_is_not_told_to_its_successor() -> None:
+    made = fetcher(P0)
+    read(made, epoch=2)
+    anew = cluster()
+    anew.update(
+        MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host="h", port=1, rack=None)],
+            topics=[
+                MetadataResponseTopic(
+                    error_code=0,
+                    name="t",
+                    topic_id=Uuid(b"n" * 16),
+                    partitions=[
+                        MetadataResponsePartition(
+                            error_code=0,
+                            partition_index=0,
+                            leader_id=1,
+                            leader_epoch=0,
+                            replica_nodes=[],
+                            isr_nodes=[],
+                            offline_replicas=[],
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+    )
+    (plan,) = made.plan(anew, 0, busy=())
+    assert (plan.targets[0].offset, plan.targets[0].last_epoch) == (5, -1)

@@ -35,6 +35,7 @@ from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.fetch.sessions import SESSION_ERRORS, FetchSession
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import CorruptBatch, KafkaError, RecordTooLarge, UsageError
+from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from kafkaraw.records import OldFormat, TopicPartition, iter_headers, modern
@@ -51,6 +52,7 @@ class _Fetched:
     node_id: int
     data: memoryview
     last_epoch: int
+    topic_id: Uuid
 
 
 class Fetcher:
@@ -219,14 +221,15 @@ class Fetcher:
                 node_id = cluster.leader_of(topic_partition)
             if node_id is None or node_id in full or topic_partition in self._fetched or topic_partition in self.paused:
                 continue
+            topic_id = cluster.topic_id_of(topic_partition.topic)
             targets.setdefault(node_id, []).append(
                 FetchTarget(
                     topic_partition=topic_partition,
-                    topic_id=cluster.topic_id_of(topic_partition.topic),
+                    topic_id=topic_id,
                     offset=position.offset,
                     generation=position.generation,
                     leader_epoch=cluster.leader_epoch_of(topic_partition),
-                    last_epoch=position.last_epoch,
+                    last_epoch=position.last_epoch_in(topic_id),
                     size_wanted_bytes=position.size_wanted_bytes,
                     is_fresh=position.high_watermark < 0,
                 )
@@ -396,7 +399,7 @@ class Fetcher:
             raise CorruptBatch(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
         position.size_wanted_bytes = 0
         data = without_aborted(records[:size], aborted)
-        self._fetched[target.topic_partition] = _Fetched(node_id, data, epoch)
+        self._fetched[target.topic_partition] = _Fetched(node_id, data, epoch, target.topic_id)
 
     def _ready(self) -> list[TopicPartition]:
         """The partitions of which something waits to be handed over."""
@@ -407,7 +410,7 @@ class Fetcher:
         position = self._positions.pop(topic_partition)
         self._positions[topic_partition] = position  # to the end of the order
         piece = cut(topic_partition, fetched.data, position.offset)
-        position.advance(piece.next_offset, fetched.last_epoch)
+        position.advance(piece.next_offset, fetched.last_epoch, fetched.topic_id)
         return piece
 
     def _react(self, position: PartitionPosition, data: PartitionData, cluster: ClusterView, now_ms: int) -> bool:
@@ -449,8 +452,9 @@ class Fetcher:
             self._problems[position.topic_partition] = error
             return
         log.warning("%s; going on there", error)
-        position.seek(min(position.offset, end.end_offset))
-        position.last_epoch = end.epoch
+        offset = min(position.offset, end.end_offset)
+        position.seek(offset)
+        position.advance(offset, end.epoch, target.topic_id)
 
     def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
         delay_ms = round(self._backoff.delay_ms(position.failures_count, self._rng))

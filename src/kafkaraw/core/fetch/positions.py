@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from kafkaraw.errors import KafkaError
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
@@ -68,6 +69,7 @@ class PartitionPosition:
     failing_since_ms: int = 0
     retry_at_ms: int = 0
     error: KafkaError | None = None
+    _topic_id: Uuid = ZERO_UUID
     _replica_id: int | None = None
     _replica_until_ms: int = 0
 
@@ -89,10 +91,15 @@ class PartitionPosition:
         """The search succeeded."""
         self.seek(offset)
 
-    def advance(self, next_offset: int, last_epoch: int) -> None:
-        """Records up to `next_offset` were handed over; the last of them was written in that leader epoch."""
+    def advance(self, next_offset: int, last_epoch: int, topic_id: Uuid) -> None:
+        """Records up to `next_offset` were handed over; the last was written in that leader epoch of that topic."""
         self.offset = next_offset
         self.last_epoch = last_epoch
+        self._topic_id = topic_id
+
+    def last_epoch_in(self, topic_id: Uuid) -> int:
+        """`last_epoch`, if it is one of that topic: one that was made anew under the name counts from 0 again."""
+        return self.last_epoch if topic_id == self._topic_id else NO_EPOCH
 
     def read_from(self, replica_id: int, until_ms: int) -> None:
         """Read from a replica that the leader named, until a time (KIP-392)."""
