@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import threading
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from kafkaraw import Admin, ArrowTicket, Consumer, NewTopic, Producer, SentRows, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.arrow_rows import rows_of
+from kafkaraw.client.room import AHEAD_BYTES
 from kafkaraw.client.waiting import PromiseWaiter
 from kafkaraw.errors import (
     BrokerError,
@@ -352,6 +354,35 @@ def test_above_the_memory_bound_sending_waits():
     assert values == [b"%0100d" % number for number in range(3000)]
     assert sum(rows.rows_count for rows in where) == 3000
     assert [rows.first_row for rows in where] == [rows.offset for rows in where]
+
+
+@pytest.mark.parametrize(("answers", "least", "most"), [(True, 0, AHEAD_BYTES + 2_500_000), (False, 12_000_000, 2**24)])
+def test_rows_are_not_far_ahead_of_a_network_that_keeps_up_and_fill_the_buffer_of_one_that_does_not(
+    answers, least, most
+):
+    async def test(cluster):
+        await cluster.create("t", 4)
+        producer = cluster.producer(linger_ms=0)
+        await producer.partitions_for("t")
+        if not answers:
+            cluster.node.faults.on("Produce").swallow()
+        table = pa.table({"value": [bytes(1000)] * 12_000, "partition": [number % 4 for number in range(12_000)]})
+        seen = []
+
+        async def watch():
+            while True:
+                seen.append(producer._delivery.open_batches.used_bytes)
+                await asyncio.sleep(0.001)
+
+        watching = asyncio.create_task(watch())
+        await producer.send_arrow("t", table)
+        seen.append(producer._delivery.open_batches.used_bytes)
+        watching.cancel()
+        with contextlib.suppress(KafkaTimeoutError):
+            await producer.close(5)
+        return max(seen)
+
+    assert least <= on_cluster(test) <= most
 
 
 def test_without_room_for_too_long_the_caller_is_told():

@@ -183,6 +183,8 @@ class Producer(Sender):
                 sending.check(_run(delivery.learn_topics(sending.topics)), delivery.record_size_max)
             else:
                 delivery.note_on_thread(status)
+                if delivery.ahead:
+                    _run(delivery.ahead.drain())
             again = status is _FULL
 
     def flush(self, timeout: float | None = None) -> None:

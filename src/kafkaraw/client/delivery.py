@@ -30,7 +30,7 @@ from kafkaraw.client.pipeline import pipeline_of
 from kafkaraw.client.producer_machine import machine_of
 from kafkaraw.client.producer_metrics import GROUP, ProducerMetrics
 from kafkaraw.client.record_size import RECORD_OVERHEAD_BYTES, check_record_size
-from kafkaraw.client.room import Room
+from kafkaraw.client.room import Ahead, Room
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.security import with_principal
 from kafkaraw.client.transactions import Transactions
@@ -93,6 +93,7 @@ class Delivery:
 
     Attributes:
         record_size_max: the most bytes of one record, before compression.
+        ahead: how far senders of many rows are ahead of the network.
         open_batches: where records go; refuses them once the producer is closed, broken, or in a child process.
         pipeline: what happens to each record before and after, when it has interceptors or serializers; else None.
     """
@@ -126,6 +127,7 @@ class Delivery:
         self._nothing_left = asyncio.Event()
         self._outbox = Outbox(self._engine, config, self._receive, self._break)
         self._room = Room()
+        self.ahead = Ahead(lambda: self.open_batches.used_bytes)
         self._failures = UnseenFailures()
         self._transactions: Transactions | None = None
         self._topics = KnownTopics(self._engine, self.open_batches, self._turns)
@@ -518,6 +520,7 @@ class Delivery:
     def _release(self, batch: SealedBatch) -> None:
         self.open_batches.release(batch)
         self._room.releases += 1
+        self.ahead.note()
         if self.open_batches.used_bytes <= self._config.buffer_memory // 2:
             self._room.let_one_in()
         elif self.open_batches.used_bytes < self._config.buffer_memory:

@@ -216,7 +216,8 @@ class AsyncProducer:
                 sending.check(await delivery.learn_topics(sending.topics), delivery.record_size_max)
             else:
                 delivery.note(status)
-                await asyncio.sleep(0)  # a loop full of rows must not keep the batches from leaving
+                # A loop full of rows must not keep the batches from leaving.
+                await (delivery.ahead.drain() if delivery.ahead else asyncio.sleep(0))
             again = status is _FULL
 
     async def flush(self, timeout: float | None = None) -> None:

@@ -8,12 +8,17 @@ acknowledged would cost more than filling the batch.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
+from collections.abc import Callable
 
 from kafkaraw.errors import KafkaError
 
 PATIENCE_S = 0.005
 """How long a sender waits for more room when there is some, but little."""
+AHEAD_BYTES = 4 * 1024 * 1024
+"""As much as fits the caches that a processor shares with little else."""
+DRAIN_SECONDS_MAX = 0.02
 
 
 class Room:
@@ -85,3 +90,34 @@ class Room:
             turn = self._queue.popleft()
             if not turn.done():
                 turn.set_exception(error)
+
+
+class Ahead:
+    """How far a sender of many rows is ahead of the network; one that is too far waits a moment, but no longer.
+
+    What is sent while it is in the processor's caches costs a quarter less, and memory that is used again needs no
+    fresh pages. So this is no bound: a slow network gets what there is room for.
+
+    Args:
+        used_bytes: says how many bytes are collected and not yet acknowledged.
+    """
+
+    def __init__(self, used_bytes: Callable[[], int]) -> None:
+        self._used_bytes = used_bytes
+        self._drained = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return self._used_bytes() > AHEAD_BYTES
+
+    def note(self) -> None:
+        """Bytes were acknowledged; on the loop."""
+        if self._used_bytes() <= AHEAD_BYTES // 2:
+            self._drained.set()
+
+    async def drain(self) -> None:
+        """Wait until half of it has left, or `DRAIN_SECONDS_MAX`."""
+        self._drained.clear()
+        if self:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS_MAX):
+                    await self._drained.wait()
