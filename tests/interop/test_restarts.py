@@ -246,17 +246,21 @@ def read_by_us(bootstrap_servers: str, topic: str) -> Written:
 
 
 def write_through(
-    broker: Restarting, topic: str, restarts: Sequence[str], *writers: Callable[[str, str, threading.Event], Written]
+    broker: Restarting,
+    topic: str,
+    restarts: Sequence[str],
+    *writers: Callable[[str, str, threading.Event], Written],
+    up_s: float = 0.5,
 ) -> Written:
-    """Have all write while the broker is restarted; what must be read, of all of them."""
+    """Have all write while the broker is restarted, after `up_s` each; what must be read, of all of them."""
     over = threading.Event()
     with ThreadPoolExecutor(len(writers)) as pool:
         try:
             writing = [pool.submit(write, broker.bootstrap_servers, topic, over) for write in writers]
             for how in restarts:
-                time.sleep(0.5)  # for others to be at work: this is about what they do meanwhile
+                time.sleep(up_s)  # for others to be at work: this is about what they do meanwhile
                 broker.restart(kill=how == "kill")
-            time.sleep(0.5)
+            time.sleep(up_s)
         finally:
             over.set()
         everything: Written = defaultdict(list)
@@ -286,7 +290,8 @@ def test_what_we_write_while_apache_kafka_is_killed_is_there_once_and_in_order(a
 @pytest.mark.timeout(900)
 def test_what_we_write_while_apache_kafka_is_restarted_again_and_again(apache: ApacheKafka) -> None:
     topic = new_topic(apache.bootstrap_servers)
-    written = write_through(apache, topic, ["stop", "kill"] * 5, write_records, make_transactions)
+    # Up for longer than a client waits before it connects again, or luck would decide who gets anything through.
+    written = write_through(apache, topic, ["stop", "kill"] * 5, write_records, make_transactions, up_s=3.0)
     check(read_by_confluent(apache.bootstrap_servers, topic), written)
     check(read_by_java(apache.bootstrap_servers, topic), written)
     check(read_by_us(apache.bootstrap_servers, topic), written)
