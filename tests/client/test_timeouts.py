@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import pyarrow
 import pytest
 
 import kafkaraw
@@ -79,6 +80,7 @@ CALLS: dict[str, dict[str, Call]] = {
     },
     "Producer": {
         "send": lambda producer, timeout: producer.send("t", b"v"),  # max_block_ms is its timeout
+        "send_arrow": lambda producer, timeout: producer.send_arrow("t", pyarrow.table({"value": [b"v"]})),  # likewise
         "partitions_for": lambda producer, timeout: producer.partitions_for("t", timeout),
         "init_transactions": lambda producer, timeout: producer.init_transactions(timeout),
     },
@@ -115,8 +117,8 @@ UNUSABLE: dict[str, dict[str, Call]] = {
 """Before `init_transactions` has ended these are refused at once."""
 NEVER_WAITS = {
     "assign", "assignment", "subscribe", "seek", "seek_to_beginning", "seek_to_end", "send_nowait", "metrics",
-    "from_properties", "transaction", "pause", "resume", "paused", "lag", "subscription", "commit_nowait",
-    "group_metadata", "unsubscribe",  # what a member does when it leaves has its own tests
+    "from_properties", "transaction", "pause", "resume", "paused", "lag", "fetch_metrics", "subscription",
+    "commit_nowait", "group_metadata", "unsubscribe",  # what a member does when it leaves has its own tests
     "close",  # has its own tests below and in test_connection
 }  # fmt: skip
 
