@@ -14,6 +14,9 @@ from kafkaraw.errors import KafkaTimeoutError, UsageError
 
 T = TypeVar("T")
 
+GRAIN_S = 1e-6
+"""Less time than this is none: a timer so short may leave a virtual clock where it stands."""
+
 
 class Deadline:
     """A point in time on the running loop's clock.
@@ -34,12 +37,13 @@ class Deadline:
     @property
     def remaining(self) -> float:
         """Seconds left; never negative."""
-        return max(0.0, self._at - self._loop.time())
+        left = self._at - self._loop.time()
+        return left if left > GRAIN_S else 0.0
 
     @property
     def expired(self) -> bool:
         """Whether the time has passed."""
-        return self._loop.time() >= self._at
+        return not self.remaining
 
     def at_most(self, seconds: float) -> float:
         """What is left, but no more than `seconds`."""

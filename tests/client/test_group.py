@@ -1,0 +1,156 @@
+"""Members of a classic group against our broker on virtual time: what takes minutes, and what users do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from kafkaraw import AsyncConsumer, TopicPartition, UsageError
+from kafkaraw.errors import KafkaError, MaxPollExceeded
+from tests.client.virtual_cluster import VirtualCluster, on_cluster
+
+TOPIC = "t"
+PARTITIONS = 4
+
+
+def member(cluster: VirtualCluster, **settings: object) -> AsyncConsumer:
+    consumer = cluster.consumer(group_id="g", **settings)
+    consumer.subscribe([TOPIC])
+    return consumer
+
+
+async def settle(*consumers: AsyncConsumer) -> None:
+    """Poll until the members share the topic."""
+    for _ in range(400):
+        for consumer in consumers:
+            with contextlib.suppress(KafkaError):
+                await consumer.poll(0.1)
+        owned = [partition for consumer in consumers for partition in consumer.assignment()]
+        if len(owned) == len(set(owned)) == PARTITIONS and all(consumer.assignment() for consumer in consumers):
+            return
+    raise AssertionError([consumer.assignment() for consumer in consumers])
+
+
+async def fill(cluster: VirtualCluster, count: int) -> None:
+    async with cluster.producer(linger_ms=0) as producer:
+        for number in range(count):
+            await producer.send(TOPIC, b"v", partition=number % PARTITIONS)
+
+
+def test_an_outage_of_an_hour_is_survived() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster) as first, member(cluster) as second:
+            await settle(first, second)
+            await cluster.kill()
+            end = cluster.now + 3600
+            while cluster.now < end:
+                for consumer in (first, second):
+                    with contextlib.suppress(KafkaError):
+                        await consumer.poll(30)
+            await cluster.restart()
+            await settle(first, second)
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def test_a_blocked_loop_is_reported_with_how_long(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster) as consumer:
+            await settle(consumer)
+            cluster.simulation.loop.advance(20)  # what time.sleep(20) in a coroutine does
+            await consumer.poll(1)
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+    told = [record.getMessage() for record in caplog.records if "event loop was blocked" in record.getMessage()]
+    assert len(told) == 1
+    assert "asyncio.to_thread" in told[0]
+
+
+def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        await fill(cluster, 40)
+        async with member(cluster, max_poll_interval_ms=30_000) as consumer:
+            read = 0
+            async for _ in consumer:
+                read += 1
+                await asyncio.sleep(12)
+                if read == 20:
+                    break
+            assert consumer.group_metadata().generation_id == 1
+            await asyncio.sleep(40)
+            with pytest.raises(MaxPollExceeded):
+                await consumer.poll(1)
+            await settle(consumer)
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def test_what_was_given_last_is_not_committed_when_an_error_ends_it() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        await fill(cluster, 40)
+        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        with pytest.raises(ZeroDivisionError):
+            async with member(cluster) as consumer:
+                while not await consumer.poll(1):
+                    pass
+                raise ZeroDivisionError
+        async with cluster.consumer(group_id="g") as other:
+            committed = await other.committed(partitions)
+            assert all(position is None or position.offset == 0 for position in committed.values())
+        async with member(cluster) as again:
+            read = 0
+            while read < 40:
+                read += sum(batch.records_count for batch in (await again.poll(1)).values())
+        async with cluster.consumer(group_id="g") as other:
+            committed = await other.committed(partitions)
+            assert [position and position.offset for position in committed.values()] == [10] * PARTITIONS
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def test_a_callback_cannot_read() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        consumer = cluster.consumer(group_id="g")
+
+        async def assigned(_: list[TopicPartition]) -> None:
+            await consumer.poll(1)
+
+        async with consumer:
+            consumer.subscribe([TOPIC], on_assigned=assigned)
+            with pytest.raises(UsageError, match="a callback of a rebalance cannot read"):
+                await settle_once(consumer)
+            assert len(consumer.assignment()) == PARTITIONS, "the rebalance goes on"
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+async def settle_once(consumer: AsyncConsumer) -> None:
+    for _ in range(100):
+        await consumer.poll(0.1)
+
+
+def test_a_subscription_and_partitions_by_hand_exclude_each_other() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with cluster.consumer(group_id="g") as consumer:
+            consumer.assign([TopicPartition(TOPIC, 0)])
+            with pytest.raises(UsageError, match="assigned by hand"):
+                consumer.subscribe([TOPIC])
+            consumer.assign([])
+            with pytest.raises(UsageError, match="nothing is assigned"):
+                await consumer.poll(1)
+            consumer.subscribe([TOPIC])
+            await settle(consumer)
+            with pytest.raises(UsageError, match="unsubscribe"):
+                consumer.assign([TopicPartition(TOPIC, 0)])
+            await consumer.unsubscribe()
+            assert consumer.assignment() == []
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
