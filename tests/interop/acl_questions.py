@@ -84,6 +84,7 @@ from kafkaraw.protocol.messages.write_txn_markers import (
 )
 from kafkaraw.records import encode_batch
 from tests.interop.acl_entries import create_entries, every_entry
+from tests.interop.acl_group_questions import GROUP_QUESTIONS, GROUPS
 
 NOW_MS = 1_700_000_000_000
 TOPICS = ("flights", "planes", "public")
@@ -380,6 +381,12 @@ TRANSACTIONS = [
     Question("ListTransactions", lambda ids: ListTransactionsRequest(state_filters=[], producer_id_filters=[])),
 ]
 
+GROUP_MEMBERS = [
+    Question(f"{name} {group}", lambda ids, make=make, group=group: make(group), versions, refusals_only=True)
+    for name, (make, versions) in GROUP_QUESTIONS.items()
+    for group in GROUPS
+]
+
 QUESTIONS = [
     *TRANSACTIONS,
     Question("Produce", produce),
@@ -442,4 +449,5 @@ QUESTIONS = [
         range(1, 6),
     ),
     Question("DeleteTopics", _delete_topics, range(6, 99)),
+    *GROUP_MEMBERS,
 ]

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
-from tests.interop.apache_kafka import ApacheKafka
+from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
 from tests.interop.group_questions import CONVERSATIONS, have
 
+# What Apache Kafka is started with in all tests.
+LIKE_APACHES = {name: value for name, value in SINGLE_NODE.items() if name.startswith("group.")}
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
 
 
 @pytest.fixture(scope="module")
 def our_broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(properties=AT_ONCE) as broker:
+    with EmbeddedBroker(properties=LIKE_APACHES | AT_ONCE) as broker:
         yield broker
 
 
