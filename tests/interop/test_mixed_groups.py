@@ -17,10 +17,10 @@ SETTLE_S = 60.0
 SOME = [
     ("java", "cooperative-sticky"),
     ("confluent", "KIP-848"),
-    ("kafka-python", "sticky"),
-    ("aiokafka", "roundrobin"),
 ]
 MORE = [
+    ("kafka-python", "sticky"),
+    ("aiokafka", "roundrobin"),
     ("java", "range"),
     ("java", "KIP-848"),
     ("confluent", "range"),

@@ -62,7 +62,7 @@ class OurBroker:
         self._broker.stop()
 
 
-@pytest.fixture(params=[2, pytest.param(0, marks=pytest.mark.soak)], ids=["epochs bumped", "first generation"])
+@pytest.fixture(params=[2, 0], ids=["epochs bumped", "first generation"])
 def apache(request: pytest.FixtureRequest) -> Iterator[ApacheKafka]:
     """Apache Kafka of either generation of transactions, for one test alone."""
     missing = why_missing()
@@ -278,6 +278,7 @@ def check(found: Written, written: Written) -> None:
             assert ours == [value for value in written[partition] if value.startswith(kind)], f"in {partition}"
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_what_we_write_while_apache_kafka_is_killed_is_there_once_and_in_order(apache: ApacheKafka) -> None:
     topic = new_topic(apache.bootstrap_servers)
