@@ -189,10 +189,6 @@ class ConsumerGroup:
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
         return max(votes, key=lambda name: votes[name], default=default) or default
 
-    def classic_members(self) -> list[ConsumerMember]:
-        """Those that speak the classic protocol."""
-        return [member for member in self.members.values() if member.classic is not None]
-
     # ---- who may do what with positions
 
     def check_commit(
