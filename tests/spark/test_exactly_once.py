@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.admin import ConfigResource, NewTopic
 from kafkaraw.client.blocking import Admin, Consumer
 from kafkaraw.errors import KafkaError, ProducerFenced, UsageError
+from kafkaraw.records import TopicPartition
 from kafkaraw.spark import exactly_once
 from kafkaraw.spark.decisions import Decision, Decisions
 from kafkaraw.spark.exactly_once import Slot, Written, abort_batch, commit_batch, write_slot
@@ -173,6 +174,23 @@ def test_an_older_checkpoint_repeats_nothing(query: Query) -> None:
     commit_batch(again, query.settings)
     query.run(2)
     assert query.read() == [*BATCH, 10, 11, 12, 20, 21, 22]
+
+
+def test_decisions_are_found_behind_records_that_are_gone(query: Query) -> None:
+    query.run(0)
+    topic = "kafkaraw-spark-decisions"
+    with (
+        exactly_once.pooled(query.settings.client, topic) as decisions,
+        Admin(bootstrap_servers=query.servers) as admin,
+    ):
+        known = decisions.last(query.id)
+        admin.alter_configs({ConfigResource.topic(topic): {"cleanup.policy": "delete"}})
+        admin.delete_records({TopicPartition(topic, 0): 1})
+        fresh = Decisions(query.settings.client, topic)
+        assert known is not None
+        assert fresh.last(query.id) == known
+        fresh.close()
+        admin.alter_configs({ConfigResource.topic(topic): {"cleanup.policy": "compact"}})
 
 
 class Forgetful(Decisions):

@@ -155,8 +155,7 @@ class Decisions:
         """What there is now, from an offset on."""
         reader.assign([self._partition])
         end_offset = reader.end_offsets([self._partition])[self._partition]
-        start_offset = max(start_offset, reader.beginning_offsets([self._partition])[self._partition])
-        reader.seek(self._partition, start_offset)
+        reader.seek(self._partition, start_offset)  # what is gone is passed over: `auto_offset_reset` is "earliest"
         deadline_s = time.monotonic() + _TIMEOUT_S
         while reader.position(self._partition) < end_offset:
             for batch in reader.poll(_POLL_S).values():
