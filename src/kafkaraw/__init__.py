@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.deserializers import DeserializationContext as DeserializationContext
     from kafkaraw.client.deserializers import Deserializer as Deserializer
     from kafkaraw.client.fetch_metrics import FetchMetrics as FetchMetrics
+    from kafkaraw.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
     from kafkaraw.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from kafkaraw.client.interceptors import ProducerRecord as ProducerRecord
     from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
@@ -140,7 +141,7 @@ _HOMES = {
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.deserializers": ("DeserializationContext", "Deserializer"),
     "kafkaraw.client.fetch_metrics": ("FetchMetrics",),
-    "kafkaraw.client.interceptors": ("ProducerInterceptor", "ProducerRecord"),
+    "kafkaraw.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord"),
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),
     "kafkaraw.client.runtime": ("Runtime",),

@@ -69,7 +69,7 @@ def test_names_without_effect_are_told_in_one_warning(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("interceptor.classes", "com.example.Spy", "functions of your own"),
+        ("interceptor.classes", "com.example.Spy", "objects of your own"),
         ("partitioner.class", "com.example.Mine", "give the setting partitioner a function"),
         ("key.serializer", "io.confluent.kafka.serializers.KafkaAvroSerializer", "keys and values are bytes"),
         ("ssl.engine.factory.class", "com.example.E", "ssl_context"),

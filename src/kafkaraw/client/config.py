@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.deserializers import DeserializerLike, is_deserializer
 from kafkaraw.client.group_settings import Strategy, check_group, parse_strategies
-from kafkaraw.client.interceptors import is_interceptor
+from kafkaraw.client.interceptors import OF_CONSUMERS, OF_PRODUCERS, is_interceptor
 from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.core.fetch.reset import parse_reset_policy
@@ -108,12 +108,15 @@ def _serializer(value: object) -> object:
     raise ValueError(f"must be a function, or an object with a method serialize(), not {type(value).__name__}")
 
 
-def _interceptors(value: object) -> object:
-    given = tuple(value) if isinstance(value, list | tuple) else (value,)
-    for interceptor in given:
-        if not is_interceptor(interceptor):
-            raise ValueError(f"{type(interceptor).__name__} has neither on_send() nor on_acknowledgement()")
-    return given
+def _interceptors(*methods: str) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        given = tuple(value) if isinstance(value, list | tuple) else (value,)
+        for interceptor in given:
+            if not is_interceptor(interceptor, methods):
+                raise ValueError(f"{type(interceptor).__name__} has neither {'() nor '.join(methods)}()")
+        return given
+
+    return check
 
 
 def _names(value: object) -> object:
@@ -330,7 +333,9 @@ class ProducerConfig(ClientConfig):
         None, "Makes bytes of values, likewise.", convert=_serializer
     )
     interceptors: tuple[object, ...] = setting(
-        (), "Objects with on_send(record), on_acknowledgement(metadata, error) or both.", convert=_interceptors
+        (),
+        "Objects with on_send(record), on_acknowledgement(metadata, error) or both.",
+        convert=_interceptors(*OF_PRODUCERS),
     )
     retries: int = setting(
         INT32_MAX, "Tries after the first one, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
@@ -355,6 +360,9 @@ class ConsumerConfig(ClientConfig):
     )
     value_deserializer: DeserializerLike | None = setting(  # noqa: RUF009
         None, "The same for values.", convert=_deserializer
+    )
+    interceptors: tuple[object, ...] = setting(
+        (), "Objects with on_consume(records), on_commit(offsets) or both.", convert=_interceptors(*OF_CONSUMERS)
     )
     client_rack: str = setting(
         "",

@@ -301,6 +301,8 @@ class AsyncConsumer:
     ) -> pyarrow.RecordBatch:
         """Wait for records, and give what there is as Arrow columns; no record objects are made.
 
+        So neither deserializers nor an interceptor's `on_consume` see them: key and value are what was sent.
+
         Args:
             max_records: most rows; None is `max_poll_records`.
             timeout: seconds to wait for the first record; None is `default_api_timeout_ms`.

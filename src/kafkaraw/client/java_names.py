@@ -56,7 +56,7 @@ _CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
 _REFUSED: Final = {
     "bootstrap.controllers": "this client asks brokers; give bootstrap.servers",
     "config.providers": "values are taken as they stand; resolve them before, as from os.environ",
-    "interceptor.classes": f"{_NO_CODE}; give a producer interceptors=[...], wrap poll() in functions of your own",
+    "interceptor.classes": f"{_NO_CODE}; give interceptors=[...] with objects of your own",
     "sasl.login.class": f"{_NO_CODE}; see sasl_mechanism",
     "sasl.oauthbearer.assertion.algorithm": _ASSERTION,
     "sasl.oauthbearer.assertion.claim.aud": _ASSERTION,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from kafkaraw.client.config import ProducerConfig
-from kafkaraw.client.interceptors import ProducerRecord
+from kafkaraw.client.interceptors import ProducerRecord, guarded, methods_of, name_of_method
 from kafkaraw.client.serializers import SerializationContext, Serialize, SerializerLike, serializer_of
 from kafkaraw.records import Header, Headers, RecordMetadata, Ticket
 
@@ -32,8 +32,8 @@ class Pipeline:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._interceptors: Sequence[object] = config.interceptors
-        self._on_send = _methods(config.interceptors, "on_send")
-        self._on_acknowledgement = _methods(config.interceptors, "on_acknowledgement")
+        self._on_send = methods_of(config.interceptors, "on_send")
+        self._on_acknowledgement = methods_of(config.interceptors, "on_acknowledgement")
         self._value_of = _serialize(config.value_serializer)
         self._key_of = _serialize(config.key_serializer)
 
@@ -61,17 +61,17 @@ class Pipeline:
 
     def close(self) -> None:
         """Tell the interceptors that the producer is closed."""
-        for close in _methods(self._interceptors, "close"):
-            _guarded(close)
+        for close in methods_of(self._interceptors, "close"):
+            guarded(close)
 
     def _intercepted(self, given: tuple[object, ...]) -> ProducerRecord:
         record = ProducerRecord(*given)  # type: ignore[arg-type] # checked where all records are
         for on_send in self._on_send:
-            changed = _guarded(on_send, record)
+            changed = guarded(on_send, record)
             if isinstance(changed, ProducerRecord):
                 record = changed
             elif changed is not None:
-                log.error("%s gave %s instead of a ProducerRecord", _name_of(on_send), type(changed).__name__)
+                log.error("%s gave %s instead of a ProducerRecord", name_of_method(on_send), type(changed).__name__)
         return record
 
     def _serialized(self, record: ProducerRecord) -> PlainRecord:
@@ -95,7 +95,7 @@ class Pipeline:
 
     def _tell(self, metadata: RecordMetadata, error: BaseException | None) -> None:
         for on_acknowledgement in self._on_acknowledgement:
-            _guarded(on_acknowledgement, metadata, error)
+            guarded(on_acknowledgement, metadata, error)
 
 
 def pipeline_of(config: ProducerConfig) -> Pipeline | None:
@@ -106,24 +106,6 @@ def pipeline_of(config: ProducerConfig) -> Pipeline | None:
 
 def take_nothing(*_: object) -> None:
     """Instead of `OpenBatches.take` where every record has to go through a pipeline."""
-
-
-def _methods(interceptors: Sequence[object], name: str) -> list[Callable[..., object]]:
-    found = (getattr(interceptor, name, None) for interceptor in interceptors)
-    return [method for method in found if callable(method)]
-
-
-def _guarded(method: Callable[..., object], *arguments: object) -> object:
-    """Call the user's code, which must hurt neither the record nor the loop; None when it fails."""
-    try:
-        return method(*arguments)
-    except Exception:
-        log.exception("%s failed", _name_of(method))
-        return None
-
-
-def _name_of(method: Callable[..., object]) -> str:
-    return f"the interceptor's {getattr(method, '__qualname__', method)}"
 
 
 def _serialize(given: SerializerLike | None) -> Serialize:

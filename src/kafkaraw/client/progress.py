@@ -88,6 +88,8 @@ class Progress:
             await self._settled(deadline)
             await self._commits.commit(offsets, self._identity, deadline, self._refused)
             self._stored.update(offsets)
+            if offsets and self._reading.interception is not None:
+                self._reading.interception.committed(offsets)
         finally:
             self._order.release()
 

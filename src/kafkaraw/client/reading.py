@@ -19,6 +19,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.deserializers import conversion_of
 from kafkaraw.client.engine import Engine, reply
 from kafkaraw.client.fetch_metrics import FetchCounters, FetchMetrics
+from kafkaraw.client.interception import interception_of
 from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up_once
 from kafkaraw.client.pool import Lane
@@ -53,6 +54,7 @@ class Reading:
     Attributes:
         fetcher: decides; positions are read and changed there.
         cursor: the batch that is being read record by record.
+        interception: the user's interceptors; None without any.
         committed_only: whether records of open and aborted transactions are left out.
         is_waiting: whether a call of the user waits for something to come.
         turn: what has to be done before anything is given, as for a group; says whether it is done by the deadline.
@@ -89,6 +91,8 @@ class Reading:
         self._news = asyncio.Event()
         self._counters = FetchCounters()
         self._conversion = conversion_of(config.key_deserializer, config.value_deserializer)
+        self.interception = interception_of(config.interceptors)
+        self._make_batch = Batch if self.interception is None else self.interception.batch
         keep_freed_memory()
 
     # -- what to read
@@ -283,6 +287,8 @@ class Reading:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._engine.close()
+        if self.interception is not None:
+            self.interception.close()
         self.wake()
 
     # -- inside: waiting
@@ -442,7 +448,7 @@ class Reading:
         self.wake()
 
     def _batch(self, piece: Cut) -> Batch:
-        return Batch(
+        return self._make_batch(
             piece.topic_partition.topic,
             piece.topic_partition.partition,
             piece.data,

@@ -210,9 +210,10 @@ class Batch:
         return max(0, min(header.records_count, end - max(header.base_offset, self.start_offset)))
 
     def _copy(self) -> Batch:
-        copy = object.__new__(Batch)
-        for name in Batch.__slots__:
-            setattr(copy, name, getattr(self, name))
+        copy: Batch = object.__new__(type(self))
+        for kind in type(self).__mro__[:-1]:
+            for name in getattr(kind, "__slots__", ()):
+                setattr(copy, name, getattr(self, name))
         return copy
 
     def _readable(self) -> Iterator[tuple[BatchHeader, memoryview]]:

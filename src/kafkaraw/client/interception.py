@@ -1,0 +1,112 @@
+"""Interceptors of a consumer: a path of its own, taken only by a consumer that has some.
+
+`on_consume` sees batch by batch what the user is given, when they look at it and on their thread; `on_commit` hears of
+stored positions. What they raise is logged and changes nothing, as in Java. Start at `Interception.batch`.
+Source: KIP-42; Kafka's ConsumerInterceptors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kafkaraw.client.committed import OffsetAndMetadata
+from kafkaraw.client.interceptors import guarded, methods_of, name_of_method
+from kafkaraw.errors import KafkaError
+from kafkaraw.records import Batch, Record, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class Interception:
+    """The interceptors of one consumer.
+
+    Args:
+        interceptors: in the order in which they are called.
+    """
+
+    def __init__(self, interceptors: Sequence[object]) -> None:
+        self._interceptors = interceptors
+        self._on_consume = methods_of(interceptors, "on_consume")
+        self._on_commit = methods_of(interceptors, "on_commit")
+        self._closed = False
+
+    def batch(self, *given: Any, **settings: Any) -> Batch:  # noqa: ANN401 - the arguments of `Batch`
+        """Make a batch whose records are seen by `on_consume` before the user sees them."""
+        if not self._on_consume:
+            return Batch(*given, **settings)
+        made = _InterceptedBatch(*given, **settings)
+        made.intercept = self._consumed
+        return made
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell of positions that were stored."""
+        for on_commit in self._on_commit:
+            guarded(on_commit, dict(offsets))
+
+    def close(self) -> None:
+        """Tell that the consumer is closed, once."""
+        if not self._closed:
+            self._closed = True
+            for close in methods_of(self._interceptors, "close"):
+                guarded(close)
+
+    def _consumed(self, records: list[Record]) -> list[Record]:
+        for on_consume in self._on_consume:
+            changed: Any = guarded(on_consume, list(records))
+            if changed is None:
+                continue
+            try:
+                given = list(changed)
+            except TypeError:
+                given = [changed]
+            if all(isinstance(record, Record) for record in given):
+                records = given
+            else:
+                log.error("%s gave %s instead of records", name_of_method(on_consume), type(changed).__name__)
+        return records
+
+
+class _InterceptedBatch(Batch):
+    """A batch that shows its records once to somebody else, before it gives what these made of them."""
+
+    __slots__ = ("_problem", "_seen", "intercept")
+
+    intercept: Callable[[list[Record]], list[Record]]
+    _seen: list[Record] | None
+    _problem: KafkaError | None
+
+    def __init__(self, *given: Any, **settings: Any) -> None:  # noqa: ANN401 - the arguments of `Batch`
+        super().__init__(*given, **settings)
+        self._seen = self._problem = None
+
+    def __iter__(self) -> Iterator[Record]:
+        seen = self._seen
+        if seen is None:
+            seen = self._look()
+        return self._given(seen)
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self]
+
+    def _look(self) -> list[Record]:
+        records: list[Record] = []
+        try:
+            records.extend(super().__iter__())
+        except KafkaError as error:  # raised when the records before it have been given
+            self._problem = error
+        self._seen = self.intercept(records)
+        return self._seen
+
+    def _given(self, seen: list[Record]) -> Iterator[Record]:
+        for record in seen:
+            if record.offset >= self.start_offset and (self.end_offset is None or record.offset < self.end_offset):
+                yield record
+        if self._problem is not None:
+            raise self._problem
+
+
+def interception_of(interceptors: Sequence[object]) -> Interception | None:
+    """What calls them; None when there are none."""
+    return Interception(interceptors) if interceptors else None
