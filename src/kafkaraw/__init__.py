@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import ConfigEntry as ConfigEntry
     from kafkaraw.client.admin import ConfigResource as ConfigResource
     from kafkaraw.client.admin import ConfigSynonym as ConfigSynonym
+    from kafkaraw.client.admin import GroupDescription as GroupDescription
+    from kafkaraw.client.admin import GroupListing as GroupListing
+    from kafkaraw.client.admin import GroupState as GroupState
+    from kafkaraw.client.admin import GroupType as GroupType
+    from kafkaraw.client.admin import MemberDescription as MemberDescription
     from kafkaraw.client.admin import NewPartitions as NewPartitions
     from kafkaraw.client.admin import NewTopic as NewTopic
     from kafkaraw.client.admin import QuotaEntity as QuotaEntity
@@ -118,6 +123,11 @@ _HOMES = {
         "ConfigEntry",
         "ConfigResource",
         "ConfigSynonym",
+        "GroupDescription",
+        "GroupListing",
+        "GroupState",
+        "GroupType",
+        "MemberDescription",
         "NewPartitions",
         "NewTopic",
         "QuotaEntity",

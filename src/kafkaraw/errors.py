@@ -38,9 +38,10 @@ happened, at which stage, with which broker and values, and what to try.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -60,7 +61,13 @@ class Stage(StrEnum):
 
 
 class KafkaError(Exception):
-    """Root of every exception that this package raises on purpose."""
+    """Root of every exception that this package raises on purpose.
+
+    Attributes:
+        failures: what failed, when the call was about several things: each with its own error. Not kept in a pickle.
+    """
+
+    failures: Mapping[object, KafkaError] = MappingProxyType({})
 
 
 class RetriableError(KafkaError):

@@ -74,6 +74,13 @@ CALLS: dict[str, dict[str, Call]] = {
         "create_acls": lambda admin, timeout: admin.create_acls([ACL], timeout=timeout),
         "describe_acls": lambda admin, timeout: admin.describe_acls(timeout=timeout),
         "delete_acls": lambda admin, timeout: admin.delete_acls([AclBindingFilter()], timeout=timeout),
+        "list_groups": lambda admin, timeout: admin.list_groups(timeout=timeout),
+        "describe_groups": lambda admin, timeout: admin.describe_groups(["g"], timeout=timeout),
+        "delete_groups": lambda admin, timeout: admin.delete_groups(["g"], timeout=timeout),
+        "remove_members": lambda admin, timeout: admin.remove_members("g", timeout=timeout),
+        "list_group_offsets": lambda admin, timeout: admin.list_group_offsets(["g"], timeout=timeout),
+        "alter_group_offsets": lambda admin, timeout: admin.alter_group_offsets("g", {P0: 1}, timeout=timeout),
+        "delete_group_offsets": lambda admin, timeout: admin.delete_group_offsets("g", [P0], timeout=timeout),
         "end_transaction": lambda admin, timeout: admin.end_transaction(
             PreparedTransaction("tx", 1, 0, bumps_epochs=True), commit=True, timeout=timeout
         ),

@@ -92,15 +92,20 @@ class VirtualCluster:
     def cut(self) -> None:
         self.network.cut(HOST, PORT)
 
+    def requests(self) -> list[object]:
+        """Every request so far."""
+        return [message for _, message in self._sent()]
+
     def produce_requests(self) -> list[tuple[float, ProduceRequest]]:
         """Every Produce request so far, with the time it was sent."""
-        found = []
-        for sent in self.network.history:
-            if sent.by == "client":
-                _, message = decode_request(memoryview(sent.data)[4:])
-                if isinstance(message, ProduceRequest):
-                    found.append((sent.at_s, message))
-        return found
+        return [(at_s, message) for at_s, message in self._sent() if isinstance(message, ProduceRequest)]
+
+    def _sent(self) -> list[tuple[float, object]]:
+        return [
+            (sent.at_s, decode_request(memoryview(sent.data)[4:])[1])
+            for sent in self.network.history
+            if sent.by == "client"
+        ]
 
     def batch_headers(self) -> list[BatchHeader]:
         """The header of every batch sent so far, in order."""

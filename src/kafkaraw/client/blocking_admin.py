@@ -18,6 +18,10 @@ from kafkaraw.client.admin import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    GroupDescription,
+    GroupListing,
+    GroupState,
+    GroupType,
     NewPartitions,
     NewTopic,
     QuotaEntity,
@@ -28,7 +32,7 @@ from kafkaraw.client.admin import (
     TopicListing,
 )
 from kafkaraw.client.bridge import Bridge
-from kafkaraw.client.committed import PreparedTransaction
+from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.java_names import Properties, settings_from_properties
@@ -164,6 +168,61 @@ class Admin:
         self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
     ) -> dict[AclBindingFilter, list[AclBinding]]:
         return self._bridge.run(self._async.delete_acls(matching, timeout=timeout))
+
+    def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState | str] = (),
+        types: Iterable[GroupType | str] = (),
+        protocol_types: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> list[GroupListing]:
+        return self._bridge.run(
+            self._async.list_groups(states=states, types=types, protocol_types=protocol_types, timeout=timeout)
+        )
+
+    def describe_groups(
+        self, groups: Iterable[str], *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> dict[str, GroupDescription]:
+        return self._bridge.run(
+            self._async.describe_groups(groups, authorized_operations=authorized_operations, timeout=timeout)
+        )
+
+    def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.delete_groups(groups, timeout=timeout))
+
+    def remove_members(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout: float | None = None,
+    ) -> None:
+        self._bridge.run(self._async.remove_members(group_id, instance_ids, reason=reason, timeout=timeout))
+
+    def list_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        return self._bridge.run(self._async.list_group_offsets(groups, require_stable=require_stable, timeout=timeout))
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        self._bridge.run(self._async.alter_group_offsets(group_id, offsets, timeout=timeout))
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> None:
+        self._bridge.run(self._async.delete_group_offsets(group_id, partitions, timeout=timeout))
 
     def end_transaction(self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None) -> None:
         self._bridge.run(self._async.end_transaction(prepared, commit=commit, timeout=timeout))

@@ -1,14 +1,14 @@
 """Asking the broker that coordinates one group or transactional id, wherever it is now.
 
 A coordinator moves, loads, is busy, or dies; `Coordinator.ask` goes on through all of that until its deadline. What any
-other answer means is the caller's business.
+other answer means is the caller's business. `find_coordinators` asks who coordinates many things.
 Source: KIP-98, KIP-699; Kafka's CoordinatorStrategy.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Final, TypeVar
 
@@ -19,8 +19,9 @@ from kafkaraw.client.pool import Lane
 from kafkaraw.client.security import with_principal
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import KafkaTimeoutError, NetworkError, StaleMetadataError
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, RetriableError, StaleMetadataError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
+from kafkaraw.protocol.messages.find_coordinator import Coordinator as CoordinatorEntry
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Coordinator:
     @property
     def what(self) -> str:
         """Its name in messages."""
-        return f"the coordinator of {self._kind.name.lower()} {self._key!r}"
+        return _name_of(self._kind, self._key)
 
     async def ask(
         self,
@@ -148,19 +149,62 @@ class Coordinator:
         return self._node_id
 
     async def _find(self, timeout: float) -> int:
-        response = reply(await self._engine.request_any(self._question, timeout=timeout), FindCoordinatorResponse)
-        found = response.coordinators[0] if response.coordinators else response
-        if found.error_code:
-            what = f"{self.what}: {found.error_message or 'not known'}"
-            error = error_for(found.error_code, what, resource=self._key, operation="DESCRIBE")
-            if not is_retriable(found.error_code):
-                raise with_principal(error, self._engine.config)
-            raise StaleMetadataError(str(error))
-        if found.node_id not in self._engine.cluster.brokers:
-            self._engine.cluster.add_brokers([BrokerNode(found.node_id, found.host, found.port)])
-        return found.node_id
+        found = (await find_coordinators(self._engine, self._kind, [self._key], Deadline(timeout)))[self._key]
+        if isinstance(found, int):
+            return found
+        if not isinstance(found, RetriableError):
+            raise found
+        raise StaleMetadataError(str(found))
 
-    def _question(self, connection: Connection) -> FindCoordinatorRequest:
+
+async def find_coordinators(
+    engine: Engine, kind: CoordinatorKind, keys: Iterable[str], deadline: Deadline
+) -> dict[str, int | KafkaError]:
+    """Ask once who coordinates each of several groups or transactional ids: in one request, if the broker can.
+
+    Args:
+        engine: the way to the cluster; it learns the brokers' addresses.
+        kind: what is coordinated.
+        keys: the group or transactional ids.
+        deadline: of all of it.
+
+    Returns:
+        by key the broker's id, or why there is none.
+
+    Raises:
+        KafkaError: no broker gave an answer in time.
+    """
+    left, found = list(dict.fromkeys(keys)), dict[str, int | KafkaError]()
+
+    def question(connection: Connection) -> FindCoordinatorRequest:
         if connection.version_for(_FIND_COORDINATOR_KEY) >= MANY_KEYS_FROM_VERSION:
-            return FindCoordinatorRequest(key_type=self._kind, coordinator_keys=[self._key])
-        return FindCoordinatorRequest(key_type=self._kind, key=self._key)
+            return FindCoordinatorRequest(key_type=kind, coordinator_keys=left)
+        return FindCoordinatorRequest(key_type=kind, key=left[0])
+
+    while left:
+        answer = await engine.request_any(question, timeout=deadline.remaining)
+        response = reply(answer, FindCoordinatorResponse)
+        entries: dict[str, CoordinatorEntry | FindCoordinatorResponse] = {one.key: one for one in response.coordinators}
+        if not entries:
+            entries = {left[0]: response}
+        for key, entry in entries.items():
+            found[key] = _coordinator_in(engine, kind, key, entry)
+        if not entries.keys() & left:
+            raise KafkaError(f"a broker was asked for the coordinators of {left} and left all of them out")
+        left = [key for key in left if key not in found]
+    return found
+
+
+def _coordinator_in(
+    engine: Engine, kind: CoordinatorKind, key: str, entry: CoordinatorEntry | FindCoordinatorResponse
+) -> int | KafkaError:
+    if entry.error_code:
+        what = f"{_name_of(kind, key)}: {entry.error_message or 'not known'}"
+        return with_principal(error_for(entry.error_code, what, resource=key, operation="DESCRIBE"), engine.config)
+    if entry.node_id not in engine.cluster.brokers:
+        engine.cluster.add_brokers([BrokerNode(entry.node_id, entry.host, entry.port)])
+    return entry.node_id
+
+
+def _name_of(kind: CoordinatorKind, key: str) -> str:
+    return f"the coordinator of {kind.name.lower()} {key!r}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.describe_groups import GROUP_OPERATIONS
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import Uuid
@@ -30,7 +31,12 @@ def handle(
     state: BrokerState, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe each."""
-    return ConsumerGroupDescribeResponse(groups=[_described(state, group_id) for group_id in request.group_ids])
+    groups = [_described(state, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _described(state: BrokerState, group_id: str) -> DescribedGroup:

@@ -12,6 +12,7 @@ from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import OPERATIONS_OF, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -21,11 +22,17 @@ from kafkaraw.protocol.messages.describe_groups import (
 )
 
 NOT_FOUND_SINCE: Final = 6
+GROUP_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.GROUP])
 
 
 def handle(state: BrokerState, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe each."""
-    return DescribeGroupsResponse(groups=[_described(state, context, group_id) for group_id in request.groups])
+    groups = [_described(state, context, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _described(state: BrokerState, context: RequestContext, group_id: str) -> DescribedGroup:

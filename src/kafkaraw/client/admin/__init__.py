@@ -9,6 +9,13 @@ from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter, ResourcePat
 from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.admin.cluster import ClusterDescription
 from kafkaraw.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym
+from kafkaraw.client.admin.group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    GroupState,
+    GroupType,
+    MemberDescription,
+)
 from kafkaraw.client.admin.partitions import NewPartitions
 from kafkaraw.client.admin.quotas import QuotaEntity, QuotaName
 from kafkaraw.client.admin.topics import NewTopic, TopicCreated, TopicDescription, TopicListing
@@ -23,6 +30,11 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConfigSynonym",
+    "GroupDescription",
+    "GroupListing",
+    "GroupState",
+    "GroupType",
+    "MemberDescription",
     "NewPartitions",
     "NewTopic",
     "QuotaEntity",

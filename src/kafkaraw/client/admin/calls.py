@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from kafkaraw.client.config import INT32_MAX
@@ -67,7 +68,7 @@ class Calls:
             deadline: of the whole call.
 
         Raises:
-            KafkaError: the first failure; its message names the other ones.
+            KafkaError: the first failure; its message names the other ones, its `failures` has all by item.
         """
         left, attempt = list(dict.fromkeys(items)), 0
         final: dict[K, KafkaError] = {}
@@ -120,9 +121,12 @@ class Calls:
             return
         errors = list(failures.values())
         first = errors[0]
-        if len(errors) > 1 and isinstance(first, BrokerError):
-            first = first.reworded("; ".join([first.message, *map(str, errors[1:])]))
-        raise with_principal(first, self.engine.config) from errors[0]
+        others = dict.fromkeys(str(error) for error in errors[1:] if str(error) != str(first))
+        if others and isinstance(first, BrokerError):
+            first = first.reworded("; ".join([first.message, *others]))
+        first = with_principal(first, self.engine.config)
+        first.failures = MappingProxyType(dict[object, KafkaError](failures.items()))
+        raise first from errors[0]
 
     async def _pause(self, attempt: int, deadline: Deadline) -> bool:
         """Wait before another try, and learn how the cluster is now; False when there is no time for that."""

@@ -14,12 +14,15 @@ from kafkaraw.client.admin.acls import AclAdmin, AclBinding, AclBindingFilter
 from kafkaraw.client.admin.calls import Calls
 from kafkaraw.client.admin.cluster import ClusterAdmin, ClusterDescription
 from kafkaraw.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
+from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, GroupType
+from kafkaraw.client.admin.group_offsets import GroupOffsetAdmin
+from kafkaraw.client.admin.groups import GroupAdmin
 from kafkaraw.client.admin.partitions import NewPartitions, PartitionAdmin
 from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
 from kafkaraw.client.admin.transactions import TransactionAdmin
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
-from kafkaraw.client.committed import PreparedTransaction
+from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.engine import Engine
@@ -33,7 +36,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-@documented_by(TopicAdmin, PartitionAdmin, ClusterAdmin, ConfigAdmin, UserAdmin, QuotaAdmin, AclAdmin, TransactionAdmin)
+@documented_by(
+    TopicAdmin,
+    PartitionAdmin,
+    ClusterAdmin,
+    ConfigAdmin,
+    UserAdmin,
+    QuotaAdmin,
+    AclAdmin,
+    GroupAdmin,
+    GroupOffsetAdmin,
+    TransactionAdmin,
+)
 class AsyncAdmin:
     """Manages a cluster: its topics and what belongs to them. The connection is made on first use.
 
@@ -55,6 +69,8 @@ class AsyncAdmin:
         self._users = UserAdmin(calls)
         self._quotas = QuotaAdmin(calls)
         self._acls = AclAdmin(calls)
+        self._groups = GroupAdmin(calls)
+        self._group_offsets = GroupOffsetAdmin(calls)
         self._transactions = TransactionAdmin(calls)
 
     @classmethod
@@ -175,6 +191,61 @@ class AsyncAdmin:
         self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
     ) -> dict[AclBindingFilter, list[AclBinding]]:
         return await self._acls.delete_acls(matching, timeout=timeout)
+
+    # -- groups
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState | str] = (),
+        types: Iterable[GroupType | str] = (),
+        protocol_types: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> list[GroupListing]:
+        return await self._groups.list_groups(
+            states=states, types=types, protocol_types=protocol_types, timeout=timeout
+        )
+
+    async def describe_groups(
+        self, groups: Iterable[str], *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> dict[str, GroupDescription]:
+        return await self._groups.describe_groups(groups, authorized_operations=authorized_operations, timeout=timeout)
+
+    async def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> None:
+        await self._groups.delete_groups(groups, timeout=timeout)
+
+    async def remove_members(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout: float | None = None,
+    ) -> None:
+        await self._groups.remove_members(group_id, instance_ids, reason=reason, timeout=timeout)
+
+    async def list_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        return await self._group_offsets.list_group_offsets(groups, require_stable=require_stable, timeout=timeout)
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        await self._group_offsets.alter_group_offsets(group_id, offsets, timeout=timeout)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> None:
+        await self._group_offsets.delete_group_offsets(group_id, partitions, timeout=timeout)
 
     # -- transactions
 

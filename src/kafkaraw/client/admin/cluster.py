@@ -14,7 +14,8 @@ from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest, 
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _DESCRIBE_CLUSTER_KEY = 60
-_NOT_TOLD = -(1 << 31)
+NOT_TOLD = -(1 << 31)
+"""In place of the bits of what is authorized: nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def _description(
         cluster_id,
         controller_id,
         tuple(sorted(brokers, key=lambda broker: broker.node_id)),
-        None if operations == _NOT_TOLD else operations_in(operations),
+        None if operations == NOT_TOLD else operations_in(operations),
     )
 
 

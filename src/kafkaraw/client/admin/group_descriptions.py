@@ -1,0 +1,232 @@
+"""What an administrator sees of a group: one form for groups of both protocols.
+
+`of_classic` and `of_consumer` read the answers of DescribeGroups and ConsumerGroupDescribe. What a protocol does not
+know is None. Nothing here asks a broker.
+Source: KIP-518, KIP-848, KIP-1043, KIP-1099; Kafka's DescribeConsumerGroupsHandler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kafkaraw.client.admin.cluster import NOT_TOLD, operations_in
+from kafkaraw.core.cluster import BrokerNode
+from kafkaraw.core.group.subscription import PROTOCOL_TYPE, MemberSubscription, decode_assignment, decode_subscription
+from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol.acl_codes import AclOperation
+from kafkaraw.protocol.messages import consumer_group_describe, describe_groups
+from kafkaraw.records import TopicPartition
+
+_CLASSIC_MEMBER = 0
+
+
+class GroupType(StrEnum):
+    """By which protocol a group works; the values are Kafka's names."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+    UNKNOWN = "unknown"
+
+
+class GroupState(StrEnum):
+    """What a group is doing; the values are Kafka's names.
+
+    PREPARING_REBALANCE and COMPLETING_REBALANCE are of classic groups, ASSIGNING and RECONCILING of those of KIP-848.
+    """
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    NOT_READY = "NotReady"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group, in brief.
+
+    Attributes:
+        group_id: its name.
+        protocol_type: "consumer" for consumers; empty when only offsets were committed under that name.
+        state: None when the broker does not say (before 2.6).
+        group_type: None when the broker does not say (before 3.8).
+    """
+
+    group_id: str
+    protocol_type: str
+    state: GroupState | None = None
+    group_type: GroupType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group.
+
+    Attributes:
+        member_id: given by the coordinator, or chosen by the member.
+        group_instance_id: name of a static member.
+        client_id: as it calls itself.
+        host: where its requests come from.
+        assignment: partitions that it owns; none when the members of this group are no consumers.
+        target_assignment: partitions that it is to own; None in classic groups.
+        subscribed_topics: topics that it wants, by name.
+        subscribed_regex: those that it wants by a pattern which the broker matches.
+        rack_id: where it says it runs.
+        member_epoch: up to which assignment it has come; None in classic groups.
+        protocol: the protocol that this member speaks: a group of KIP-848 may have classic members, too. None when
+            the broker does not say (before 4.0).
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...] = ()
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    rack_id: str | None = None
+    member_epoch: int | None = None
+    protocol: GroupType | None = GroupType.CLASSIC
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group.
+
+    Attributes:
+        group_id: its name.
+        group_type: by which protocol it works.
+        state: what it is doing.
+        protocol_type: "consumer" for consumers; empty when only offsets were committed under that name.
+        assignor: who shares out the partitions; empty when nobody does yet.
+        coordinator: the broker in charge.
+        members: by member id.
+        group_epoch: grows with every change; None in classic groups.
+        assignment_epoch: the epoch for which partitions were shared out last; None in classic groups.
+        authorized_operations: what this client may do to the group; None when that was not asked for.
+    """
+
+    group_id: str
+    group_type: GroupType
+    state: GroupState
+    protocol_type: str
+    assignor: str
+    coordinator: BrokerNode
+    members: tuple[MemberDescription, ...]
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    authorized_operations: frozenset[AclOperation] | None = None
+
+
+def state_of(name: str) -> GroupState:
+    """The state of that name, however it is spelled; UNKNOWN when it is none that is known here."""
+    return next((state for state in GroupState if state.value.lower() == name.lower()), GroupState.UNKNOWN)
+
+
+def type_of(name: str) -> GroupType:
+    """The type of that name, however it is spelled; UNKNOWN when it is none that is known here."""
+    return next((kind for kind in GroupType if kind.value == name.lower()), GroupType.UNKNOWN)
+
+
+def of_classic(group: describe_groups.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    """A classic group, as the coordinator describes it."""
+    members = [_classic_member(member, group.protocol_type) for member in group.members]
+    return GroupDescription(
+        group_id=group.group_id,
+        group_type=GroupType.CLASSIC,
+        state=state_of(group.group_state),
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        coordinator=coordinator,
+        members=_in_order(members),
+        authorized_operations=_operations(group.authorized_operations),
+    )
+
+
+def of_consumer(group: consumer_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    """A group of KIP-848, as the coordinator describes it."""
+    return GroupDescription(
+        group_id=group.group_id,
+        group_type=GroupType.CONSUMER,
+        state=state_of(group.group_state),
+        protocol_type=PROTOCOL_TYPE,
+        assignor=group.assignor_name,
+        coordinator=coordinator,
+        members=_in_order([_consumer_member(member) for member in group.members]),
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        authorized_operations=_operations(group.authorized_operations),
+    )
+
+
+def _classic_member(member: describe_groups.DescribedGroupMember, protocol_type: str) -> MemberDescription:
+    subscription, assignment = MemberSubscription(()), tuple[TopicPartition, ...]()
+    if protocol_type == PROTOCOL_TYPE:
+        subscription, assignment = _what_it_says(member)
+    return MemberDescription(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=tuple(sorted(assignment)),
+        subscribed_topics=tuple(sorted(subscription.topics)),
+        rack_id=subscription.rack_id,
+    )
+
+
+def _what_it_says(
+    member: describe_groups.DescribedGroupMember,
+) -> tuple[MemberSubscription, tuple[TopicPartition, ...]]:
+    """What a member's own bytes say: nothing while the group rebalances, or when an assignor writes its own form."""
+    subscription, assignment = MemberSubscription(()), tuple[TopicPartition, ...]()
+    try:
+        if member.member_metadata:
+            subscription = decode_subscription(member.member_metadata)
+        assignment = decode_assignment(member.member_assignment)
+    except ProtocolError:
+        pass
+    return subscription, assignment
+
+
+def _consumer_member(member: consumer_group_describe.Member) -> MemberDescription:
+    classic = member.member_type == _CLASSIC_MEMBER
+    known = member.member_type >= 0
+    return MemberDescription(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=_partitions(member.assignment),
+        target_assignment=_partitions(member.target_assignment),
+        subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_regex=member.subscribed_topic_regex or None,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        protocol=(GroupType.CLASSIC if classic else GroupType.CONSUMER) if known else None,
+    )
+
+
+def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, number)
+            for topic in assignment.topic_partitions
+            for number in topic.partitions
+        )
+    )
+
+
+def _in_order(members: list[MemberDescription]) -> tuple[MemberDescription, ...]:
+    return tuple(sorted(members, key=lambda member: member.member_id))
+
+
+def _operations(bits: int) -> frozenset[AclOperation] | None:
+    return None if bits == NOT_TOLD else operations_in(bits)

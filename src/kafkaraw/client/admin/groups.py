@@ -1,0 +1,274 @@
+"""Groups for the admin client: which there are, who their members are; delete them, or remove members.
+
+Start at `GroupAdmin`. Positions that groups have committed are in `group_offsets`, the forms of answers in
+`group_descriptions`.
+Source: KIP-518, KIP-848, KIP-1043; Kafka's DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
+RemoveMembersFromConsumerGroupHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kafkaraw.client.admin.calls import Calls, names_of
+from kafkaraw.client.admin.group_calls import GroupCalls, group_failure
+from kafkaraw.client.admin.group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    GroupState,
+    GroupType,
+    of_classic,
+    of_consumer,
+    state_of,
+    type_of,
+)
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.core.cluster import BrokerNode
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError, UnsupportedVersionError
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kafkaraw.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kafkaraw.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kafkaraw.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+_REASON: Final = "member was removed by an admin"
+_REASON_LENGTH_MAX: Final = 255
+_IN_THE_WAY: Final = {ErrorCode.NON_EMPTY_GROUP: "it has members; stop them, or remove_members first"}
+
+
+class GroupAdmin:
+    """The operations on groups.
+
+    Args:
+        calls: the way to the cluster.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._engine = calls.engine
+        self._groups = GroupCalls(calls)
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState | str] = (),
+        types: Iterable[GroupType | str] = (),
+        protocol_types: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> list[GroupListing]:
+        """The groups of the cluster, by name. Every broker is asked, since each knows only those that it coordinates.
+
+        Args:
+            states: only groups that are doing one of these; none is all. Takes brokers from 2.6 on.
+            types: only groups that work by one of these protocols; none is all. Takes brokers from 3.8 on.
+            protocol_types: only groups of these, as "consumer" or "connect"; none is all.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a broker refuses.
+            UnsupportedVersionError: a broker cannot choose by state or type.
+            KafkaError: a broker gave no answer in time.
+        """
+        request = ListGroupsRequest(states_filter=_texts(states), types_filter=_texts(types))
+        kinds, deadline = frozenset(names_of(protocol_types)), self._calls.deadline(timeout)
+        found: dict[str, GroupListing] = {}
+
+        async def ask(node_id: int) -> KafkaError | None:
+            if node_id not in self._engine.cluster.brokers:
+                return None  # it has left the cluster, and its groups have gone to others
+            try:
+                answer = await self._groups.ask(node_id, request, ListGroupsResponse, deadline)
+            except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
+                return error
+            if answer.error_code:
+                what = f"list the groups of broker {node_id}"
+                return group_failure(answer.error_code, None, what, "", "DESCRIBE")
+            for group in answer.groups:
+                found[group.group_id] = GroupListing(
+                    group.group_id,
+                    group.protocol_type,
+                    state_of(group.group_state) if group.group_state else None,
+                    type_of(group.group_type) if group.group_type else None,
+                )
+            return None
+
+        async def once(nodes: Sequence[int]) -> dict[int, KafkaError]:
+            outcomes = await asyncio.gather(*map(ask, nodes))
+            return {node_id: error for node_id, error in zip(nodes, outcomes, strict=True) if error is not None}
+
+        await self._engine.refresh((), timeout=deadline.remaining)
+        await self._calls.each(sorted(self._engine.cluster.brokers), once, deadline)
+        return [group for _, group in sorted(found.items()) if not kinds or group.protocol_type in kinds]
+
+    async def describe_groups(
+        self, groups: Iterable[str], *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> dict[str, GroupDescription]:
+        """State and members of groups of either protocol.
+
+        Args:
+            groups: their names.
+            authorized_operations: also tell what this client may do to each.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a group does not exist (GROUP_ID_NOT_FOUND) or may not be seen. When several failed, the
+                message names each and `failures` has them by name.
+            KafkaError: a coordinator gave no answer in time.
+        """
+        names, deadline = names_of(groups), self._calls.deadline(timeout)
+        found: dict[str, GroupDescription] = {}
+
+        async def ask(node_id: int, share: Sequence[str]) -> dict[str, KafkaError]:
+            failures, classic = await self._describe(node_id, share, authorized_operations, found, deadline)
+            if classic:
+                failures |= await self._describe_classic(node_id, classic, authorized_operations, found, deadline)
+            return failures
+
+        await self._groups.each(names, ask, deadline)
+        return {name: found[name] for name in names}
+
+    async def _describe(
+        self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
+    ) -> tuple[dict[str, KafkaError], list[str]]:
+        """Ask for groups of KIP-848; returns those that failed, and those that are to be asked for the other way."""
+        request = ConsumerGroupDescribeRequest(group_ids=list(names), include_authorized_operations=operations)
+        try:
+            answer = await self._groups.ask(node_id, request, ConsumerGroupDescribeResponse, ends)
+        except UnsupportedVersionError:  # the broker knows classic groups only
+            return {}, list(names)
+        failures: dict[str, KafkaError] = {}
+        classic: list[str] = []
+        for group in answer.groups:
+            if group.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                classic.append(group.group_id)
+            elif group.error_code:
+                failures[group.group_id] = _not_described(group.error_code, group.error_message, group.group_id)
+            else:
+                found[group.group_id] = of_consumer(group, self._node(node_id))
+        return failures, classic
+
+    async def _describe_classic(
+        self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
+    ) -> dict[str, KafkaError]:
+        request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=operations)
+        answer = await self._groups.ask(node_id, request, DescribeGroupsResponse, ends)
+        failures: dict[str, KafkaError] = {}
+        for group in answer.groups:
+            code = group.error_code or (ErrorCode.GROUP_ID_NOT_FOUND if _is_nothing(group) else ErrorCode.NONE)
+            if code:
+                failures[group.group_id] = _not_described(code, group.error_message, group.group_id)
+            else:
+                found[group.group_id] = of_classic(group, self._node(node_id))
+        return failures
+
+    def _node(self, node_id: int) -> BrokerNode:
+        return self._engine.cluster.brokers[node_id]
+
+    async def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> None:
+        """Delete groups without members, and the positions that they have committed.
+
+        Args:
+            groups: their names.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a group does not exist, or has members (NON_EMPTY_GROUP). When several failed, the message
+                names each and `failures` has them by name. The others are gone.
+            KafkaError: a coordinator gave no answer in time.
+        """
+        deadline = self._calls.deadline(timeout)
+
+        async def ask(node_id: int, names: Sequence[str]) -> dict[str, KafkaError]:
+            request = DeleteGroupsRequest(groups_names=list(names))
+            answer = await self._groups.ask(node_id, request, DeleteGroupsResponse, deadline)
+            return {
+                result.group_id: group_failure(
+                    result.error_code,
+                    _IN_THE_WAY.get(ErrorCode(result.error_code)),
+                    f"delete group {result.group_id!r}",
+                    result.group_id,
+                    "DELETE",
+                )
+                for result in answer.results
+                if result.error_code
+            }
+
+        await self._groups.each(names_of(groups), ask, deadline)
+
+    async def remove_members(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout: float | None = None,
+    ) -> None:
+        """Remove members from a group, as for a static one that will not come back before its session ends.
+
+        A member that is still running notices, and joins again.
+
+        Args:
+            group_id: the group.
+            instance_ids: the static members, by `group_instance_id`; None is every member, static or not.
+            reason: for the coordinator's log.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: there is no such member (UNKNOWN_MEMBER_ID) or group. When several failed, the message names
+                each and `failures` has them. The others are removed.
+            UnsupportedVersionError: the broker is older than 2.3.
+            KafkaError: the coordinator gave no answer in time.
+        """
+        deadline = self._calls.deadline(timeout)
+        if instance_ids is None:
+            members = (await self.describe_groups([group_id], timeout=deadline.remaining))[group_id].members
+            leaving = {member.group_instance_id or member.member_id: member.group_instance_id for member in members}
+        else:
+            leaving = {name: name for name in names_of(instance_ids)}
+        why = f"{_REASON}: {reason}" if reason else _REASON
+
+        async def once(names: Sequence[str]) -> Mapping[str, KafkaError]:
+            request = LeaveGroupRequest(
+                group_id=group_id,
+                members=[
+                    MemberIdentity(
+                        member_id="" if leaving[name] else name,
+                        group_instance_id=leaving[name],
+                        reason=why[:_REASON_LENGTH_MAX],
+                    )
+                    for name in names
+                ],
+            )
+            node_id = await self._groups.coordinator(group_id, deadline)
+            answer = await self._groups.ask(node_id, request, LeaveGroupResponse, deadline)
+            if answer.error_code:
+                error = group_failure(answer.error_code, None, f"remove members of {group_id!r}", group_id, "READ")
+                return dict.fromkeys(names, error)
+            return {
+                member.group_instance_id or member.member_id: group_failure(
+                    member.error_code, None, f"remove a member of {group_id!r}", group_id, "READ"
+                )
+                for member in answer.members
+                if member.error_code
+            }
+
+        await self._calls.each(leaving, once, deadline)
+
+
+def _texts(values: Iterable[GroupState | GroupType | str]) -> list[str]:
+    return [str(value) for value in names_of(values)]
+
+
+def _is_nothing(group: DescribedGroup) -> bool:
+    """Whether the answer is that there is no such group, as brokers before 4.0 put it."""
+    return group.group_state == GroupState.DEAD and not group.members
+
+
+def _not_described(code: int, message: str | None, group_id: str) -> KafkaError:
+    return group_failure(code, message, f"describe group {group_id!r}", group_id, "DESCRIBE")
