@@ -151,14 +151,14 @@ def _instrument(module: Any, instrument: Callable[[Any], Any]) -> None:
 
 def _instrument_compiled_code(instrument: Callable[[Any], Any]) -> None:
     """Codecs of messages are compiled on first use: instrument each one then."""
-    from kafkaraw.protocol import compile as compiler
+    from kafkaraw.protocol.source_writer import SourceWriter
 
-    build = compiler._Writer.build
+    build = SourceWriter.build
 
     def build_instrumented(self: Any, function: str) -> Any:
         return instrument(build(self, function))
 
-    compiler._Writer.build = build_instrumented  # type: ignore[method-assign]
+    SourceWriter.build = build_instrumented  # type: ignore[method-assign]
 
 
 def main() -> int:

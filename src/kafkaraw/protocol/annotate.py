@@ -11,8 +11,8 @@ import struct
 from dataclasses import dataclass, field
 
 from kafkaraw.errors import ProtocolError
-from kafkaraw.protocol.compile import size_min
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Kind, Spec, StructOf, spec_of
+from kafkaraw.protocol.decoder_source import size_min
 from kafkaraw.protocol.types import (
     BOOLEAN,
     BYTES,

@@ -18,7 +18,9 @@ from typing import Final, TypeAlias, TypeVar
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol.annotate import explain_decode
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
-from kafkaraw.protocol.compile import compile_decoder, compile_encoder, read_tag, write_tags
+from kafkaraw.protocol.compile import compile_decoder, compile_encoder
+from kafkaraw.protocol.decoder_source import read_tag
+from kafkaraw.protocol.encoder_source import write_tags
 from kafkaraw.protocol.explain import explain_encode
 from kafkaraw.protocol.types import FileSlice, decode_uvarint
 

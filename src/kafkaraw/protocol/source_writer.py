@@ -1,0 +1,107 @@
+"""Lines of generated source with their indentation, and the constants that they refer to.
+
+What `decoder_source` and `encoder_source` have in common: each writes one function for one version of a message. The
+source is kept in `linecache`, so a traceback or a debugger shows it. Start at `SourceWriter.source`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from typing import Any
+
+from kafkaraw.errors import UnsupportedVersionError
+from kafkaraw.protocol.declare import FieldSpec, Spec, spec_of
+
+# Arrays of fewer numbers are read and written by a ready-made Struct; longer ones build a format.
+SMALL_ARRAY = 16
+
+
+class CodecError(ValueError):
+    """Raised by generated code; always translated before it leaves the package."""
+
+
+def check_versions(spec: Spec, version: int) -> None:
+    """Refuse a version that is not declared.
+
+    Raises:
+        UnsupportedVersionError: it is not.
+    """
+    declared = spec.header.versions
+    if not declared.includes(version):
+        raise UnsupportedVersionError(f"{spec.name} has versions {declared}, not {version}")
+
+
+class SourceWriter:
+    """Lines of source with indentation, and the constants that they refer to."""
+
+    kind = ""
+    signature = ""
+
+    def __init__(self, cls: type[object], version: int) -> None:
+        self.spec = spec_of(cls)
+        check_versions(self.spec, version)
+        self.version = version
+        self.flexible = self.spec.header.flexible.includes(version)
+        self.lines: list[str] = []
+        self.indent = 1
+        self.names: dict[str, object] = {}
+        self.counter = 0
+
+    def emit(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * self.indent + line)
+
+    def fresh(self, stem: str) -> str:
+        """A name that no variable has yet."""
+        self.counter += 1
+        return f"{stem}{self.counter}"
+
+    def constant(self, stem: str, value: object) -> str:
+        """The name by which the source refers to a value."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = stem if stem not in self.names else self.fresh(stem + "_")
+        self.names[name] = value
+        return name
+
+    def struct_method(self, formats: str, method: str) -> str:
+        """The name by which the source refers to a method of a Struct."""
+        name = f"{method}_{formats.replace('?', 'o')}"
+        if name not in self.names:
+            self.names[name] = getattr(struct.Struct(">" + formats), method)
+        return name
+
+    def fields(self, spec: Spec) -> tuple[list[FieldSpec], list[FieldSpec], list[FieldSpec]]:
+        """The fields that are plain, tagged and absent in this version."""
+        plain: list[FieldSpec] = []
+        tagged: list[FieldSpec] = []
+        absent: list[FieldSpec] = []
+        for field in spec.fields:
+            if not field.versions.includes(self.version):
+                absent.append(field)
+            elif field.is_tagged(self.version):
+                tagged.append(field)
+            else:
+                plain.append(field)
+        return plain, sorted(tagged, key=lambda field: field.tag or 0), absent
+
+    def body(self) -> None:
+        """Write the function's lines."""
+        raise NotImplementedError
+
+    def source(self) -> str:
+        """The whole function."""
+        if not self.lines:
+            self.body()
+        return "\n".join([self.signature, *self.lines]) + "\n"
+
+    def build(self, function: str) -> Any:  # noqa: ANN401 -- a Decoder or an Encoder
+        """Compile it."""
+        text = self.source()
+        filename = f"<kafkaraw {self.spec.name} v{self.version} {self.kind}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+        namespace: dict[str, Any] = dict(self.names)
+        exec(compile(text, filename, "exec"), namespace)
+        return namespace[function]
