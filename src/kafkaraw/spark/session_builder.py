@@ -29,6 +29,8 @@ _CONF: dict[str, str] = {
     # Workers keep their connections to the brokers from batch to batch.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Batch reads leave out what a query filters away by partition, offset or timestamp.
+    "spark.sql.python.filterPushdown.enabled": "true",
     # Kafka's timestamps are UTC; so is what is shown of them.
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",

@@ -7,7 +7,8 @@ to raise, Spark would hide the message behind an error of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -27,7 +28,7 @@ from kafkaraw.spark.planning import OffsetRange, bundle, ranges_between, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, Filter
     from pyspark.sql.types import StructType
 
     from kafkaraw.spark.lookup import ClusterLookup
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 # Spark tells Trigger.Once apart only by its limit ReadAllAvailable, so the default limit must never be that one.
 _NO_LIMIT = 2**63 - 1
+
+# Spark plans a read in a process of this module when there are filters and `spark.sql.python.filterPushdown.enabled`.
+_FILTERING_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class KafkaPartition(InputPartition):
@@ -75,7 +79,7 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """A batch reader of these columns."""
-        return KafkaBatchReader(self._options, schema)
+        return (FilteringBatchReader if _takes_filters() else KafkaBatchReader)(self._options, schema)
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # Spark's name
         """A streaming reader of these columns."""
@@ -94,6 +98,15 @@ class KafkaDataSource(DataSource):
         from kafkaraw.spark.sink import KafkaStreamWriter
 
         return KafkaStreamWriter(self._options, schema)
+
+
+def _takes_filters() -> bool:
+    """Whether Spark is about to offer filters.
+
+    Where its setting forbids that, it refuses any reader that could take them; and does not tell the setting.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return _FILTERING_PLANNER in sys.modules or (spec is not None and spec.name == _FILTERING_PLANNER)
 
 
 class _TaskReader:
@@ -139,14 +152,39 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
             partitions = lookup.partitions()
             start = starting.resolve(partitions, lookup)
             end = ending.resolve(partitions, lookup)
+            ranges = self._narrowed(ranges_between(start.offsets, end.offsets), lookup)
         finally:
             lookup.close()
         # Spark takes an empty list for one task without a partition.
-        return self._tasks(ranges_between(start.offsets, end.offsets)) or [KafkaPartition(())]
+        return self._tasks(ranges) or [KafkaPartition(())]
+
+    def _narrowed(self, ranges: list[OffsetRange], lookup: ClusterLookup) -> list[OffsetRange]:
+        """All of it: there are no filters."""
+        return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow batches."""
         return self._read(partition)
+
+
+class FilteringBatchReader(KafkaBatchReader):
+    """The same for a query with filters, which may leave less to read; see `pushdown`."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._filters: Sequence[Filter] = ()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # Spark's name
+        """Take what can be used; gives what Spark has to apply itself."""
+        from kafkaraw.spark.pushdown import divide
+
+        self._filters, left = divide(filters)
+        return left
+
+    def _narrowed(self, ranges: list[OffsetRange], lookup: ClusterLookup) -> list[OffsetRange]:
+        from kafkaraw.spark.pushdown import narrow
+
+        return narrow(ranges, self._filters, lookup)
 
 
 class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
