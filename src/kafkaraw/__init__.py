@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
     from kafkaraw.client.deserializers import DeserializationContext as DeserializationContext
     from kafkaraw.client.deserializers import Deserializer as Deserializer
-    from kafkaraw.client.fetch_metrics import FetchMetrics as FetchMetrics
     from kafkaraw.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
     from kafkaraw.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from kafkaraw.client.interceptors import ProducerRecord as ProducerRecord
@@ -150,7 +149,6 @@ _HOMES = {
     "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.deserializers": ("DeserializationContext", "Deserializer"),
-    "kafkaraw.client.fetch_metrics": ("FetchMetrics",),
     "kafkaraw.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord"),
     "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),

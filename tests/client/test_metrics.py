@@ -99,6 +99,33 @@ def test_prometheus_gets_a_sample_for_each_node(monkeypatch: pytest.MonkeyPatch)
     assert buckets[-1] == ("+Inf", 1) and total == 0.3
 
 
+def test_prometheus_gets_what_a_consumer_counts_about_fetching_and_its_group(monkeypatch: pytest.MonkeyPatch):
+    package, core = ModuleType("prometheus_client"), ModuleType("prometheus_client.core")
+    for kind in ("Counter", "Gauge", "Histogram"):
+        setattr(core, f"{kind}MetricFamily", Family)
+    package.core = core
+    monkeypatch.setitem(sys.modules, "prometheus_client", package)
+    monkeypatch.setitem(sys.modules, "prometheus_client.core", core)
+
+    async def test(cluster: VirtualCluster) -> None:
+        async with cluster.producer() as producer:
+            await producer.send("a-b", b"1")
+            await producer.send("a-b", b"2")
+        async with cluster.consumer(group_id="g", max_poll_records=1) as consumer:
+            consumer.assign(await consumer.partitions_for("a-b"))
+            await consumer.poll()
+            families = {family.name: family for family in ClientCollector(consumer, app="x").collect()}
+        assert families["kafkaraw_consumer_records_lag"].labels == ["app", "topic", "partition"]
+        assert families["kafkaraw_consumer_records_lag"].samples == [(["x", "a-b", "0"], 1)]
+        assert families["kafkaraw_consumer_records_lag_max"].samples == [(["x"], 1)]
+        assert families["kafkaraw_consumer_fetch"].samples[0][1] >= 1
+        assert families["kafkaraw_group_last_rebalance_seconds_ago"].samples == [(["x"], -1)]
+        assert families["kafkaraw_group_commit_latency_max_seconds"].samples == [(["x"], 0)]
+        assert families["kafkaraw_client_requests"].labels == ["app", "node"]
+
+    on_cluster(test)
+
+
 def test_without_prometheus_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     real = builtins.__import__
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.client.consumer import AsyncConsumer, reading_of
+from kafkaraw.client.consumer_metrics import MEANINGS
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.messages.fetch import FetchRequest
@@ -136,19 +137,22 @@ def test_the_mark_changes_with_every_visit() -> None:
 
 def test_what_is_fetched_is_counted() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
-        assert consumer.fetch_metrics().lag_max is None
-        assert consumer.fetch_metrics().records_per_fetch == 0
+        told = consumer.metrics()["consumer"]
+        assert told.keys() == MEANINGS.keys()
+        assert (told["records_lag_max"], told["records_lead_min"], told["records_per_request_avg"]) == (-1, -1, 0)
         cluster.append("t", 0, b"a", b"b", b"c")
         await consumer.poll(5, max_records=1)
-        found = consumer.fetch_metrics()
-        assert (found.fetches, found.fetches_failed, found.records, found.lag) == (1, 0, 3, {P0: 2})
-        assert found.bytes == found.bytes_per_fetch == sum(map(len, cluster.topics["t"].logs[0].batches))
-        assert (found.records_per_fetch, found.lag_max) == (3, 2)
-        assert 0 < found.latency_max_s <= found.latency_sum_s < 1
+        told = consumer.metrics()["consumer"]
+        assert (told["fetch_total"], told["fetch_failed_total"], told["records_consumed_total"]) == (1, 0, 3)
+        assert told["bytes_consumed_total"] == told["fetch_size_avg"] == told["fetch_size_max"]
+        assert told["fetch_size_max"] == sum(map(len, cluster.topics["t"].logs[0].batches))
+        assert (told["records_per_request_avg"], told["records_lag"], told["records_lag_max"]) == (3, {"t-0": 2}, 2)
+        assert told["records_lead_min"] == 1
+        assert 0 < told["fetch_latency_avg_s"] == told["fetch_latency_max_s"] == told["fetch_latency_total_s"] < 1
         await read(consumer, 2)
         assert await consumer.poll(2) == {}
-        found = consumer.fetch_metrics()
-        assert (found.records, found.lag_max) == (3, 0)
-        assert found.fetches > 2
+        told = consumer.metrics()["consumer"]
+        assert (told["records_consumed_total"], told["records_lag_max"], told["records_lead_min"]) == (3, 0, 3)
+        assert told["fetch_total"] > 2
 
     simulate(play)

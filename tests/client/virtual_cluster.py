@@ -31,6 +31,7 @@ class VirtualCluster:
         self.network = simulation.network
         self.storage = MemoryStorage()
         self.properties = {"listeners": f"PLAINTEXT://{BOOTSTRAP}", **properties}
+        self._clients = 0
         self.node = self.new_node()
 
     def new_node(self) -> BrokerNode:
@@ -45,7 +46,9 @@ class VirtualCluster:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(self.network, self.simulation.clock, random.Random(2))
+        """Of one client; the next one has other random numbers."""
+        self._clients += 1
+        return Runtime(self.network, self.simulation.clock, random.Random(1 + self._clients))
 
     @property
     def now(self) -> float:

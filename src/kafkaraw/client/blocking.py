@@ -30,7 +30,6 @@ from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, close_of, is_closed, reading_of
 from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.fetch_metrics import FetchMetrics
 from kafkaraw.client.forking import tell_about_forks
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.listeners import Callback
@@ -392,10 +391,7 @@ class Consumer:
         return self._bridge.run(self._async.offsets_for_times(timestamps, timeout))
 
     def metrics(self) -> Metrics:
-        return self._async.metrics()
-
-    def fetch_metrics(self) -> FetchMetrics:
-        return self._bridge.call(self._async.fetch_metrics)
+        return self._bridge.call(self._async.metrics)
 
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None

@@ -10,13 +10,13 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
+from kafkaraw.client import consumer_metrics, group_metrics
 from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.assignment import partition_of
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
-from kafkaraw.client.fetch_metrics import FetchMetrics
 from kafkaraw.client.group import CLOSE_S, Group
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.listeners import Callback, CallUser, Listeners
@@ -393,12 +393,14 @@ class AsyncConsumer:
         return {partition: offset if offset.offset >= 0 else None for partition, offset in found.items()}
 
     def metrics(self) -> Metrics:
-        """What this client has counted about each broker so far; see `AsyncProducer.metrics`."""
-        return self._engine.metrics.as_dict()
+        """What this client has counted so far: about fetching, about its group, and about each broker.
 
-    def fetch_metrics(self) -> FetchMetrics:
-        """What this consumer has counted about fetching so far, and how far it is behind in each partition."""
-        return self._reading.metrics()
+        Returns:
+            by node id as text, see `AsyncProducer.metrics`; under "consumer" what was fetched, and how far behind the
+            consumer is; under "group", if it has a `group_id`, rebalances, heartbeats and commits. Names are Java's.
+        """
+        group = {} if self._group is None else {group_metrics.GROUP: self._group.metrics()}
+        return {consumer_metrics.GROUP: self._reading.metrics(), **group, **self._engine.metrics.as_dict()}
 
     # -- positions that the group keeps
 

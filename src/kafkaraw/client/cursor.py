@@ -143,9 +143,11 @@ class RecordCursor:
 
     def position_in(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next record to give of this partition; None when nothing of it is in hand."""
-        if self._batch is not None and self._batch.topic_partition == topic_partition:
-            return self._position
-        starts = (batch.start_offset for batch in self._waiting if batch.topic_partition == topic_partition)
+        batch, last = self._batch, self._last
+        if batch is not None and batch.topic_partition == topic_partition:
+            return batch.start_offset if last is None else last.offset + 1
+        # Metrics ask on other threads, so the batches that wait are looked at as they are now.
+        starts = (batch.start_offset for batch in list(self._waiting) if batch.topic_partition == topic_partition)
         return next(starts, None)
 
     def set_aside(self) -> None:

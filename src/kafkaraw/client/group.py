@@ -19,6 +19,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
+from kafkaraw.client.group_metrics import GroupMetrics
 from kafkaraw.client.group_settings import member_settings
 from kafkaraw.client.listeners import CallUser, Listeners
 from kafkaraw.client.membership import Membership
@@ -56,10 +57,12 @@ class Group:
         self._unplaced: set[TopicPartition] = set()
         self._placing: asyncio.Task[Positions] | None = None
         coordinator = Coordinator(engine, CoordinatorKind.GROUP, config.group_id)
-        self.membership = Membership(engine, config, _member(engine, config), coordinator, reading)
+        self._metrics = GroupMetrics()
+        self.membership = Membership(engine, config, _member(engine, config), coordinator, reading, self._metrics)
         commits = Commits(engine, config.group_id, coordinator)
         membership = self.membership
-        self.progress = Progress(config, commits, reading, membership.identity, membership.refused, membership.settled)
+        who = (membership.identity, membership.refused, membership.settled)
+        self.progress = Progress(config, commits, reading, *who, self._metrics)
         membership.progress = self.progress
         reading.turn = self.turn
 
@@ -168,6 +171,10 @@ class Group:
         wanted = [partition_of(partition) for partition in partitions]
         found = await self.progress.stored(wanted, deadline)
         return {partition: found.get(partition) for partition in wanted}
+
+    def metrics(self) -> dict[str, float | dict[str, int]]:
+        """What was counted about rebalances, heartbeats and commits."""
+        return self._metrics.as_dict(self.membership.member)
 
     def group_metadata(self) -> GroupMetadata:
         """Who this consumer is to its group; see `Consumer.group_metadata`."""

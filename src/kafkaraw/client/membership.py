@@ -17,11 +17,12 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.coordinator import Coordinator
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
+from kafkaraw.client.group_metrics import GroupMetrics
 from kafkaraw.client.handing_over import HandingOver
 from kafkaraw.client.listeners import Callback, CallUser, Listeners, call_here
 from kafkaraw.client.progress import Positions, Progress
 from kafkaraw.client.subscribed import Subscribed
-from kafkaraw.core.group.actions import Action, FindNames, FindTopics, Handover, Part, Send
+from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailed, KafkaError, UsageError
 from kafkaraw.records import TopicPartition
@@ -44,6 +45,7 @@ class Membership:
         member: decides.
         coordinator: of the group.
         reading: reads what the member owns.
+        metrics: counts.
 
     Attributes:
         call: how callbacks are called; the blocking face puts its own way here.
@@ -59,6 +61,7 @@ class Membership:
         member: GroupMember,
         coordinator: Coordinator,
         reading: Reading,
+        metrics: GroupMetrics,
     ) -> None:
         self.call: Callable[[Callback, list[TopicPartition]], Awaitable[None]] = call_here
         self.member = member
@@ -66,6 +69,7 @@ class Membership:
         self._config = config
         self._coordinator = coordinator
         self._reading = reading
+        self._metrics = metrics
         self._listeners = Listeners()
         self._subscribed = Subscribed(engine, config)
         self._telling: HandingOver | None = None
@@ -336,7 +340,7 @@ class Membership:
             task.add_done_callback(self._parting.discard)
 
     async def _send(self, action: Send) -> None:
-        find_s = self._config.request_timeout_ms / 1000
+        find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
         try:
             response = await self._coordinator.once(
                 lambda connection: action.make(connection.version_for(action.api_key)),
@@ -347,6 +351,8 @@ class Membership:
         except KafkaError as error:
             self.member.unanswered(action.attempt, error, self._now_ms())
         else:
+            if action.api_key in HEARTBEATS:
+                self._metrics.heartbeat_answered(began_s)
             self.member.answered(action.attempt, response, self._now_ms())
         self._news.set()
 

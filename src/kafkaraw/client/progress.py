@@ -15,6 +15,7 @@ from kafkaraw.client.commits import Commits, Identity, Refused
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.group_metrics import GroupMetrics
 from kafkaraw.errors import CommitFailed, KafkaError
 from kafkaraw.records import TopicPartition
 
@@ -38,6 +39,7 @@ class Progress:
         identity: who commits.
         refused: hears when a commit is refused because of who made it.
         settled: waits for the end of a rebalance that needs no user.
+        metrics: counts.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Progress:
         identity: Identity,
         refused: Refused,
         settled: Callable[[Deadline], Coroutine[object, None, None]],
+        metrics: GroupMetrics,
     ) -> None:
         self._config = config
         self._commits = commits
@@ -55,6 +58,7 @@ class Progress:
         self._identity = identity
         self._refused = refused
         self._settled = settled
+        self._metrics = metrics
         self._order = asyncio.Lock()
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -86,10 +90,16 @@ class Progress:
         await deadline.wait(self._order.acquire(), "committing: waiting for earlier commits")
         try:
             await self._settled(deadline)
+            began_s = self._metrics.begin()
             await self._commits.commit(offsets, self._identity, deadline, self._refused)
-            self._stored.update(offsets)
-            if offsets and self._reading.interception is not None:
-                self._reading.interception.committed(offsets)
+            if offsets:
+                self._metrics.committed(began_s)
+                self._stored.update(offsets)
+                if self._reading.interception is not None:
+                    self._reading.interception.committed(offsets)
+        except KafkaError:
+            self._metrics.commit_failed()
+            raise
         finally:
             self._order.release()
 

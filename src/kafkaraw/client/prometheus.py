@@ -9,11 +9,10 @@ Numbers are read from `client.metrics()` when Prometheus asks; nothing is kept t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
-from kafkaraw.client.fetch_metrics import FetchMetrics
+from kafkaraw.client import consumer_metrics, group_metrics, producer_metrics
 from kafkaraw.client.metrics import Metrics
-from kafkaraw.client.producer_metrics import GROUP, MEANINGS
 from kafkaraw.errors import UsageError
 
 _COUNTERS: Final = {
@@ -32,13 +31,8 @@ _GAUGES: Final = {
     "latency_max_s": "The longest wait for an answer so far, in seconds.",
 }
 _LABEL: Final = "node"
-_OF_FETCHING: Final = {
-    "fetches": "Answers to Fetch requests.",
-    "fetches_failed": "Fetch requests without an answer.",
-    "bytes": "Bytes of record batches in these answers.",
-    "records": "Records in these answers.",
-    "latency_sum_s": "Time from Fetch requests to their answers, in seconds.",
-}
+_OWN: Final = {module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)}
+"""What stands beside the nodes in `metrics()`."""
 
 
 class HasMetrics(Protocol):
@@ -46,15 +40,6 @@ class HasMetrics(Protocol):
 
     def metrics(self) -> Metrics:
         """What it counted."""
-        ...
-
-
-@runtime_checkable
-class HasFetchMetrics(Protocol):
-    """A consumer, of either face."""
-
-    def fetch_metrics(self) -> FetchMetrics:
-        """What it counted about fetching."""
         ...
 
 
@@ -87,11 +72,12 @@ class ClientCollector:
         self._labels = labels
 
     def collect(self) -> Iterator[object]:
-        """Give every metric family, with a sample for each node, and a producer's own; called by the registry."""
+        """Give every metric family, with a sample for each node, and the client's own; called by the registry."""
         groups = self._client.metrics()
-        if GROUP in groups:
-            yield from self._of_producer(groups[GROUP])
-        metrics = {node: values for node, values in groups.items() if node != GROUP}
+        for own, meanings in _OWN.items():
+            if own in groups:
+                yield from self._of_client(own, meanings, groups[own])
+        metrics = {node: values for node, values in groups.items() if node not in _OWN}
         names = [*self._labels, _LABEL]
         for kind, table in (("Counter", _COUNTERS), ("Gauge", _GAUGES)):
             for name, text in table.items():
@@ -109,30 +95,18 @@ class ClientCollector:
             label_values = [*self._labels.values(), node]
             latency.add_metric(label_values, list(histogram.items()), values["latency_sum_s"])
         yield latency
-        if isinstance(self._client, HasFetchMetrics):
-            yield from self._of_fetching(self._client.fetch_metrics())
 
-    def _of_fetching(self, metrics: FetchMetrics) -> Iterator[object]:
-        names, label_values = list(self._labels), list(self._labels.values())
-        for name, text in _OF_FETCHING.items():
-            full_name = f"kafkaraw_consumer_{name.removesuffix('_s')}" + ("_seconds" if name.endswith("_s") else "")
-            family = self._families.CounterMetricFamily(full_name, text, labels=names)
-            family.add_metric(label_values, getattr(metrics, name))
-            yield family
-        lag = self._families.GaugeMetricFamily(
-            "kafkaraw_consumer_lag", "Offsets between position and end.", labels=[*names, "topic", "partition"]
-        )
-        for (topic, partition), behind in metrics.lag.items():
-            lag.add_metric([*label_values, topic, str(partition)], behind)
-        yield lag
-
-    def _of_producer(self, values: Mapping[str, object]) -> Iterator[object]:
-        for name, text in MEANINGS.items():
+    def _of_client(self, own: str, meanings: Mapping[str, str], values: Mapping[str, object]) -> Iterator[object]:
+        for name, text in meanings.items():
             stem = name.removesuffix("_s")
             kind = "Counter" if stem.endswith("_total") else "Gauge"
-            full_name = f"kafkaraw_producer_{stem.removesuffix('_total')}" + ("_seconds" if stem != name else "")
-            family = getattr(self._families, f"{kind}MetricFamily")(full_name, text, labels=[*self._labels])
-            family.add_metric([*self._labels.values()], values[name])
+            full_name = f"kafkaraw_{own}_{stem.removesuffix('_total')}" + ("_seconds" if stem != name else "")
+            of = values[name]
+            samples = [(key.rsplit("-", 1), value) for key, value in of.items()] if isinstance(of, dict) else [([], of)]
+            labels = [*self._labels, *(("topic", "partition") if isinstance(of, dict) else ())]
+            family = getattr(self._families, f"{kind}MetricFamily")(full_name, text, labels=labels)
+            for more, value in samples:
+                family.add_metric([*self._labels.values(), *more], value)
             yield family
 
 

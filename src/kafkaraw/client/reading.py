@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import NamedTuple
 
 from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.consumer_metrics import FetchCounters
 from kafkaraw.client.cursor import RecordCursor
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.deserializers import conversion_of
 from kafkaraw.client.engine import Engine, reply
-from kafkaraw.client.fetch_metrics import FetchCounters, FetchMetrics
 from kafkaraw.client.interception import interception_of
 from kafkaraw.client.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.offsets import OffsetAndTimestamp, look_up_once
@@ -179,10 +179,21 @@ class Reading:
         offset = self.position_of(topic_partition)
         return None if offset is None or end < 0 else max(0, end - offset)
 
-    def metrics(self) -> FetchMetrics:
+    def lead(self, topic_partition: TopicPartition) -> int | None:
+        """How many offsets lie between the start of the log and the position, likewise.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        start = self.fetcher.position(topic_partition).log_start_offset
+        offset = self.position_of(topic_partition)
+        return None if offset is None or start < 0 else max(0, offset - start)
+
+    def metrics(self) -> dict[str, float | dict[str, int]]:
         """What was counted about fetching, and the lag of every partition of which it is known."""
-        lags = {topic_partition: self.lag(topic_partition) for topic_partition in self.fetcher.assignment}
-        return self._counters.shown({tp: lag for tp, lag in lags.items() if lag is not None})
+        lags = {of: lag for of in self.fetcher.assignment if (lag := self.lag(of)) is not None}
+        leads = {of: lead for of in lags if (lead := self.lead(of)) is not None}
+        return self._counters.as_dict(lags, leads)
 
     async def position(self, topic_partition: TopicPartition, deadline: Deadline) -> int:
         """The offset of the next record to be given.
@@ -417,7 +428,7 @@ class Reading:
             self._counters.answered(response, asyncio.get_running_loop().time() - began_s)
             self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
         except KafkaError as error:
-            self._counters.fetches_failed += 1
+            self._counters.failed()
             is_news = self.fetcher.fetch_failed(plan, error, self._now_ms())
             level = logging.WARNING if is_news else logging.DEBUG  # an outage is told once, not with every try
             log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kafkaraw.core.group.assignors import Assignor
 from kafkaraw.protocol import Uuid
@@ -14,6 +15,8 @@ from kafkaraw.records import TopicPartition
 
 Partitions = frozenset[TopicPartition]
 NONE: Partitions = frozenset()
+HEARTBEATS: Final = frozenset({12, 68})
+"""The APIs that keep a member in its group: Heartbeat, ConsumerGroupHeartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

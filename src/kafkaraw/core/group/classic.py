@@ -353,8 +353,7 @@ class ClassicMember(GroupMember):
     def _beaten(self, response: HeartbeatResponse, now_ms: int) -> None:
         self._beat, self._beat_at_ms = 0, now_ms + self.settings.heartbeat_interval_ms
         if response.error_code == ErrorCode.NONE:
-            self.counts.heartbeats += 1
-            self._failures = 0
+            self._heard(now_ms)
         elif not self._beats:
             return
         elif meaning_of(response.error_code) is Meaning.AGAIN:

@@ -32,7 +32,9 @@ class GroupCounts:
         rebalance_ms: time from the first word of a rebalance to its assignment, all of them together.
         rebalance_ms_max: the longest of them.
         losses: how often membership was lost.
+        rebalanced_at_ms: when the last assignment was taken over; None before the first.
         heartbeats: answered by the coordinator.
+        heard_at_ms: when the last of them was; None before the first.
     """
 
     rebalances: int = 0
@@ -40,6 +42,8 @@ class GroupCounts:
     rebalance_ms_max: int = 0
     losses: int = 0
     heartbeats: int = 0
+    rebalanced_at_ms: int | None = None
+    heard_at_ms: int | None = None
 
 
 class GroupMember(ABC):
@@ -193,6 +197,12 @@ class GroupMember(ABC):
         self._failures += 1
         return round(self._backoff.delay_ms(self._failures - 1, self._rng))
 
+    def _heard(self, now_ms: int) -> None:
+        """The coordinator has accepted a heartbeat."""
+        self._failures = 0
+        self.counts.heartbeats += 1
+        self.counts.heard_at_ms = now_ms
+
     def _rebalance_begins(self, now_ms: int) -> None:
         if self._rebalance_since_ms is None:
             self._rebalance_since_ms = now_ms
@@ -203,6 +213,7 @@ class GroupMember(ABC):
             self.counts.rebalances += 1
             self.counts.rebalance_ms += took_ms
             self.counts.rebalance_ms_max = max(self.counts.rebalance_ms_max, took_ms)
+            self.counts.rebalanced_at_ms = now_ms
             self._rebalance_since_ms = None
 
     def _too_long_away(self, now_ms: int) -> MaxPollExceeded:

@@ -216,8 +216,7 @@ class ModernMember(GroupMember):
         if response.error_code:
             self._react(response, now_ms)
             return
-        self._failures = 0
-        self.counts.heartbeats += 1
+        self._heard(now_ms)
         self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
         self._beat_at_ms = now_ms + self._interval_ms
         self.member_id = response.member_id or self.member_id
