@@ -67,8 +67,7 @@ soak: check ## test, plus the long runs
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: bench
-bench: setup ## Produce and consume, ours and confluent-kafka's side by side
-	@$(BIN)/python -m bench $(ARGS)
+bench: bench-produce bench-consume ## What sending and reading cost, ours and other clients' side by side
 
 .PHONY: bench-consume
 bench-consume: setup ## Read topics with our client and with others, held against the goals

@@ -23,6 +23,7 @@ from typing import Final
 
 import click
 
+from bench.topics import BenchError
 from kafkaraw import Admin, NewTopic
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.protocol import RequestHeader, decode_response, encode_request
@@ -50,10 +51,6 @@ FETCH_BYTES: Final = 4 * 1024 * 1024
 IN_FLIGHT: Final = 5
 MEGA: Final = 1_000_000
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
-
-
-class BenchError(click.ClickException):
-    """A measurement that means nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Final, Self
+
+SILENCE_SECONDS_MAX: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,6 @@ class Settings:
         compression: codec of the producers.
         batch_size: bytes at which both producers close a batch.
         linger_ms: how long both wait for more records.
-        fetch_queue_backoff_ms: confluent's `fetch.queue.backoff.ms`. Its default of 1000 makes the consumer pause for a
-            second whenever its queue is full, which would measure the pause.
         queue_messages: confluent's `queue.buffering.max.messages`.
     """
 
@@ -35,7 +37,6 @@ class Settings:
     compression: str = "none"
     batch_size: int = 262_144
     linger_ms: int = 5
-    fetch_queue_backoff_ms: int = 5
     queue_messages: int = 500_000
 
     def to_json(self) -> str:
@@ -71,3 +72,9 @@ def keys(settings: Settings) -> list[bytes]:
         (b"key-%016d-" % (number * 7919)).ljust(settings.key_bytes, b"k")[: settings.key_bytes]
         for number in range(1000)
     ]
+
+
+def pairs(settings: Settings, *, keyed: bool) -> Iterator[tuple[bytes, bytes | None]]:
+    """As many values and keys as the run has records, out of a thousand that stay in memory."""
+    endless_keys = itertools.cycle(keys(settings)) if keyed else itertools.repeat(None)
+    return itertools.islice(zip(itertools.cycle(values(settings)), endless_keys), settings.records)

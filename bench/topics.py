@@ -6,7 +6,14 @@ import contextlib
 import uuid
 from collections.abc import Iterator
 
+import click
+
+from bench.settings import Settings, values
 from kafkaraw import Admin, NewTopic
+
+
+class BenchError(click.ClickException):
+    """A measurement that means nothing: a worker failed, or records are missing."""
 
 
 @contextlib.contextmanager
@@ -40,3 +47,29 @@ def count(partitions: int, bootstrap_servers: str, topic: str) -> int:
     finally:
         consumer.close()
     return sum(high - low for low, high in ends)
+
+
+def fill(settings: Settings, bootstrap_servers: str, topic: str) -> None:
+    """Write the records that the consuming workloads read, evenly over the partitions, with the rival's producer."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "batch.size": settings.batch_size,
+            "batch.num.messages": 1_000_000,
+            "compression.type": settings.compression,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": settings.queue_messages,
+        }
+    )
+    made = values(settings)
+    for number in range(settings.records):
+        while True:
+            try:
+                producer.produce(topic, made[number % len(made)], partition=number % settings.partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(60) != 0:
+        raise BenchError("the topic to read could not be filled")

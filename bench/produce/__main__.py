@@ -16,25 +16,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from bench.produce.others import CLIENTS
 from bench.produce.rows import ROWS, Judged, Row
-from bench.report import environment
+from bench.report import Line, Report, environment, output_options
 from bench.settings import Settings
-from bench.topics import broker_at, count, new_topic
+from bench.topics import BenchError, broker_at, count, new_topic
 from kafkaraw import Admin
 
-WIDTH: Final = 150
-RESULTS: Final = Path(__file__).parents[1] / "results"
 WORKER_SECONDS_MAX: Final = 600
 EXTRA: Final = {Judged.LATENCY: "p50_us", Judged.IDLE: "idle_percent", Judged.MEMORY: "mb_above_bound"}
 DIGITS: Final = {
@@ -44,10 +39,6 @@ DIGITS: Final = {
     Judged.IDLE: ".2f",
     Judged.MEMORY: ".1f",
 }
-
-
-class BenchError(click.ClickException):
-    """A measurement that means nothing: a worker failed, or records are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +57,6 @@ class Measurement:
         if judged is Judged.CPU:
             return self.found["cpu_seconds"] * 1e6 / self.found["records"]
         return self.found[EXTRA[judged]]
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A row's medians.
-
-    Attributes:
-        ours: our number.
-        theirs: that of the best of the others; None where there is none.
-        against: which one that is.
-        factor: how much better ours is, or, for LATENCY, how many times their time it takes.
-        cpu_factor: how many times our CPU per record theirs takes.
-    """
-
-    row: Row
-    judged: Judged
-    ours: float
-    theirs: float | None
-    against: str
-    factor: float
-    cpu_factor: float | None
 
 
 def measure(row: Row, work: str, turn: int, settings: Settings, bootstrap_servers: str, topic: str) -> Measurement:
@@ -134,68 +104,24 @@ def run(
     return measurements
 
 
-def result_of(row: Row, measurements: Sequence[Measurement], *, by_cpu: bool) -> Result:
+def line_of(row: Row, measurements: Sequence[Measurement], *, by_cpu: bool) -> Line:
     """The medians of a row; factors are taken within a turn."""
     judged = Judged.CPU if by_cpu and row.judged is Judged.RATE else row.judged
     mine = [each for each in measurements if each.row == row.name]
     by_work = {work: [each for each in mine if each.work == work] for work in (row.ours, *row.others)}
     medians = {work: statistics.median(each.number(judged) for each in runs) for work, runs in by_work.items()}
     ours = by_work[row.ours]
+    number, digits = medians[row.ours], DIGITS[judged]
     if not row.others:
-        return Result(row, judged, medians[row.ours], None, "", medians[row.ours], None)
+        return Line(row.name, judged.value, number, row.goal, number, digits=digits)
     best = (max if judged is Judged.RATE else min)(row.others, key=medians.__getitem__)
     pairs = list(zip(ours, by_work[best], strict=True))
     ratios = [our.number(judged) / their.number(judged) for our, their in pairs]
     if judged is Judged.CPU:
         ratios = [1 / ratio for ratio in ratios]
     cpu = statistics.median(their.number(Judged.CPU) / our.number(Judged.CPU) for our, their in pairs)
-    return Result(row, judged, medians[row.ours], medians[best], CLIENTS[best], statistics.median(ratios), cpu)
-
-
-def table_of(results: Sequence[Result]) -> Table:
-    """What must, should and did come out."""
-    shown = Table(box=SIMPLE, show_edge=False, pad_edge=False)
-    for title in ("", "in", "against"):
-        shown.add_column(title)
-    for title in ("kafkaraw", "they", "CPU factor", "must", "aim", "got"):
-        shown.add_column(title, justify="right", no_wrap=True)
-    shown.add_column("", no_wrap=True)
-    for it in results:
-        digits, sign = DIGITS[it.judged], "" if it.row.more_is_better else "<= "
-        times = "x" if it.row.others else ""
-        verdict = it.row.verdict(it.factor)
-        shown.add_row(
-            it.row.name, it.judged.value, it.against,
-            f"{it.ours:{digits}}",
-            "" if it.theirs is None else f"{it.theirs:{digits}}",
-            "" if it.cpu_factor is None else f"{it.cpu_factor:.2f}",
-            f"{sign}{it.row.must:g}{times}", f"{sign}{it.row.aim:g}{times}", f"{it.factor:.2f}{times}", verdict,
-            style="bold red" if verdict == "missed" else None,
-        )  # fmt: skip
-    return shown
-
-
-def write(
-    path: Path, settings: Settings, about: dict[str, str], results: list[Result], found: list[Measurement]
-) -> None:
-    """Everything that was measured, as JSON."""
-    content = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": about,
-        "settings": asdict(settings),
-        "rows": [
-            {
-                "row": it.row.name, "judged": it.judged.value, "kafkaraw": it.ours, "against": it.against,
-                "theirs": it.theirs, "must": it.row.must, "aim": it.row.aim, "got": it.factor,
-                "cpu_factor": it.cpu_factor, "verdict": it.row.verdict(it.factor),
-                "settings": dict(it.row.settings), "share": it.row.share,
-            }
-            for it in results
-        ],
-        "measurements": [asdict(each) for each in found],
-    }  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    factor = statistics.median(ratios)
+    return Line(row.name, judged.value, number, row.goal, factor, CLIENTS[best], medians[best], cpu, digits)
 
 
 @click.command()
@@ -210,8 +136,7 @@ def write(
     "--by-cpu", is_flag=True, help="Judge rates by CPU per record: for a machine that does other things, too."
 )
 @click.option("--only", multiple=True, type=click.Choice(list(ROWS)), help="These rows only.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Result file (JSON).")
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="The table as SVG.")
+@output_options
 def main(
     bootstrap_server: str | None,
     turns: int,
@@ -223,27 +148,18 @@ def main(
 ) -> None:
     """Send with our client and with others, and hold the factors against what they must be."""
     settings = Settings(**chosen)  # type: ignore[arg-type]  # click has checked them
-    console = Console(record=True, width=WIDTH if picture or not sys.stdout.isatty() else None)
+    report = Report("produce", output, picture)
     rows = [ROWS[name] for name in only or ROWS]
     by_cpu = by_cpu or bootstrap_server is not None
     with broker_at(bootstrap_server) as (bootstrap_servers, name):
         about = environment(name) | {"aiokafka": importlib.metadata.version("aiokafka")}
-        for key, value in about.items():
-            console.print(f"{key}: {value}", highlight=False)
-        console.print(f"settings: {settings.describe()}; {turns} turns", highlight=False)
+        report.begin(about, asdict(settings) | {"turns": turns})
         for row in rows:
             if row.settings or row.share != 1.0:
-                own = settings_of(row, settings)
-                differs = {**row.settings, "records": own.records}
-                console.print(f"  {row.name}: {', '.join(f'{k}={v}' for k, v in differs.items())}", highlight=False)
-        found = run(rows, settings, turns, bootstrap_servers, console)
-    results = [result_of(row, found, by_cpu=by_cpu) for row in rows]
-    console.print(table_of(results))
-    path = output or RESULTS / f"produce-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
-    write(path, settings, about, results, found)
-    if picture is not None:
-        picture.write_text(console.export_svg(title="make bench-produce", unique_id="bench-produce"))
-    console.print(f"written to {path}", highlight=False)
+                differs = {**row.settings, "records": settings_of(row, settings).records}
+                report.say(f"  {row.name}: {', '.join(f'{k}={v}' for k, v in differs.items())}")
+        found = run(rows, settings, turns, bootstrap_servers, report.console)
+    report.publish([line_of(row, found, by_cpu=by_cpu) for row in rows], found)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,37 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from bench.produce.ours import Found, Make, Work, sent
-from bench.settings import Settings
-from bench.workloads import SILENCE_SECONDS_MAX, pairs, their_producer
+from bench.settings import SILENCE_SECONDS_MAX, Settings, pairs
+
+if TYPE_CHECKING:
+    import confluent_kafka
 
 POLL_EVERY = 1000
+
+
+def their_producer(settings: Settings, bootstrap_servers: str, topic: str) -> confluent_kafka.Producer:
+    """One that is connected and has sent a record."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "acks": settings.acks,
+            "enable.idempotence": settings.idempotent,
+            "compression.type": settings.compression,
+            "batch.size": settings.batch_size,
+            "linger.ms": settings.linger_ms,
+            "queue.buffering.max.messages": settings.queue_messages,
+            "batch.num.messages": 1_000_000,  # batch.size alone decides, as with ours
+            "partitioner": "murmur2_random",
+        }
+    )
+    producer.produce(topic, b"warm-up")
+    producer.flush(SILENCE_SECONDS_MAX)
+    return producer
 
 
 def produce(settings: Settings, bootstrap_servers: str, topic: str, *, keyed: bool = False) -> Work:

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable
 from resource import RUSAGE_SELF, getrusage
 from typing import TYPE_CHECKING
 
-from bench.settings import Settings, values
-from bench.workloads import SILENCE_SECONDS_MAX, our_producer, pairs
+from bench.settings import SILENCE_SECONDS_MAX, Settings, pairs, values
 
 if TYPE_CHECKING:
     import kafkaraw
@@ -29,6 +28,23 @@ ENDLESS_SECONDS = 5.0
 ENDLESS_BLOCK_MS = 200
 KB_PER_MB = 1000
 ARROW_ROWS = 65_536
+
+
+def our_producer(settings: Settings, bootstrap_servers: str, topic: str) -> kafkaraw.Producer:
+    """One that is connected and has sent a record."""
+    from kafkaraw import Producer
+
+    producer = Producer(
+        bootstrap_servers=bootstrap_servers,
+        acks="all" if settings.acks == "all" else int(settings.acks),
+        enable_idempotence=settings.idempotent,
+        compression_type=settings.compression,
+        batch_size=settings.batch_size,
+        linger_ms=settings.linger_ms,
+    )
+    producer.send(topic, b"warm-up")
+    producer.flush(SILENCE_SECONDS_MAX)
+    return producer
 
 
 def sent(count: int) -> Found:

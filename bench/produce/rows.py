@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from bench.report import Goal
+
 
 class Judged(Enum):
     """By which number of a measurement a row is judged."""
@@ -28,8 +30,7 @@ class Row:
     Attributes:
         ours: what our client does.
         others: what it is held against; the best of them.
-        must: the least factor. For LATENCY the greatest one of their time; without `others` the greatest number.
-        aim: the factor to aim at.
+        goal: of the factor; for LATENCY of how many times their time it takes; without `others` of the number.
         share: of the run's records, because some clients take long and large records are many bytes.
         settings: what differs from the run's settings, by name in `bench.settings.Settings`.
         plain_python: whether our client runs without the compiled modules.
@@ -39,23 +40,10 @@ class Row:
     ours: str
     others: tuple[str, ...]
     judged: Judged
-    must: float
-    aim: float
+    goal: Goal
     share: float = 1.0
     settings: Mapping[str, object] = field(default_factory=dict)
     plain_python: bool = False
-
-    @property
-    def more_is_better(self) -> bool:
-        """Whether a greater factor is better."""
-        return bool(self.others) and self.judged is not Judged.LATENCY
-
-    def verdict(self, got: float) -> str:
-        """What to say of a factor."""
-        sign = 1 if self.more_is_better else -1
-        if sign * got >= sign * self.aim:
-            return "aim"
-        return "must" if sign * got >= sign * self.must else "missed"
 
 
 LZ4 = {"compression": "lz4"}
@@ -65,23 +53,44 @@ KB_10 = {"value_bytes": 10_000}
 ROWS = {
     row.name: row
     for row in (
-        Row("send", "send", ("produce",), Judged.RATE, 4.0, 6.0),
-        Row("send, lz4", "send", ("produce",), Judged.RATE, 2.5, 3.5, settings=LZ4),
-        Row("send keyed", "send-keyed", ("produce-keyed",), Judged.RATE, 4.0, 6.0),
-        Row("tickets", "tickets", ("on-delivery",), Judged.RATE, 6.0, 9.0),
-        Row("tickets, lz4", "tickets", ("on-delivery",), Judged.RATE, 4.0, 6.0, settings=LZ4),
-        Row("send, 1 KB", "send", ("produce",), Judged.CPU, 2.0, 3.0, 0.2, KB_1),
-        Row("send, 10 KB", "send", ("produce",), Judged.CPU, 1.0, 1.5, 0.02, KB_10),
-        Row("send_arrow", "arrow", ("produce",), Judged.RATE, 8.0, 12.0),
-        Row("send_arrow, lz4", "arrow", ("produce",), Judged.RATE, 4.0, 5.0, settings=LZ4),
-        Row("send_arrow keyed", "arrow-keyed", ("produce-keyed",), Judged.RATE, 8.0, 12.0),
-        Row("send_arrow, 1 KB", "arrow", ("produce",), Judged.CPU, 3.0, 4.0, 0.2, KB_1),
-        Row("send_arrow, 10 KB", "arrow", ("produce",), Judged.CPU, 1.0, 1.5, 0.02, KB_10),
-        Row("await send", "async-send", ("aio-producer", "aiokafka"), Judged.RATE, 10.0, 20.0, 0.05),
-        Row("plain Python", "send", ("produce",), Judged.RATE, 0.7, 1.0, 0.2, plain_python=True),
-        Row("one send and flush", "flush-each", ("their-flush-each",), Judged.LATENCY, 2.0, 1.5, 0.002),
-        Row("one send and flush, async", "async-flush-each", ("their-flush-each",), Judged.LATENCY, 1.2, 1.1, 0.002),
-        Row("idle", "idle", (), Judged.IDLE, 0.5, 0.1, 0.0),
-        Row("dead broker, endless sends", "endless", (), Judged.MEMORY, 16.0, 4.0, 0.0),
+        Row("send", "send", ("produce",), Judged.RATE, Goal(4, 6)),
+        Row("send, lz4", "send", ("produce",), Judged.RATE, Goal(2.5, 3.5), settings=LZ4),
+        Row("send keyed", "send-keyed", ("produce-keyed",), Judged.RATE, Goal(4, 6)),
+        Row("tickets", "tickets", ("on-delivery",), Judged.RATE, Goal(6, 9)),
+        Row("tickets, lz4", "tickets", ("on-delivery",), Judged.RATE, Goal(4, 6), settings=LZ4),
+        Row("send, 1 KB", "send", ("produce",), Judged.CPU, Goal(2, 3), 0.2, KB_1),
+        Row("send, 10 KB", "send", ("produce",), Judged.CPU, Goal(1, 1.5), 0.02, KB_10),
+        Row("send_arrow", "arrow", ("produce",), Judged.RATE, Goal(8, 12)),
+        Row("send_arrow, lz4", "arrow", ("produce",), Judged.RATE, Goal(4, 5), settings=LZ4),
+        Row("send_arrow keyed", "arrow-keyed", ("produce-keyed",), Judged.RATE, Goal(8, 12)),
+        Row("send_arrow, 1 KB", "arrow", ("produce",), Judged.CPU, Goal(3, 4), 0.2, KB_1),
+        Row("send_arrow, 10 KB", "arrow", ("produce",), Judged.CPU, Goal(1, 1.5), 0.02, KB_10),
+        Row("await send", "async-send", ("aio-producer", "aiokafka"), Judged.RATE, Goal(10, 20), 0.05),
+        Row("plain Python", "send", ("produce",), Judged.RATE, Goal(0.7, 1), 0.2, plain_python=True),
+        Row(
+            "one send and flush",
+            "flush-each",
+            ("their-flush-each",),
+            Judged.LATENCY,
+            Goal(2, 1.5, less_is_better=True),
+            0.002,
+        ),
+        Row(
+            "one send and flush, async",
+            "async-flush-each",
+            ("their-flush-each",),
+            Judged.LATENCY,
+            Goal(1.2, 1.1, less_is_better=True),
+            0.002,
+        ),
+        Row("idle", "idle", (), Judged.IDLE, Goal(0.5, 0.1, less_is_better=True, unit="%"), 0.0),
+        Row(
+            "dead broker, endless sends",
+            "endless",
+            (),
+            Judged.MEMORY,
+            Goal(16, 4, less_is_better=True, unit=" MB"),
+            0.0,
+        ),
     )
 }

@@ -15,27 +15,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
-from bench.report import environment
+from bench.report import Line, Report, environment, output_options
 from bench.spark import peers, worker
 from bench.spark.rows import EXACTLY_ONCE, ROWS, TRICKLES
 from bench.topics import broker_at, new_topic
 from kafkaraw import Admin, Producer
 
 ROOT: Final = Path(__file__).parents[2]
-RESULTS: Final = Path(__file__).parents[1] / "results"
 AT_LEAST_ONCE: Final = "copy, at least once"
 TICK_S: Final = 0.02
-WIDTH: Final = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +40,6 @@ class Measurement:
     connector: str
     turn: int
     number: float
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The medians of a row; rows per second, or milliseconds of a micro-batch."""
-
-    row: str
-    ours: float
-    theirs: float
-    factor: float
 
 
 def fill(servers: str, topic: str, records: int, partitions: int) -> None:
@@ -121,14 +105,14 @@ def measure(connector: str, turn: int, asked: dict[str, object], trickle: Trickl
         raise click.ClickException(f"the jobs with format {connector} failed with exit code {process.returncode}")
 
 
-def run(servers: str, records: int, turns: int, names: Sequence[str], console: Console) -> list[Measurement]:
+def run(servers: str, records: int, turns: int, names: Sequence[str], report: Report) -> list[Measurement]:
     """All measurements."""
     found: list[Measurement] = []
     with contextlib.ExitStack() as stack:
         admin = stack.enter_context(Admin(bootstrap_servers=servers))
         source = stack.enter_context(new_topic(admin, 4))
         trickles = {name: stack.enter_context(new_topic(admin, count)) for name, count in TRICKLES.items()}
-        console.print(f"writing {records:,} records", highlight=False)
+        report.say(f"writing {records:,} records")
         fill(servers, source, records, 4)
         trickle = Trickle(servers, {trickles[name]: count for name, count in TRICKLES.items()})
         stack.callback(trickle.close)
@@ -145,39 +129,20 @@ def run(servers: str, records: int, turns: int, names: Sequence[str], console: C
                     }  # fmt: skip
                     for each in measure(connector, turn, asked, trickle):
                         found.append(each)
-                        console.print(f"turn {turn}, {connector}: {each.row}: {each.number:,.0f}", highlight=False)
+                        report.say(f"turn {turn}, {connector}: {each.row}: {each.number:,.0f}")
     return found
 
 
-def result_of(name: str, found: Sequence[Measurement]) -> Result:
+def line_of(name: str, found: Sequence[Measurement]) -> Line:
     """The medians of a row; factors are taken within a turn."""
+    row = ROWS[name]
     other = ("kafkaraw", AT_LEAST_ONCE) if name == EXACTLY_ONCE else ("kafka", name)
     ours = {each.turn: each.number for each in found if (each.connector, each.row) == ("kafkaraw", name)}
     theirs = {each.turn: each.number for each in found if (each.connector, each.row) == other}
-    factors = [ours[turn] / theirs[turn] for turn in ours]
-    return Result(
-        name, statistics.median(ours.values()), statistics.median(theirs.values()), statistics.median(factors)
-    )
-
-
-def table_of(results: Sequence[Result]) -> Table:
-    """What must, should and did come out."""
-    shown = Table(box=SIMPLE, show_edge=False, pad_edge=False)
-    shown.add_column("", no_wrap=True)
-    for title in ("kafkaraw", "they", "must", "aim", "got", ""):
-        shown.add_column(title, justify="right", no_wrap=True)
-    for it in results:
-        row = ROWS[it.row]
-        unit = " ms" if row.by_time else "/s"
-        verdict = "missed"
-        for word, goal in (("must", row.must), ("aim", row.aim)):
-            verdict = word if row.is_met(it.factor, goal) else verdict
-        sign = "<= " if row.by_time else ""
-        shown.add_row(
-            it.row, f"{it.ours:,.0f}{unit}", f"{it.theirs:,.0f}{unit}", f"{sign}{row.must:g}x", f"{sign}{row.aim:g}x",
-            f"{it.factor:.2f}x", verdict, style="bold red" if verdict == "missed" else None,
-        )  # fmt: skip
-    return shown
+    factor = statistics.median(ours[turn] / theirs[turn] for turn in ours)
+    number, their_number = statistics.median(ours.values()), statistics.median(theirs.values())
+    judged = "ms per micro-batch" if name in TRICKLES else "rows/s"
+    return Line(name, judged, number, row.goal, factor, row.against, their_number)
 
 
 @click.command()
@@ -185,8 +150,7 @@ def table_of(results: Sequence[Result]) -> Table:
 @click.option("--records", default=10_000_000, show_default=True, type=click.IntRange(1_500_000))
 @click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Runs of each; medians are shown.")
 @click.option("--only", multiple=True, type=click.Choice(list(ROWS)), help="These rows only.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Result file (JSON).")
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="The table as SVG.")
+@output_options
 def main(
     bootstrap_server: str | None,
     records: int,
@@ -196,34 +160,18 @@ def main(
     picture: Path | None,
 ) -> None:
     """Run Spark jobs with our connector and with Spark's own, and hold the factors against what they must be."""
-    console = Console(record=True, width=WIDTH)
+    report = Report("spark", output, picture)
     names = list(only or ROWS)
     with broker_at(bootstrap_server) as (servers, name):
         about = environment(name) | {"spark-sql-kafka-0-10": f"{peers.SPARK_VERSION}, on pyspark of that version"}
-        for key, value in about.items():
-            console.print(f"{key}: {value}", highlight=False)
-        console.print(
-            f"settings: records={records:,} of 100 bytes with keys of 8, partitions=4, local[2], "
-            f"rows_per_batch={worker.ROWS_PER_BATCH:,}, maxTasks=2 with 32 partitions, session() against defaults; "
-            f"{turns} turns",
-            highlight=False,
-        )
-        found = run(servers, records, turns, names, console)
-    results = [result_of(each, found) for each in names]
-    console.print(table_of(results))
-    path = output or RESULTS / f"spark-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
-    content = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": about,
-        "records": records,
-        "results": [asdict(each) for each in results],
-        "measurements": [asdict(each) for each in found],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
-    if picture is not None:
-        picture.write_text(console.export_svg(title="make bench-spark", unique_id="bench-spark"))
-    console.print(f"written to {path}", highlight=False)
+        settings = {
+            "records": f"{records:,} of 100 bytes with keys of 8", "partitions": 4, "master": "local[2]",
+            "rows_per_batch": worker.ROWS_PER_BATCH, "maxTasks": "2 with 32 partitions",
+            "session": "kafkaraw.spark.session() against Spark's defaults", "turns": turns,
+        }  # fmt: skip
+        report.begin(about, settings)
+        found = run(servers, records, turns, names, report)
+    report.publish([line_of(each, found) for each in names], found)
 
 
 if __name__ == "__main__":

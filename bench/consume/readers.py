@@ -1,6 +1,6 @@
 """How each client reads a topic, written as its users would: the work of `bench.consume`, and its worker process.
 
-`python -m bench.consume_readers READER JOB` prints one line of JSON. Imports, connecting and a first record come before
+`python -m bench.consume.readers READER JOB` prints one line of JSON. Imports, connecting and a first record come before
 the watch is started; CPU is that of the whole process, all threads. Start at `READERS`.
 """
 

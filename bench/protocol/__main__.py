@@ -23,7 +23,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from bench.protocol_messages import COMMON, LARGE, Case
+from bench.protocol.messages import COMMON, LARGE, Case
 from kafkaraw.protocol import encode_message
 
 OURS: Final = "kafkaraw"
@@ -67,7 +67,7 @@ def measure(codec: str, cases: Sequence[Case]) -> list[Cell]:
         }
         for it in cases
     ]
-    command = [sys.executable, "-m", "bench.protocol_worker", codec]
+    command = [sys.executable, "-m", "bench.protocol.worker", codec]
     done = subprocess.run(
         command, input=json.dumps(asked), capture_output=True, text=True, timeout=WORKER_SECONDS_MAX, check=False
     )

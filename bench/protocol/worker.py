@@ -1,4 +1,4 @@
-"""One codec measured in a process of its own: `python -m bench.protocol_worker CODEC` with the cases on standard input.
+"""One codec measured in a process of its own: `python -m bench.protocol.worker CODEC` with the cases on standard input.
 
 Reads one JSON array of {name, module, version, hex}, prints one JSON object: for each case the CPU microseconds of one
 decode and of one encode, the median of several rounds. It imports no other codec than the one that it measures.

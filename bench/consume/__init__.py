@@ -1,0 +1,1 @@
+"""What reading costs, with our client and with others."""

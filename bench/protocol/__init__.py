@@ -1,0 +1,1 @@
+"""What encoding and decoding messages costs, with our codec and with others."""
