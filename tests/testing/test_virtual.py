@@ -100,6 +100,16 @@ def test_what_is_not_done_is_named() -> None:
     assert found[0] == "task sleeper"
 
 
+def test_what_only_a_cycle_still_holds_is_not_left_over_whenever_memory_is_collected() -> None:
+    async def main(simulation: Simulation) -> list[str]:
+        cycle: list[object] = [simulation.loop.create_future()]
+        cycle.append(cycle)
+        del cycle
+        return simulation.loop.left_over()
+
+    assert run_virtual(main, 1) == []
+
+
 def test_after_everything_is_done_nothing_is_left_over() -> None:
     async def main(simulation: Simulation) -> list[str]:
         await asyncio.gather(asyncio.sleep(1), asyncio.wait_for(asyncio.sleep(1), 9))
