@@ -112,6 +112,8 @@ class Service:
             except TransactionMustAbort as error:
                 self._note_failure(number, error)
                 transaction.outcome = Outcome.ABORTED
+        if self._world.climate.calm:  # for the first records to be turned away, as long as the last one still ends
+            await asyncio.sleep(self._rng.choice([0, self._rng.uniform(0, 0.03)]))
         await self._step(Step.ABORT, self._abort(producer))
         self._note_what_was_told()
 

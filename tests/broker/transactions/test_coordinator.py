@@ -257,7 +257,29 @@ def test_an_end_that_is_repeated_while_markers_are_written_has_to_wait(world: Wo
     world.add(who, A)
     world.end(who, commit=commit)
     assert world.end(who, commit=commit) == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert world.end(who, commit=not commit) == Outcome(ErrorCode.INVALID_TXN_STATE)
+    assert world.end(who, commit=not commit) == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def test_who_aborts_the_next_transaction_while_the_last_ones_markers_are_written_is_not_fenced(world: World) -> None:
+    world.hold_markers = True
+    who = world.started()
+    world.add(who, A)
+    ended = world.end(who)
+    assert ended is not None
+    assert world.end(ended.identity, commit=False) == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+    world.markers.pop()()
+    assert world.end(ended.identity, commit=False) == Outcome(ErrorCode.NONE, Identity(who.producer_id, who.epoch + 2))
+
+
+def test_in_the_first_generation_a_fenced_producer_hears_so_while_its_successors_markers_are_written(
+    world: World,
+) -> None:
+    world.hold_markers = True
+    zombie, who = world.started(), world.started()
+    world.add(who, A, version=0)
+    world.end(who, version=0)
+    assert world.end(who, version=0) == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert world.end(zombie, version=0) == Outcome(ErrorCode.PRODUCER_FENCED)
 
 
 def test_nothing_can_be_committed_that_was_not_begun(world: World) -> None:

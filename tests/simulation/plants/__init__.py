@@ -110,6 +110,11 @@ PLANTS = {
             frozenset({Invariant.LEFT_OVER, Invariant.SEND_SKIP}),
         ),
         Plant(
+            transactions.coordinator_fences_who_aborts_while_the_last_end_is_carried_out,
+            lives.with_pipelined_transactions,
+            frozenset({Invariant.LEFT_OVER}),
+        ),
+        Plant(
             transactions.producer_aborts_while_partitions_are_added,
             lives.with_pipelined_transactions,
             frozenset(_OPEN),

@@ -9,12 +9,13 @@ import pytest
 from kafkaraw.broker.groups.offsets import GroupOffsets
 from kafkaraw.broker.open_transactions import OpenTransactions
 from kafkaraw.broker.producers import ProducerTable
-from kafkaraw.broker.transactions.coordinator import TransactionCoordinator
+from kafkaraw.broker.transactions.coordinator import Outcome, TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.states import ENDING, NO_EPOCH, Transaction
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.core.fetch import fetcher
 from kafkaraw.core.producer.machine import ProducerMachine
+from kafkaraw.protocol.error_codes import ErrorCode
 
 # -- the coordinator
 
@@ -53,6 +54,17 @@ def coordinator_lets_a_zombie_go_on(monkeypatch: pytest.MonkeyPatch):
 
 def coordinator_lets_transactions_stay_open(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(TransactionCoordinator, "abort_overdue", lambda self: None)
+
+
+def coordinator_fences_who_aborts_while_the_last_end_is_carried_out(monkeypatch: pytest.MonkeyPatch):
+    ended = TransactionCoordinator._ended
+
+    def by_the_epoch_first(self, entry, identity, wanted, version):
+        if entry.current.state in ENDING and identity.epoch == entry.current.producer_epoch:
+            return Outcome(ErrorCode.PRODUCER_FENCED)
+        return ended(self, entry, identity, wanted, version)
+
+    monkeypatch.setattr(TransactionCoordinator, "_ended", by_the_epoch_first)
 
 
 # -- partitions and groups

@@ -279,13 +279,18 @@ class TransactionCoordinator:
         """The state to write for an end of a transaction, or the answer when there is nothing to write."""
         current = entry.current
         bumps = version >= EPOCH_BUMP_VERSION
-        if entry.pending is not None:
+        # What is being carried out counts as being written, for Kafka, too. With epoch bumps that is said before the
+        # epoch is looked at: the next one is in use already, and aborting nothing under it fences nobody (KAFKA-18464).
+        busy = entry.pending is not None or current.state in ENDING
+        if busy and bumps:
             return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         repeated = bumps and _is_repeated_end(identity, current)
         if identity.producer_id != current.producer_id and not repeated:
             return Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if not _may_end(identity, current, repeated=repeated, bumps=bumps):
+        if identity.epoch != current.producer_epoch and not repeated:
             return Outcome(ErrorCode.PRODUCER_FENCED)
+        if busy:
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         if current.state is _S.ONGOING:
             return self._ending(current, wanted, version)
         return self._end_of_rest(current, wanted, version, repeated=repeated)
@@ -300,9 +305,6 @@ class TransactionCoordinator:
     ) -> Transaction | Outcome:
         """The end of a transaction that is not open: a repetition, a mistake, or an abort of nothing (KIP-890)."""
         bumps = version >= EPOCH_BUMP_VERSION
-        if current.state in ENDING:
-            same = current.state is wanted
-            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE)
         if _DECIDED_BY.get(current.state) is wanted and (repeated or not bumps):
             return Outcome(ErrorCode.NONE, Identity(current.producer_id, current.producer_epoch))
         if bumps and wanted is _S.PREPARE_ABORT and not repeated:
@@ -411,20 +413,12 @@ def _is_known(expected: Identity, current: Transaction) -> bool:
 
 def _is_repeated_end(identity: Identity, current: Transaction) -> bool:
     """Whether an EndTxn repeats one that was carried out, whose answer may have been lost (KIP-890)."""
-    if not current.bumps_epochs:
+    if current.state not in _DECIDED_BY:
         return False
     if identity.producer_id == current.producer_id:
         return current.producer_epoch == identity.epoch + 1
     rotated = current.previous_producer_id == identity.producer_id and current.producer_epoch == 0
     return rotated and identity.epoch == EPOCH_MAX - 1
-
-
-def _may_end(identity: Identity, current: Transaction, *, repeated: bool, bumps: bool) -> bool:
-    """Whether the epoch that a request names is the one to end a transaction with."""
-    same = identity.epoch == current.producer_epoch
-    if not bumps or current.state not in (*ENDING, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
-        return same
-    return repeated if current.state in ENDING else repeated or same
 
 
 def _ignored(outcome: Outcome) -> None:
