@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import KafkaError
@@ -142,6 +143,16 @@ def test_a_schema_chooses_the_columns_that_are_decoded(spark, kafka, two_tens):
     frame = kafka.batch(spark, subscribe=two_tens).schema("offset bigint, partition int").load()
     assert frame.columns == ["offset", "partition"]
     assert frame.agg(F.sum("offset"), F.sum("partition")).collect() == [(90, 10)]
+
+
+@pytest.mark.parametrize("form", [str, StructType.fromDDL], ids=["text", "StructType"])
+def test_a_schema_gives_headers_as_a_map(spark, kafka, form):
+    topic = kafka.new_topic()
+    kafka.producer.send(topic, b"1", headers=[("a", b"old"), ("b", None), ("a", b"new")])
+    kafka.producer.send(topic, b"2").result(10)
+    schema = form("headers MAP<STRING, BINARY>, offset BIGINT NOT NULL")
+    rows = kafka.batch(spark, subscribe=topic).schema(schema).load().collect()
+    assert [tuple(row) for row in rows] == [({"a": b"new", "b": None}, 0), (None, 1)]
 
 
 def test_a_temporary_view_reads_and_takes_inserts(spark, kafka):

@@ -6,7 +6,9 @@ those columns are decoded. Must not fetch anything. Start at `select` and `Batch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafkaraw.errors import ConfigError
@@ -39,6 +41,12 @@ _DECODED = {
     _HEADERS: "headers",
 }
 
+# Spark type of a column that a schema may choose instead.
+_OTHER_FORMS = {_HEADERS: "map<string,binary>"}
+
+# Kafka lets these be absent, or null.
+_NULLABLE = frozenset({"key", "value", _HEADERS})
+
 _CONSTANT_ROWS_MIN = 16_384
 
 
@@ -51,20 +59,28 @@ def check_selection(schema: StructType) -> None:
     """Check a schema that the user gave to choose columns.
 
     Raises:
-        ConfigError: a column that Kafka does not have, or one of another type.
+        ConfigError: no column, one that Kafka does not have, or one of another type.
     """
+    if not schema.fields:
+        # Arrow batches without columns have no rows, and Spark would count none.
+        raise ConfigError("schema() chooses no column; to count records, choose `partition int`, which costs least")
     for column in schema.fields:
-        expected = FIELDS.get(column.name)
-        if expected is None:
-            raise ConfigError(
-                f"schema(): there is no column {column.name!r}; choose from {', '.join(FIELDS)} "
-                "(values are bytes: parse them after load(), for example with from_json)"
-            )
-        if column.dataType.simpleString() != expected:
-            raise ConfigError(
-                f"schema(): the column {column.name} is {expected}, not {column.dataType.simpleString()}; "
-                "convert it after load()"
-            )
+        _check_column(column.name, column.dataType.simpleString(), column.nullable)
+
+
+def _check_column(name: str, given: str, nullable: bool) -> None:
+    expected = FIELDS.get(name)
+    if expected is None:
+        raise ConfigError(
+            f"schema(): there is no column {name!r}; choose from {', '.join(FIELDS)} "
+            "(values are bytes: parse them after load(), for example with from_json)"
+        )
+    if given not in (expected, _OTHER_FORMS.get(name)):
+        other = f" or {_OTHER_FORMS[name]}" if name in _OTHER_FORMS else ""
+        raise ConfigError(f"schema(): the column {name} is {expected}{other}, not {given}; convert it after load()")
+    if name in _NULLABLE and not nullable:
+        # Spark would take the schema's word and fail at the first null, with a NullPointerException.
+        raise ConfigError(f"schema(): the column {name} is null in some records: leave out NOT NULL")
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -116,4 +132,28 @@ class BatchAssembler:
 
 
 def _typed(array: pa.Array, column: pa.Field) -> pa.Array:
-    return array if array.type == column.type else array.cast(column.type)
+    import pyarrow as pa
+
+    if array.type == column.type:
+        return array
+    return _as_map(array, column.type) if pa.types.is_map(column.type) else array.cast(column.type)
+
+
+def _as_map(lists: pa.ListArray, kind: pa.MapType) -> pa.MapArray:
+    """The headers of each row by name. Of several of one name the last counts, as Java's `lastHeader` has it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows, headers = pc.list_parent_indices(lists), lists.flatten()
+    counts = pc.fill_null(lists.value_lengths(), 0).to_pylist()
+    numbered = pa.table([rows, headers.field(0), pa.array(range(len(rows)))], names=["row", "name", "number"])
+    last = numbered.group_by(["row", "name"]).aggregate([("number", "max")])["number_max"]
+    if len(last) < len(rows):
+        kept = last.take(pc.sort_indices(last)).combine_chunks()
+        headers = headers.take(kept)
+        kept_of = Counter(rows.take(kept).to_pylist())
+        counts = [kept_of[row] for row in range(len(lists))]
+    starts = pa.array(accumulate(counts, initial=0), pa.int32())
+    pairs = pa.StructArray.from_arrays([headers.field(0), headers.field(1)], fields=[kind.key_field, kind.item_field])
+    validity = None if lists.null_count == 0 else lists.is_valid().buffers()[1]
+    return pa.Array.from_buffers(kind, len(lists), [validity, starts.buffers()[1]], children=[pairs])
