@@ -178,7 +178,7 @@ def test_fetches_go_by_topic_id_where_the_broker_can() -> None:
 
 def test_fetches_go_by_name_where_the_broker_knows_no_ids() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
-        cluster.versions = {1: (4, 11)}
+        cluster.versions = {1: (4, 11), 23: (0, 2)}
         cluster.append("t", 0, b"a")
         assert values(await consumer.poll(5)) == [b"a"]
         assert cluster.asked(FetchRequest)[0].message.topics[0].topic == "t"

@@ -20,11 +20,13 @@ from kafkaraw import (
     AsyncProducer,
     Consumer,
     NewTopic,
+    OffsetAndMetadata,
     Producer,
     TopicListing,
     TopicPartition,
 )
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.core.fetch import ends, plan
 from kafkaraw.errors import BrokerError, ConfigError, KafkaError, RecordTooLarge
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 
@@ -166,6 +168,34 @@ def test_a_seek_behind_the_end_starts_anew_where_auto_offset_reset_says(bootstra
         consumer.assign([partition])
         consumer.seek(partition, 1000)
         assert read(consumer, 1) == [b"first"]
+
+
+@pytest.mark.parametrize("way", ["by its Fetch", "when asked"])
+def test_a_position_behind_the_end_of_its_epoch_goes_back_to_that_end(
+    way: str, bootstrap_servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "when asked":  # as leaders before Kafka 2.7 have to be
+        monkeypatch.setattr(ends, "TOLD_FROM_VERSION", 99)
+        monkeypatch.setattr(plan, "TOLD_FROM_VERSION", 99)
+    partition = TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        for number in range(5):
+            producer.send(topic, b"%d" % number, partition=0)
+    settings = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with Consumer(bootstrap_servers=bootstrap_servers, **settings) as consumer:
+        consumer.assign([partition])
+        read(consumer, 5)
+        assert consumer.next_offsets() == {partition: OffsetAndMetadata(5, leader_epoch=0)}
+        consumer.commit()
+    with Consumer(bootstrap_servers=bootstrap_servers, **settings) as consumer:
+        consumer.assign([partition])
+        assert consumer.committed([partition]) == {partition: OffsetAndMetadata(5, leader_epoch=0)}
+        assert consumer.poll(0.5) == {}
+        consumer.seek(partition, OffsetAndMetadata(9, leader_epoch=0))
+        assert consumer.poll(0.5) == {}
+        assert consumer.position(partition) == 5
+        consumer.seek(partition, OffsetAndMetadata(3, leader_epoch=0))
+        assert read(consumer, 2) == [b"3", b"4"]
 
 
 def test_a_record_above_the_clients_limit_is_refused_at_once(bootstrap_servers: str, topic: str) -> None:

@@ -312,7 +312,7 @@ class Consumer:
     def subscription(self) -> list[str]:
         return self._bridge.call(self._async.subscription)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         self._bridge.call(lambda: self._async.seek(partition, offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -339,6 +339,9 @@ class Consumer:
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         return self._bridge.run(self._async.position(partition, timeout))
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._bridge.call(self._async.next_offsets)
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> dict[TopicPartition, Batch]:
         batches = self._take(self._reading.limit(max_records), timeout)

@@ -147,20 +147,22 @@ class AsyncConsumer:
         """The topics that are subscribed to, in order; those that match a pattern, as far as it is applied here."""
         return [] if self._group is None else self._group.membership.subscription
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on reading at an offset.
 
         Args:
             partition: an assigned one.
-            offset: of the next record to give; whether it exists turns out when it is fetched.
+            offset: of the next record to give; whether it exists turns out when it is fetched. As `committed` and
+                `next_offsets` give it, with a leader epoch, it is noticed, too, if the log was cut before it.
 
         Raises:
             UsageError: the partition is not assigned, or the offset is negative.
         """
-        if offset < 0:
-            raise UsageError(f"seek to offset {offset}: must be 0 or more; see seek_to_beginning and seek_to_end")
+        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        if at.offset < 0:
+            raise UsageError(f"seek to offset {at.offset}: must be 0 or more; see seek_to_beginning and seek_to_end")
         chosen = partition_of(partition)
-        self._reading.seek(chosen, offset)
+        self._reading.seek(chosen, at.offset, at.leader_epoch)
         self._sought([chosen])
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -244,6 +246,16 @@ class AsyncConsumer:
         if self._group is not None:
             await self._group.place(deadline)
         return await self._reading.position(partition_of(partition), deadline)
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where each assigned partition goes on, with the leader epoch before it, as far as that is known.
+
+        That is what `commit()` stores, and what belongs into a transaction (`send_offsets_to_transaction`): behind all
+        that was given, and behind what has no records, as markers of transactions (KIP-1094).
+        """
+        self._reading.check_usable()
+        starts = self._reading.starts()
+        return {of: OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch) for of, at in starts.items()}
 
     # -- reading
 

@@ -145,7 +145,7 @@ class Group:
             task, self._placing = self._placing, None
             starts = task.result()
             for partition in self._unplaced & starts.keys():
-                self._reading.seek(partition, starts[partition].offset)
+                self._reading.seek(partition, starts[partition].offset, starts[partition].leader_epoch)
             self._unplaced -= starts.keys()
         return True
 

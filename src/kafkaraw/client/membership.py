@@ -22,6 +22,7 @@ from kafkaraw.client.handing_over import HandingOver
 from kafkaraw.client.listeners import Callback, CallUser, Listeners, call_here
 from kafkaraw.client.progress import Positions, Progress
 from kafkaraw.client.subscribed import Subscribed
+from kafkaraw.core.fetch.positions import Start
 from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailed, KafkaError, UsageError
@@ -205,7 +206,7 @@ class Membership:
     def read(self, partitions: Iterable[TopicPartition], starts: Positions) -> None:
         """Read exactly these from now on, new ones from these positions."""
         kept = sorted(partitions)
-        self._reading.assign(kept, {partition: at.offset for partition, at in starts.items()})
+        self._reading.assign(kept, {partition: Start(at.offset, at.leader_epoch) for partition, at in starts.items()})
         self.progress.forget(kept)
         self._use_topics()
 

@@ -71,11 +71,8 @@ class Progress:
 
     def positions(self) -> Positions:
         """Where the next record comes from, of all assigned partitions for which that is known."""
-        return {
-            partition: OffsetAndMetadata(offset)
-            for partition in self._reading.fetcher.assignment
-            if (offset := self._reading.position_of(partition)) is not None
-        }
+        starts = self._reading.starts()
+        return {of: OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch) for of, at in starts.items()}
 
     def forget(self, kept: Iterable[TopicPartition]) -> None:
         """Only these partitions are this consumer's now."""

@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.connection import Connection
 from kafkaraw.client.consumer_metrics import FetchCounters
 from kafkaraw.client.cursor import RecordCursor
 from kafkaraw.client.deadline import Deadline
@@ -25,16 +26,20 @@ from kafkaraw.client.offsets import OffsetAndTimestamp, look_up_once
 from kafkaraw.client.pool import Lane
 from kafkaraw.client.security import with_principal
 from kafkaraw.core.fetch.cutting import Cut
+from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
-from kafkaraw.core.fetch.positions import Standing
+from kafkaraw.core.fetch.positions import Standing, Start
 from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError
 from kafkaraw.protocol.messages.fetch import FetchResponse
+from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
 
 log = logging.getLogger(__name__)
+
+_FETCH_KEY: Final = 1
 
 
 class _Underway(NamedTuple):
@@ -97,12 +102,14 @@ class Reading:
 
     # -- what to read
 
-    def assign(self, partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, int] | None = None) -> None:
+    def assign(
+        self, partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, Start] | None = None
+    ) -> None:
         """Read exactly these from now on; those that were read before keep their positions.
 
         Args:
             partitions: what to read.
-            starts: the first offset of those that are new and have one.
+            starts: where those begin that are new and have a start.
         """
         wanted = list(partitions)
         for gone in set(self.fetcher.assignment) - set(wanted):
@@ -110,14 +117,14 @@ class Reading:
         self.fetcher.assign(wanted, starts)
         self.wake()
 
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset.
+    def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """Go on at an offset; the record before it was written in that leader epoch.
 
         Raises:
             UsageError: the partition is not assigned.
         """
         self._jump([topic_partition])
-        self.fetcher.seek(topic_partition, offset)
+        self.fetcher.seek(topic_partition, offset, leader_epoch)
 
     def seek_to(self, topic_partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Go on where a timestamp is, in all of them.
@@ -167,6 +174,14 @@ class Reading:
         if within is not None:
             return within
         return position.offset if position.standing is Standing.READY else None
+
+    def starts(self) -> dict[TopicPartition, Start]:
+        """Where the next record to be given is, with the epoch before it, of all partitions where that is known."""
+        return {
+            of: Start(offset, self.fetcher.position(of).epoch_before(offset))
+            for of in self.fetcher.assignment
+            if (offset := self.position_of(of)) is not None
+        }
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
         """How many offsets lie between the position and the end, as of the last answer; None when either is unknown.
@@ -365,8 +380,12 @@ class Reading:
         return wanted | {node_id for node_id, count in nodes.items() if count > 1}
 
     def _has_errand(self, now_ms: int) -> bool:
+        cluster = self._engine.cluster
         return bool(
-            self._refresh or self.fetcher.without_leader(self._engine.cluster, now_ms) or self.fetcher.searches(now_ms)
+            self._refresh
+            or self.fetcher.without_leader(cluster, now_ms)
+            or self.fetcher.behind(cluster)
+            or self.fetcher.searches(now_ms)
         )
 
     async def _run_errand(self) -> None:
@@ -391,7 +410,7 @@ class Reading:
 
     async def _find_leaders(self) -> None:
         missing = self.fetcher.without_leader(self._engine.cluster, self._now_ms())
-        topics, self._refresh = self._refresh | missing, set()
+        topics, self._refresh = self._refresh | missing | self.fetcher.behind(self._engine.cluster), set()
         if not topics:
             return
         await self._engine.refresh(topics)
@@ -399,6 +418,7 @@ class Reading:
         if missing and self._config.allow_auto_create_topics:
             await self._engine.refresh(missing, allow_auto_create=True)
         self.fetcher.still_without_leader(topics, self._engine.cluster, self._now_ms())
+        self.fetcher.still_behind(self._engine.cluster)
 
     async def _find_positions(self) -> None:
         searches = self.fetcher.searches(self._now_ms())
@@ -411,19 +431,23 @@ class Reading:
         for topic_partition, outcome in outcomes.items():
             _, generation = searches[topic_partition]
             if isinstance(outcome, OffsetAndTimestamp):
-                self.fetcher.found(topic_partition, generation, outcome.offset)
+                self.fetcher.found(topic_partition, generation, outcome.offset, outcome.leader_epoch)
             else:
                 self.fetcher.search_failed(topic_partition, generation, outcome, self._now_ms())
                 self._refresh.add(topic_partition.topic)
 
     async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
         """Send one Fetch and take its answer in."""
-        request, timeout = plan.request(self._limits), self._config.answer_timeout_ms / 1000
-        began_s = asyncio.get_running_loop().time()
+        deadline = Deadline(self._config.answer_timeout_ms / 1000)
         try:
-            answer = await self._engine.request(
-                plan.node_id, request, timeout=timeout, lane=lane, version_max=plan.version_max
-            )
+            connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=lane)
+            version = connection.version_for(_FETCH_KEY)
+            version = version if plan.version_max is None else min(version, plan.version_max)
+            if not await self._is_whole(plan, connection, version):
+                return
+            began_s = asyncio.get_running_loop().time()
+            request = plan.request(self._limits, version)
+            answer = await connection.request(request, version=version, timeout=deadline.remaining)
             response = reply(answer, FetchResponse)
             self._counters.answered(response, asyncio.get_running_loop().time() - began_s)
             self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
@@ -436,6 +460,19 @@ class Reading:
         finally:
             del self._fetches[plan.node_id, lane]
             self._news.set()
+
+    async def _is_whole(self, plan: FetchPlan, connection: Connection, version: int) -> bool:
+        """Ask a leader whether it has what was read, where its Fetch cannot tell; says whether it is to be fetched."""
+        if not must_ask_for_ends(version, connection.version_for):
+            return True
+        unchecked = self.fetcher.unchecked(plan, self._engine.cluster)
+        if not unchecked:
+            return True
+        answer = await connection.request(ends_request(unchecked), timeout=self._config.request_timeout_ms / 1000)
+        response = reply(answer, OffsetForLeaderEpochResponse)
+        self._refresh |= self.fetcher.checked(unchecked, response, self._engine.cluster, self._now_ms())
+        self.fetcher.abandon(plan)  # some have moved, perhaps: the next look makes a new one
+        return False
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)

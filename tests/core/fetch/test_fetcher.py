@@ -110,7 +110,7 @@ def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
 
 def test_a_request_carries_names_ids_and_epochs_and_opens_a_session() -> None:
     (plan,) = fetcher(P0, P1, at=7).plan(cluster(), 0, busy=())
-    request = plan.request(FetchLimits(min_bytes=1, max_wait_ms=500, max_bytes=1000, partition_max_bytes=100))
+    request = plan.request(FetchLimits(min_bytes=1, max_wait_ms=500, max_bytes=1000, partition_max_bytes=100), 17)
     assert (request.session_id, request.session_epoch, request.max_bytes) == (0, 0, 1000)
     (topic,) = request.topics
     assert (topic.topic, topic.topic_id) == ("t", ID)
@@ -189,7 +189,7 @@ def test_a_batch_cut_short_is_asked_for_in_its_whole_size() -> None:
     whole = batch(0, 200)
     made.receive(plan, answer(data(0, whole[:100])), view, 0)
     (plan,) = made.plan(view, 0, busy=())
-    request = plan.request(FetchLimits(max_bytes=10, partition_max_bytes=10))
+    request = plan.request(FetchLimits(max_bytes=10, partition_max_bytes=10), 17)
     assert request.topics[0].partitions[0].partition_max_bytes == len(whole)
     assert request.max_bytes == len(whole)
     made.receive(plan, answer(data(0, whole)), view, 0)

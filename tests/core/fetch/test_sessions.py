@@ -120,7 +120,7 @@ def test_a_request_is_written_with_what_the_session_says() -> None:
     session = opened(target(0), target(1))
     chosen = (target(1, 5), target(2))
     plan = FetchPlan(1, chosen, session.ask(chosen))
-    request = plan.request(FetchLimits(rack="r1"))
+    request = plan.request(FetchLimits(rack="r1"), 17)
     assert (request.session_id, request.session_epoch, request.rack_id) == (7, 1, "r1")
     assert [part.partition for topic in request.topics for part in topic.partitions] == [1, 2]
     assert [(topic.topic, topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data] == [

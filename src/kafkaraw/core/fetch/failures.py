@@ -35,7 +35,7 @@ def truncated(target: FetchTarget, end_offset: int) -> LogTruncated:
     )
 
 
-def left_out(target: FetchTarget, node_id: int) -> KafkaError:
+def left_out(target: FetchTarget, node_id: int | None) -> KafkaError:
     """A broker was asked about a partition and does not answer about it."""
     return KafkaError(f"{where(target)}: broker {node_id} left the partition out of its answer")
 

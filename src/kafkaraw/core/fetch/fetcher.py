@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.core.fetch.committed import without_aborted
 from kafkaraw.core.fetch.cutting import Cut, cut
+from kafkaraw.core.fetch.ends import ends_of
 from kafkaraw.core.fetch.failures import (
     is_final,
     is_unknown,
@@ -30,7 +31,7 @@ from kafkaraw.core.fetch.failures import (
     why_no_leader,
 )
 from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
-from kafkaraw.core.fetch.positions import LATEST_TIMESTAMP, NO_EPOCH, PartitionPosition, Standing
+from kafkaraw.core.fetch.positions import LATEST_TIMESTAMP, NO_EPOCH, PartitionPosition, Standing, Start
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.fetch.sessions import SESSION_ERRORS, FetchSession
 from kafkaraw.core.retry import Backoff, RandomSource
@@ -38,6 +39,7 @@ from kafkaraw.errors import CorruptBatch, KafkaError, RecordTooLarge, UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
+from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from kafkaraw.records import OldFormat, TopicPartition, iter_headers, modern
 
 log = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class _Fetched:
 
     node_id: int
     data: memoryview
-    last_epoch: int
+    epochs: Sequence[tuple[int, int]]
     topic_id: Uuid
 
 
@@ -94,13 +96,13 @@ class Fetcher:
         return sorted(self._positions)
 
     def assign(
-        self, topic_partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, int] | None = None
+        self, topic_partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, Start] | None = None
     ) -> None:
         """Read exactly these; those that were read before keep their positions.
 
         Args:
             topic_partitions: what to read.
-            starts: the first offset of those that are new and have one; it need not be looked up.
+            starts: where those begin that are new and have one; it need not be looked up.
         """
         starts = starts or {}
         old = self._positions
@@ -109,7 +111,7 @@ class Fetcher:
             position = old.get(topic_partition) or PartitionPosition(topic_partition)
             self._positions[topic_partition] = position
             if topic_partition in starts and topic_partition not in old:
-                position.seek(starts[topic_partition])
+                position.seek(*starts[topic_partition])
             timestamp = self._reset() if position.standing is Standing.LOST else None
             if timestamp is not None:
                 position.seek_to(timestamp)
@@ -135,9 +137,9 @@ class Fetcher:
         self.position(topic_partition)
         self.paused.discard(topic_partition)
 
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
-        self._jumping(topic_partition).seek(offset)
+    def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Go on at an offset; the record before it was written in that leader epoch."""
+        self._jumping(topic_partition).seek(offset, leader_epoch)
 
     def seek_to(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Go on where a timestamp is."""
@@ -165,14 +167,16 @@ class Fetcher:
             if position.standing is Standing.SEARCHING and position.retry_at_ms <= now_ms
         }
 
-    def found(self, topic_partition: TopicPartition, generation: int, offset: int) -> None:
-        """A look-up gave an offset; -1 when all records are older than what was asked for: go to the end."""
+    def found(
+        self, topic_partition: TopicPartition, generation: int, offset: int, leader_epoch: int = NO_EPOCH
+    ) -> None:
+        """A look-up gave an offset and its epoch; -1 when all records are older than that: go to the end."""
         position = self._positions.get(topic_partition)
         if position is not None and position.generation == generation:
             if offset < 0:
                 position.seek_to(LATEST_TIMESTAMP)
             else:
-                position.found(offset)
+                position.seek(offset, leader_epoch)
 
     def search_failed(self, topic_partition: TopicPartition, generation: int, error: KafkaError, now_ms: int) -> None:
         """A look-up went wrong."""
@@ -187,6 +191,16 @@ class Fetcher:
             for topic_partition, position in self._positions.items()
             if position.retry_at_ms <= now_ms and cluster.leader_of(topic_partition) is None
         }
+
+    def behind(self, cluster: ClusterView) -> set[str]:
+        """Topics of which somebody has seen a later leader than the metadata know."""
+        return {of.topic for of, position in self._positions.items() if self._is_behind(position, cluster)}
+
+    def still_behind(self, cluster: ClusterView) -> None:
+        """New metadata do not know of that leader either: then what was said about it cannot be checked."""
+        for position in self._positions.values():
+            if self._is_behind(position, cluster):
+                position.learn_epoch(NO_EPOCH)
 
     def errand_failed(self, error: KafkaError, cluster: ClusterView, now_ms: int) -> None:
         """Leaders and positions could not even be asked for."""
@@ -221,6 +235,8 @@ class Fetcher:
                 node_id = cluster.leader_of(topic_partition)
             if node_id is None or node_id in full or topic_partition in self._fetched or topic_partition in self.paused:
                 continue
+            if self._is_behind(position, cluster):
+                continue
             topic_id = cluster.topic_id_of(topic_partition.topic)
             targets.setdefault(node_id, []).append(
                 FetchTarget(
@@ -243,6 +259,49 @@ class Fetcher:
         """Whether the answer to a request on its way will be of any use, or everything in it has moved since."""
         wanted = {(p.topic_partition, p.generation) for p in self._positions.values()}
         return any((target.topic_partition, target.generation) in wanted for target in plan.targets)
+
+    def unchecked(self, plan: FetchPlan, cluster: ClusterView) -> list[FetchTarget]:
+        """What a leader must be asked about before it is fetched, where the Fetch itself cannot: see `ends.py`."""
+        return [
+            target
+            for target in plan.targets
+            if (position := self._current(target)) is not None
+            and target.last_epoch >= 0
+            and target.leader_epoch not in (NO_EPOCH, position.checked_epoch)
+            and cluster.leader_of(target.topic_partition) == plan.node_id
+        ]
+
+    def checked(
+        self, targets: Iterable[FetchTarget], response: OffsetForLeaderEpochResponse, cluster: ClusterView, now_ms: int
+    ) -> set[str]:
+        """Take in where epochs end.
+
+        Returns:
+            topics whose metadata must be refreshed before trying again.
+        """
+        ends, refresh = ends_of(response), set()
+        for target in targets:
+            position, end = self._current(target), ends.get(target.topic_partition)
+            if position is None:
+                continue
+            if end is None:
+                self._failed(position, left_out(target, cluster.leader_of(target.topic_partition)), now_ms)
+            elif end.error_code:
+                topic = target.topic_partition.topic
+                error = error_for(end.error_code, where(target), resource=topic, operation="DESCRIBE")
+                self._failed(position, error, now_ms)
+                refresh |= {topic} if reaction_to(end.error_code) is Reaction.REFRESH else set()
+            elif end.leader_epoch < 0 or end.end_offset < 0:
+                self._out_of_range(position)
+            else:
+                position.checked_epoch = target.leader_epoch
+                self._parted(position, target, end.leader_epoch, end.end_offset)
+        return refresh
+
+    def abandon(self, plan: FetchPlan) -> None:
+        """A planned request is not sent."""
+        if plan.in_session:
+            self._sessions[plan.node_id].failed()
 
     def receive(self, plan: FetchPlan, response: FetchResponse, cluster: ClusterView, now_ms: int) -> set[str]:
         """Take in an answer.
@@ -306,7 +365,7 @@ class Fetcher:
         for piece in cuts:
             position = self._positions.get(piece.topic_partition)
             if position is not None and position.offset == piece.next_offset:
-                self.seek(piece.topic_partition, piece.start_offset)
+                self.seek(piece.topic_partition, piece.start_offset, position.epoch_before(piece.start_offset))
 
     # -- what the user must hear
 
@@ -365,7 +424,7 @@ class Fetcher:
             return self._react(position, data, cluster, now_ms)
         position.worked()
         if data.diverging_epoch.end_offset >= 0:
-            self._diverged(position, target, data)
+            self._parted(position, target, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return False
         if data.preferred_read_replica >= 0:
             position.read_from(data.preferred_read_replica, now_ms + self._replica_age_max_ms)
@@ -389,7 +448,7 @@ class Fetcher:
         aborted: Sequence[AbortedTransaction],
     ) -> None:
         try:
-            records, size, next_offset, epoch = _read_headers(records, position.offset)
+            records, size, next_offset, epochs = _read_headers(records, position.offset)
         except CorruptBatch as error:
             raise CorruptBatch(f"{where(target)}: {error}; seek() behind it to go on") from error
         if not size:
@@ -399,7 +458,7 @@ class Fetcher:
             raise CorruptBatch(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
         position.size_wanted_bytes = 0
         data = without_aborted(records[:size], aborted)
-        self._fetched[target.topic_partition] = _Fetched(node_id, data, epoch, target.topic_id)
+        self._fetched[target.topic_partition] = _Fetched(node_id, data, epochs, target.topic_id)
 
     def _ready(self) -> list[TopicPartition]:
         """The partitions of which something waits to be handed over."""
@@ -410,7 +469,7 @@ class Fetcher:
         position = self._positions.pop(topic_partition)
         self._positions[topic_partition] = position  # to the end of the order
         piece = cut(topic_partition, fetched.data, position.offset)
-        position.advance(piece.next_offset, fetched.last_epoch, fetched.topic_id)
+        position.advance(piece.next_offset, fetched.epochs, fetched.topic_id)
         return piece
 
     def _react(self, position: PartitionPosition, data: PartitionData, cluster: ClusterView, now_ms: int) -> bool:
@@ -419,7 +478,8 @@ class Fetcher:
         if position.leave_replica() and reaction is Reaction.RESET:
             return False  # the leader may have what the replica has not, or not yet
         if reaction is Reaction.RESET:
-            self._out_of_range(position, data)
+            has = f"; the broker has {data.log_start_offset} to {data.high_watermark}"
+            self._out_of_range(position, has if data.log_start_offset >= 0 else "")
             return False
         hint = data.current_leader
         if cluster.update_leader(topic_partition, hint.leader_id, hint.leader_epoch):
@@ -430,10 +490,9 @@ class Fetcher:
         self._failed(position, error, now_ms)
         return reaction is Reaction.REFRESH
 
-    def _out_of_range(self, position: PartitionPosition, data: PartitionData) -> None:
+    def _out_of_range(self, position: PartitionPosition, has: str = "") -> None:
         topic_partition, offset = position.topic_partition, position.offset
         name = f"{topic_partition.topic}-{topic_partition.partition}"
-        has = f"; the broker has {data.log_start_offset} to {data.high_watermark}" if data.log_start_offset >= 0 else ""
         timestamp = self._reset()
         if timestamp is None:
             position.lose()
@@ -443,18 +502,27 @@ class Fetcher:
         log.warning("offset %d of %s is not there%s: going on as auto_offset_reset says", offset, name, has)
         position.seek_to(timestamp)
 
-    def _diverged(self, position: PartitionPosition, target: FetchTarget, data: PartitionData) -> None:
-        """The log parts from what was read (KIP-320): go back to where that is, or have the user told."""
-        end = data.diverging_epoch
-        error = truncated(target, end.end_offset)
+    def _parted(self, position: PartitionPosition, target: FetchTarget, epoch: int, end_offset: int) -> None:
+        """The leader's log has records of that epoch, and none of later ones up to ours, and they end there (KIP-320).
+
+        When that is before the position the log parts from what was read: go back, or have the user told. Else nothing
+        is lost, as when the leader of the epoch that was known wrote nothing in it.
+        """
+        if end_offset >= position.offset:
+            if epoch != target.last_epoch:
+                position.learn_epoch(epoch)
+            return
+        error = truncated(target, end_offset)
         if self._reset() is None:
             position.lose()
             self._problems[position.topic_partition] = error
             return
         log.warning("%s; going on there", error)
-        offset = min(position.offset, end.end_offset)
-        position.seek(offset)
-        position.advance(offset, end.epoch, target.topic_id)
+        position.seek(end_offset, epoch)
+
+    def _is_behind(self, position: PartitionPosition, cluster: ClusterView) -> bool:
+        known = cluster.leader_epoch_of(position.topic_partition)
+        return position.last_epoch_in(cluster.topic_id_of(position.topic_partition.topic)) > known >= 0
 
     def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
         delay_ms = round(self._backoff.delay_ms(position.failures_count, self._rng))
@@ -467,16 +535,20 @@ class Fetcher:
         self._problems[position.topic_partition] = error
 
 
-def _read_headers(records: memoryview, next_offset: int) -> tuple[memoryview, int, int, int]:
-    """The records without old formats, the bytes of the whole batches, the offset after these and their last epoch."""
-    size, after, epoch = 0, next_offset, NO_EPOCH
+def _read_headers(records: memoryview, next_offset: int) -> tuple[memoryview, int, int, list[tuple[int, int]]]:
+    """The records without old formats, the bytes of the whole batches, the offset after these, and their epochs."""
+    size, after, epoch = 0, next_offset, None
+    epochs: list[tuple[int, int]] = []
     try:
         for header, batch in iter_headers(records):
             size += len(batch)
-            after, epoch = header.next_offset, header.partition_leader_epoch
+            after = header.next_offset
+            if header.partition_leader_epoch != epoch:
+                epoch = header.partition_leader_epoch
+                epochs.append((header.base_offset, epoch))
     except OldFormat:
         return _read_headers(modern(records), next_offset)
-    return records, size, after, epoch
+    return records, size, after, epochs
 
 
 def _size_of_first(target: FetchTarget, records: memoryview) -> int:

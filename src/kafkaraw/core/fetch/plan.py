@@ -11,6 +11,8 @@ from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from kafkaraw.records import TopicPartition
 
 _BY_NAME_UP_TO_VERSION = 12
+TOLD_FROM_VERSION: Final = 12
+"""Of Fetch: it tells the epoch of the record before the position (KIP-320)."""
 _WITHOUT_SESSION: Final = -1
 _OPENING: Final = 0
 
@@ -99,8 +101,8 @@ class FetchPlan:
         """The last version that goes by names, when the id of a topic is not known; else None."""
         return _BY_NAME_UP_TO_VERSION if any(t.topic_id == ZERO_UUID for t in self.targets) else None
 
-    def request(self, limits: FetchLimits) -> FetchRequest:
-        """Write the request.
+    def request(self, limits: FetchLimits, version: int) -> FetchRequest:
+        """Write the request for a version.
 
         Names and ids are both given: a version sends the one that it has (ids from 13 on, KIP-516). Neighbours of
         one topic share an entry; the order of partitions is kept.
@@ -114,7 +116,7 @@ class FetchPlan:
             isolation_level=int(limits.committed_only),
             session_id=self.session.session_id,
             session_epoch=self.session.epoch,
-            topics=_topics(said, limits),
+            topics=_topics(said, limits, tells_epochs=version >= TOLD_FROM_VERSION),
             forgotten_topics_data=[
                 ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[partition])
                 for (topic, partition), topic_id in (
@@ -125,7 +127,7 @@ class FetchPlan:
         )
 
 
-def _topics(targets: Sequence[FetchTarget], limits: FetchLimits) -> list[FetchTopic]:
+def _topics(targets: Sequence[FetchTarget], limits: FetchLimits, *, tells_epochs: bool) -> list[FetchTopic]:
     topics: list[FetchTopic] = []
     for target in targets:
         name = target.topic_partition.topic
@@ -136,7 +138,7 @@ def _topics(targets: Sequence[FetchTarget], limits: FetchLimits) -> list[FetchTo
                 partition=target.topic_partition.partition,
                 current_leader_epoch=target.leader_epoch,
                 fetch_offset=target.offset,
-                last_fetched_epoch=target.last_epoch,
+                last_fetched_epoch=target.last_epoch if tells_epochs else -1,
                 partition_max_bytes=max(limits.partition_max_bytes, target.size_wanted_bytes),
             )
         )

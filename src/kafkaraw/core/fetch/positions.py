@@ -10,9 +10,10 @@ user or a reset makes raises `generation`; an answer to a question of an older g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.protocol import ZERO_UUID, Uuid
@@ -23,6 +24,18 @@ EARLIEST_TIMESTAMP: Final = -2
 
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
+
+
+class Start(NamedTuple):
+    """Where to begin.
+
+    Attributes:
+        offset: of the first record to give.
+        leader_epoch: of the record before it; -1 when unknown.
+    """
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
 
 
 class Standing(Enum):
@@ -44,6 +57,8 @@ class PartitionPosition:
         search_timestamp: where to look while SEARCHING: milliseconds, or one of the negative marks.
         last_epoch: leader epoch of the record before `offset`; -1 when unknown. A broker whose log has another one
             there says so (KIP-320).
+        checked_epoch: the leader epoch in which a leader has confirmed the records before `offset`, where it had to be
+            asked apart (KIP-320); -1 for none.
         generation: raised by every jump; answers carry the one they were asked with.
         size_wanted_bytes: what the next fetch needs to bring one whole batch, when the last one was cut short.
         high_watermark: end of what may be read, as of the last answer; -1 when unknown.
@@ -60,6 +75,7 @@ class PartitionPosition:
     offset: int = NO_OFFSET
     search_timestamp: int = LATEST_TIMESTAMP
     last_epoch: int = NO_EPOCH
+    checked_epoch: int = NO_EPOCH
     generation: int = 0
     size_wanted_bytes: int = 0
     high_watermark: int = -1
@@ -69,14 +85,16 @@ class PartitionPosition:
     failing_since_ms: int = 0
     retry_at_ms: int = 0
     error: KafkaError | None = None
+    _epochs: list[tuple[int, int]] = field(default_factory=list)  # (first offset, leader epoch), as far as needed
     _topic_id: Uuid = ZERO_UUID
     _replica_id: int | None = None
     _replica_until_ms: int = 0
 
-    def seek(self, offset: int) -> None:
-        """Go to an offset."""
+    def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Go to an offset; the record before it was written in that leader epoch."""
         self._jump(Standing.READY)
         self.offset = offset
+        self.learn_epoch(leader_epoch)
 
     def seek_to(self, timestamp: int) -> None:
         """Go to where a timestamp (or a mark such as `EARLIEST_TIMESTAMP`) is, once that has been looked up."""
@@ -87,19 +105,31 @@ class PartitionPosition:
         """Give the position up."""
         self._jump(Standing.LOST)
 
-    def found(self, offset: int) -> None:
-        """The search succeeded."""
-        self.seek(offset)
+    def advance(self, next_offset: int, epochs: Sequence[tuple[int, int]], topic_id: Uuid) -> None:
+        """Records up to `next_offset` were handed over.
 
-    def advance(self, next_offset: int, last_epoch: int, topic_id: Uuid) -> None:
-        """Records up to `next_offset` were handed over; the last was written in that leader epoch of that topic."""
+        Args:
+            next_offset: where to go on.
+            epochs: the leader epochs in which they were written, each with the first offset of it.
+            topic_id: of the topic that they come from.
+        """
+        self._epochs = [(self.offset - 1, self.last_epoch), *epochs]
         self.offset = next_offset
-        self.last_epoch = last_epoch
+        self.last_epoch = self._epochs[-1][1]
         self._topic_id = topic_id
+
+    def epoch_before(self, offset: int) -> int:
+        """The leader epoch of the record before an offset, of those that were handed over last; -1 when unknown."""
+        return next((epoch for first, epoch in reversed(self._epochs) if first < offset), NO_EPOCH)
 
     def last_epoch_in(self, topic_id: Uuid) -> int:
         """`last_epoch`, if it is one of that topic: one that was made anew under the name counts from 0 again."""
-        return self.last_epoch if topic_id == self._topic_id else NO_EPOCH
+        return self.last_epoch if self._topic_id in (topic_id, ZERO_UUID) else NO_EPOCH
+
+    def learn_epoch(self, leader_epoch: int) -> None:
+        """The record before the position turns out to be of this leader epoch; -1 forgets what was known."""
+        self.last_epoch = leader_epoch
+        self._epochs = [(self.offset - 1, leader_epoch)]
 
     def read_from(self, replica_id: int, until_ms: int) -> None:
         """Read from a replica that the leader named, until a time (KIP-392)."""
@@ -135,5 +165,8 @@ class PartitionPosition:
         self.generation += 1
         self.offset = NO_OFFSET
         self.last_epoch = NO_EPOCH
+        self._epochs = []
+        self._topic_id = ZERO_UUID
+        self.checked_epoch = NO_EPOCH
         self.size_wanted_bytes = 0
         self.worked()
