@@ -15,8 +15,10 @@ from kafkaraw.errors import KafkaError
 
 COMMANDS = {
     "broker": "kafkaraw.cli.broker:broker",
+    "consume": "kafkaraw.cli.consume:consume",
     "demo": "kafkaraw.cli.demo:demo",
     "doctor": "kafkaraw.cli.doctor:doctor",
+    "produce": "kafkaraw.cli.produce:produce",
     "protocol": "kafkaraw.cli.protocol:protocol",
     "wire": "kafkaraw.cli.wire:wire",
 }

@@ -1,0 +1,121 @@
+"""What commands that talk to a cluster have in common: which one, and with what settings.
+
+`-b`, `--config` and `-X` are the same everywhere; `cluster_options` gives them to a command, which gets one `Cluster`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkaraw.cli.broker import parse_properties
+from kafkaraw.cli.librdkafka_names import in_our_names
+from kafkaraw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kafkaraw.client.config import ClientConfig
+
+_OPTIONS = (
+    click.option(
+        "-b",
+        "--bootstrap-server",
+        "servers",
+        metavar="HOST:PORT[,...]",
+        envvar="KAFKARAW_BOOTSTRAP_SERVER",
+        show_envvar=True,
+        help="Where to begin.",
+    ),
+    click.option(
+        "-F",
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False),
+        envvar="KAFKARAW_CONFIG",
+        show_envvar=True,
+        help="A .properties file, by Java's names or librdkafka's.",
+    ),
+    click.option(
+        "-X",
+        "properties",
+        multiple=True,
+        metavar="PROPERTY=VALUE",
+        help="A client setting, by our name, Java's or librdkafka's; goes before the file.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which cluster, and how its clients are configured.
+
+    Attributes:
+        properties: names and values as the user wrote them.
+    """
+
+    properties: dict[str, str]
+
+    def settings(self, kind: type[ClientConfig], **more: object) -> dict[str, object]:
+        """Settings for a client's constructor.
+
+        Args:
+            kind: the client's configuration class.
+            more: settings that stand before those of the user, unless None.
+
+        Raises:
+            click.UsageError: a name or a value is not accepted, or there is no server.
+        """
+        from kafkaraw.client.config import parse
+        from kafkaraw.client.java_names import settings_from_properties
+
+        try:
+            settings = settings_from_properties(kind, self.properties)
+            settings |= {name: value for name, value in more.items() if value is not None}
+            parse(kind, settings)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        return settings
+
+    def has(self, setting: str) -> bool:
+        """Whether the user said something about a setting of ours."""
+        return any(name.replace(".", "_") == setting for name in self.properties)
+
+
+def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command `-b`, `--config` and `-X`; it gets them as `cluster`."""
+
+    @functools.wraps(command)
+    def with_cluster(
+        servers: str | None, config_file: str | None, properties: tuple[str, ...], **others: object
+    ) -> object:
+        return command(cluster=cluster_of(servers, config_file, properties), **others)
+
+    for option in reversed(_OPTIONS):
+        with_cluster = option(with_cluster)
+    return with_cluster
+
+
+def cluster_of(servers: str | None, config_file: str | None, properties: tuple[str, ...]) -> Cluster:
+    """Put together what the options say.
+
+    Raises:
+        click.UsageError: the file cannot be read, or nothing says where the cluster is.
+    """
+    from kafkaraw.client.java_names import read_properties
+
+    try:
+        given = in_our_names(read_properties(config_file) if config_file else {})
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    given |= in_our_names({name.replace("-", "_"): value for name, value in parse_properties(properties).items()})
+    if servers is not None:
+        given["bootstrap.servers"] = servers
+    if not given.get("bootstrap.servers") and not given.get("bootstrap_servers"):
+        raise click.UsageError(
+            "Which cluster? Give -b HOST:PORT, or bootstrap.servers in the file of --config, "
+            "or set KAFKARAW_BOOTSTRAP_SERVER."
+        )
+    return Cluster(given)

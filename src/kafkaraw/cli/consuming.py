@@ -1,0 +1,332 @@
+"""What `kafkaraw consume` does: read, write whole batches in one go, and end in good order.
+
+Signals are only noted while records are in hand, so that what is committed in a group is exactly what was written.
+Start at `consume`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, Final, TypedDict, Unpack
+
+import click
+
+from kafkaraw.cli.clients import Cluster
+from kafkaraw.cli.formats import JsonRenderer, Renderer, TextRenderer, parse_format, unescape
+from kafkaraw.cli.notes import Notes
+from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, is_gone, let_go
+from kafkaraw.cli.serdes import showing
+from kafkaraw.cli.starts import Kind, Start, parse_range
+from kafkaraw.cli.stopping import Stop
+from kafkaraw.client.blocking import Consumer
+from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.errors import KafkaTimeoutError, UsageError
+from kafkaraw.records import Batch, TopicPartition
+
+_TURN_S: Final = 0.2
+"""How long a signal may go unnoticed."""
+_TERMINAL_RECORDS: Final = 500
+"""Most records that go to a terminal before a signal is looked at."""
+_PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
+
+
+class ConsumeOptions(TypedDict):
+    """The command's options, by click's names."""
+
+    topics: tuple[str, ...]
+    more_topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    offsets: tuple[str, ...]
+    from_beginning: bool
+    group: str | None
+    exit_at_end: bool
+    max_messages: int | None
+    timeout_ms: int | None
+    isolation_level: str | None
+    text_format: str | None
+    as_json: bool
+    output: str | None
+    delimiter: str
+    key_delimiter: str | None
+    show_null: bool
+    null_marker: str | None
+    serdes: tuple[str, ...]
+    unbuffered: bool
+    quiet: bool
+    verbose: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to read, and until when.
+
+    Attributes:
+        topics: names; in a group those that begin with ^ are expressions.
+        partitions: only these of each; all when empty.
+        start: where to begin; None leaves it to the group, and to `auto_offset_reset`.
+        stop_ms: stop in each partition before the first record that is not older.
+        group: whose members share the partitions, unless some are named; also keeps the offsets.
+        at_end: stop where the ends were at the start.
+        records_max: stop after so many.
+        timeout_s: stop when nothing comes for so long.
+    """
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    start: Start | None
+    stop_ms: int | None
+    group: str | None
+    at_end: bool
+    records_max: int | None
+    timeout_s: float | None
+
+    @property
+    def subscribes(self) -> bool:
+        """Whether the group says which partitions are read."""
+        return self.group is not None and not self.partitions
+
+
+def consume(cluster: Cluster, **options: Unpack[ConsumeOptions]) -> int:
+    """Run the command.
+
+    Returns:
+        the exit code.
+
+    Raises:
+        click.UsageError: the options make no sense.
+        KafkaError: what the client says.
+    """
+    stream = sys.stdout.buffer
+    try:
+        plan = _plan(options, time.time_ns() // 1_000_000)
+        settings = cluster.settings(ConsumerConfig, **_settings(cluster, plan, options))
+        output: Output = (
+            ColumnsOutput(options["output"], stream) if options["output"] else StreamOutput(_renderer(options), stream)
+        )
+    except UsageError as error:
+        raise click.UsageError(str(error)) from error
+    notes = Notes(quiet=options["quiet"], verbose=options["verbose"], shares_terminal=stream.isatty())
+    with Stop() as stop, notes:
+        try:
+            with Consumer(runtime=None, **settings) as consumer:
+                reading = _Reading(consumer, plan, output, notes, stop, stream)
+                reading.begin()
+                with stop.noted():
+                    reading.run()
+                    output.close()
+            notes.summary("Read", reading.count, output.size_bytes)
+        except BrokenPipeError:
+            let_go(stream)
+        except KeyboardInterrupt:
+            pass
+        return stop.exit_code
+
+
+def _plan(options: ConsumeOptions, now_ms: int) -> Plan:
+    topics = options["topics"] + options["more_topics"]
+    group = options["group"]
+    if not topics:
+        raise UsageError("Which topic? Name one or more: kafkaraw consume TOPIC")
+    if any(topic.startswith("^") for topic in topics) and (group is None or options["partitions"]):
+        raise UsageError("a topic that begins with ^ is an expression, and needs --group (and no --partition)")
+    start, stop_ms = parse_range(options["offsets"], now_ms)
+    if start is not None and start.kind is Kind.STORED and group is None:
+        raise UsageError("-o stored needs --group: only a group keeps offsets")
+    if start is None and group is None:
+        start = Start(Kind.BEGINNING)
+    if options["output"] and (options["as_json"] or options["text_format"] or options["serdes"]):
+        raise UsageError(f"--output {options['output']} writes columns; leave out --json, --format and --serde")
+    timeout_ms = options["timeout_ms"]
+    return Plan(
+        topics=tuple(dict.fromkeys(topics)),
+        partitions=options["partitions"],
+        start=start,
+        stop_ms=stop_ms,
+        group=group,
+        at_end=options["exit_at_end"],
+        records_max=options["max_messages"],
+        timeout_s=None if timeout_ms is None else timeout_ms / 1000,
+    )
+
+
+def _settings(cluster: Cluster, plan: Plan, options: ConsumeOptions) -> dict[str, object]:
+    more: dict[str, object] = {"group_id": plan.group, "isolation_level": options["isolation_level"]}
+    if options["from_beginning"] or (plan.group is None and not cluster.has("auto_offset_reset")):
+        more["auto_offset_reset"] = "earliest"
+    if not cluster.has("allow_auto_create_topics"):
+        more["allow_auto_create_topics"] = False  # looking at a topic does not make it
+    if not cluster.has("max_partition_fetch_bytes"):
+        more["max_partition_fetch_bytes"] = _PARTITION_FETCH_BYTES
+    return more
+
+
+def _renderer(options: ConsumeOptions) -> Renderer:
+    key, value = showing(options["serdes"])
+    end = unescape(options["delimiter"])
+    if options["as_json"]:
+        return JsonRenderer(end, key=key, value=value)
+    if options["text_format"] is not None:
+        parts = parse_format(options["text_format"])
+    elif options["key_delimiter"] is not None:
+        parts = ["k", unescape(options["key_delimiter"]), "s", end]
+    else:
+        parts = ["s", end]
+    marker = options["null_marker"]
+    null = b"NULL" if options["show_null"] else b""
+    return TextRenderer(parts, null=null if marker is None else marker.encode(), key=key, value=value)
+
+
+class _Reading:
+    """One run: where it is, and whether it is at its end."""
+
+    def __init__(
+        self, consumer: Consumer, plan: Plan, output: Output, notes: Notes, stop: Stop, stream: BinaryIO
+    ) -> None:
+        self.count = 0
+        self._consumer = consumer
+        self._plan = plan
+        self._output = output
+        self._notes = notes
+        self._stop = stop
+        self._stream = stream
+        self._stopped: set[TopicPartition] = set()  # where the time to stop was reached
+        self._ends = _Ends(consumer, notes) if plan.at_end else None
+        self._limit = _TERMINAL_RECORDS if stream.isatty() else None
+
+    def begin(self) -> None:
+        """Choose partitions and places; nothing is read yet."""
+        if self._plan.subscribes:
+            self._subscribe()
+            return
+        wanted = []
+        for topic in self._plan.topics:
+            there = self._consumer.partitions_for(topic)
+            chosen = [each for each in there if not self._plan.partitions or each.partition in self._plan.partitions]
+            missing = set(self._plan.partitions) - {each.partition for each in chosen}
+            if missing:
+                raise UsageError(f"topic {topic!r} has partitions 0 to {len(there) - 1}, not {min(missing)}")
+            wanted += chosen
+        self._consumer.assign(wanted)
+        self._go_to_start(wanted)
+
+    def run(self) -> None:
+        """Read and write until it is time to end."""
+        last = time.monotonic()
+        while not self._stop.asked:
+            batches = self._consumer.poll(_TURN_S, self._records_left())
+            for batch in batches.values():
+                self._write(batch)
+            if batches:
+                last = time.monotonic()
+                self._output.flush()
+                self._notes.progress(self.count, self._output.size_bytes)
+            elif is_gone(self._stream):
+                raise BrokenPipeError
+            if self._is_over(batches):
+                return
+            if self._plan.timeout_s is not None and time.monotonic() - last >= self._plan.timeout_s:
+                self._notes.say(f"Nothing came for {self._plan.timeout_s:g} s")
+                return
+
+    # -- where to begin
+
+    def _subscribe(self) -> None:
+        topics = self._plan.topics
+        pattern = None
+        if any(topic.startswith("^") for topic in topics):
+            pattern = "|".join(f"{topic}.*" if topic.startswith("^") else re.escape(topic) for topic in topics)
+        self._consumer.subscribe(
+            None if pattern else topics, pattern=pattern, on_assigned=self._assigned, on_revoked=self._revoked
+        )
+        self._notes.say(f"Waiting for group {self._plan.group} to share the partitions")
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        self._notes.say(f"Group {self._plan.group} assigned {_listed(partitions)}")
+        self._go_to_start(partitions)
+
+    def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        self._notes.say(f"Group {self._plan.group} revoked {_listed(partitions)}")
+
+    def _go_to_start(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._plan.start is not None:
+            for partition, offset in self._plan.start.offsets(self._consumer, partitions).items():
+                self._consumer.seek(partition, offset)
+
+    # -- writing, and where to end
+
+    def _records_left(self) -> int | None:
+        left = None if self._plan.records_max is None else self._plan.records_max - self.count
+        return min((each for each in (left, self._limit) if each is not None), default=None)
+
+    def _write(self, batch: Batch) -> None:
+        if self._plan.stop_ms is not None:
+            batch = self._older(batch, self._plan.stop_ms)
+        if batch.records_count:
+            self.count += self._output.write(batch)
+
+    def _older(self, batch: Batch, stop_ms: int) -> Batch:
+        """The records before the first one that is not older."""
+        partition = batch.topic_partition
+        if partition in self._stopped:
+            return batch.first(0)
+        if all(header.max_timestamp < stop_ms for header in batch.headers):
+            return batch
+        for index, record in enumerate(batch):
+            if record.timestamp_ms >= stop_ms:
+                self._stopped.add(partition)
+                self._consumer.seek(partition, record.offset)  # nothing behind it counts as read
+                self._consumer.pause([partition])
+                self._notes.say(f"Reached the time to stop in {partition.topic} [{partition.partition}]")
+                return batch.first(index)
+        return batch
+
+    def _is_over(self, batches: Mapping[TopicPartition, Batch]) -> bool:
+        if self._plan.records_max is not None and self.count >= self._plan.records_max:
+            return True
+        if self._ends is not None and self._ends.are_reached(batches, self._stopped):
+            return True
+        return bool(self._stopped) and self._stopped.issuperset(self._consumer.assignment())
+
+
+class _Ends:
+    """Where the ends of the partitions were when they were first looked at, and which are reached."""
+
+    def __init__(self, consumer: Consumer, notes: Notes) -> None:
+        self._consumer = consumer
+        self._notes = notes
+        self._ends: dict[TopicPartition, int] = {}
+        self._reached: set[TopicPartition] = set()
+
+    def are_reached(self, batches: Mapping[TopicPartition, Batch], stopped: set[TopicPartition]) -> bool:
+        """Whether nothing is left to read, after these batches; False before anything is assigned."""
+        assigned = self._consumer.assignment()
+        new = [each for each in assigned if each not in self._ends]
+        if new:
+            self._ends |= self._consumer.end_offsets(new)
+        for partition in assigned:
+            if partition not in self._reached and self._is_at_end(partition, batches):
+                self._reached.add(partition)
+                self._consumer.pause([partition])
+                self._notes.say(
+                    f"Reached end of topic {partition.topic} [{partition.partition}] at offset {self._ends[partition]}"
+                )
+        return bool(assigned) and (self._reached | stopped).issuperset(assigned)
+
+    def _is_at_end(self, partition: TopicPartition, batches: Mapping[TopicPartition, Batch]) -> bool:
+        end = self._ends[partition]
+        if partition in batches:
+            return batches[partition].next_offset >= end
+        if batches:  # asking costs a change of threads; there is time for it when nothing comes
+            return False
+        try:
+            return self._consumer.position(partition, _TURN_S) >= end
+        except KafkaTimeoutError:
+            return False
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{each.topic} [{each.partition}]" for each in partitions) or "nothing"

@@ -1,0 +1,232 @@
+"""What `kafkaraw produce` reads: messages out of streams and files, many at a time.
+
+Input comes in pieces as large as the system gives them; of each piece all messages are made in one go. What is read
+from a terminal comes line by line, by itself. Start at `Lines` and `messages_of`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, cast
+
+from kafkaraw.cli.serdes import ToBytes
+from kafkaraw.errors import UsageError
+from kafkaraw.records import Header
+
+_PIECE_BYTES: Final = 1 << 20
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Source(Protocol):
+    """A stream of bytes, as `sys.stdin.buffer`."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """What there is, at most so much; waits for some; nothing at the end."""
+
+
+class Message(NamedTuple):
+    """One record to send.
+
+    Attributes:
+        value: None is null.
+        key: None is null.
+        headers: None for those of all messages.
+        timestamp_ms: None is now.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[Header] | None = None
+    timestamp_ms: int | None = None
+
+
+def lines(source: Source, delimiter: bytes, size_max: int) -> Iterator[list[bytes]]:
+    """What stands between delimiters; a last one that is missing does no harm.
+
+    Args:
+        source: where from.
+        delimiter: not empty.
+        size_max: more bytes without a delimiter are an error, for they cannot be one message.
+
+    Raises:
+        UsageError: no delimiter in so many bytes.
+    """
+    rest = b""
+    while piece := source.read1(_PIECE_BYTES):
+        found = (rest + piece).split(delimiter)
+        rest = found.pop()
+        if found:
+            yield found
+        if len(rest) > size_max:
+            raise UsageError(
+                f"the input has {len(rest)} bytes without the delimiter {delimiter!r}: a message may have {size_max} "
+                f"(-X max.request.size=…); give another -D, or files without -l to send each as one message"
+            )
+    if rest:
+        yield [rest]
+
+
+def length_prefixed(source: Source, size_max: int) -> Iterator[list[bytes | None]]:
+    """Messages behind their lengths of 4 bytes, big-endian; -1 is null. What `consume -f %R%s` writes.
+
+    Args:
+        source: where from.
+        size_max: a longer one is an error.
+
+    Raises:
+        UsageError: a length that cannot be, or an end in the middle of a message.
+    """
+    rest, passed = b"", 0
+    while piece := source.read1(_PIECE_BYTES):
+        data = rest + piece
+        found: list[bytes | None] = []
+        at = 0
+        while len(data) - at >= _LENGTH.size:
+            size = _LENGTH.unpack_from(data, at)[0]
+            if not -1 <= size <= size_max:
+                raise UsageError(
+                    f"the length at byte {passed + at} of the input is {size}: must be -1 (null) to {size_max} "
+                    f"(-X max.request.size=…); is the input length-prefixed, with 4 bytes, big-endian?"
+                )
+            end = at + _LENGTH.size + max(size, 0)
+            if end > len(data):
+                break
+            found.append(None if size < 0 else data[at + _LENGTH.size : end])
+            at = end
+        rest, passed = data[at:], passed + at
+        if found:
+            yield found
+    if rest:
+        raise UsageError(f"the input ends in the middle of the message that begins at byte {passed}")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How lines become messages.
+
+    Attributes:
+        key_delimiter: stands between key and value; None when there are no keys.
+        key: the key of lines that have none.
+        empty_is_null: empty keys and values are null.
+        null_marker: a text that stands for null.
+        convert_key: makes bytes of a key's text.
+        convert_value: makes bytes of a value's text.
+    """
+
+    key_delimiter: bytes | None = None
+    key: bytes | None = None
+    empty_is_null: bool = False
+    null_marker: bytes | None = None
+    convert_key: ToBytes | None = None
+    convert_value: ToBytes | None = None
+
+    @property
+    def are_values(self) -> bool:
+        """Whether a line is a value as it stands."""
+        return self == Lines()
+
+    def message(self, line: bytes | None) -> Message:
+        """The message of a line.
+
+        Raises:
+            ValueError: it cannot be converted.
+        """
+        key, value = self.key, line
+        if self.key_delimiter is not None and line is not None:
+            before, found, after = line.partition(self.key_delimiter)
+            if found:
+                key, value = self._converted(before, self.convert_key), after
+        return Message(self._converted(value, self.convert_value), key)
+
+    def _converted(self, text: bytes | None, convert: ToBytes | None) -> bytes | None:
+        if text is None or text == self.null_marker or (self.empty_is_null and not text):
+            return None
+        return text if convert is None else convert(text)
+
+
+def json_message(line: bytes | None) -> Message | None:
+    """The message of a JSON object as `consume --json` writes it; None for an empty line. Topic and partition are left.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if line is None or not line.strip():
+        return None
+    given = json.loads(line)
+    if not isinstance(given, dict):
+        raise ValueError('must be an object, as in {"key": "k", "payload": "v"}')
+    unknown = given.keys() - _KNOWN
+    if unknown or not given.keys() & _VALUES:
+        what = f"unknown field {min(unknown)!r}" if unknown else "no field 'payload'"
+        raise ValueError(f"{what}; fields are {', '.join(sorted(_KNOWN))}")
+    timestamp = given.get("ts")
+    if timestamp is not None and not isinstance(timestamp, int):
+        raise ValueError(f"ts is {timestamp!r}: must be milliseconds since 1970 UTC")
+    value = "value" if "value" in given else "payload"
+    return Message(_field(given, value), _field(given, "key"), _headers(given.get("headers")), timestamp)
+
+
+_VALUES: Final = frozenset({"payload", "payload_base64", "value", "value_base64"})
+_KNOWN: Final = _VALUES | {"key", "key_base64", "headers", "ts", "tstype", "topic", "partition", "offset", "broker"}
+
+
+def _field(given: dict[str, object], name: str) -> bytes | None:
+    coded = given.get(f"{name}_base64")
+    return _bytes({"base64": coded}) if coded is not None else _bytes(given.get(name))
+
+
+def _bytes(value: object) -> bytes | None:
+    """Text is itself, {"base64": …} is bytes, and anything else is JSON."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        try:
+            return base64.b64decode(str(value["base64"]), validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"base64: {error}") from error
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _headers(given: object) -> list[Header] | None:
+    """Names and values, one after the other as kcat has them, or as an object."""
+    if given is None:
+        return None
+    if isinstance(given, dict):
+        return [(str(name), _bytes(value)) for name, value in given.items()]
+    if not isinstance(given, list) or len(given) % 2 or not all(isinstance(name, str) for name in given[::2]):
+        raise ValueError('headers must be ["name", "value", …], or {"name": "value", …}')
+    return [(cast("str", name), _bytes(value)) for name, value in zip(given[::2], given[1::2], strict=True)]
+
+
+def messages_of(
+    pieces: Iterable[list[bytes] | list[bytes | None]], message: Callable[[bytes | None], Message | None]
+) -> Iterator[list[Message]]:
+    """Messages of lines, in the same portions.
+
+    Raises:
+        UsageError: a line cannot be read; says which.
+    """
+    number = 0
+    for piece in pieces:
+        found: list[Message] = []
+        for line in piece:
+            number += 1
+            try:
+                made = message(line)
+            except (ValueError, struct.error) as error:
+                yield found  # what stands before it is sent
+                raise UsageError(f"message {number} of the input, {_start_of(line)}: {error}") from error
+            if made is not None:
+                found.append(made)
+        yield found
+
+
+def _start_of(line: bytes | None) -> str:
+    return "null" if line is None else repr(line[:40]) + ("…" if len(line) > 40 else "")

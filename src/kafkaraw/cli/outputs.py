@@ -1,0 +1,163 @@
+"""Where `kafkaraw consume` puts what it reads: bytes on a stream, or columns in Arrow's and Parquet's formats.
+
+Everything is written a batch at a time. Start at `Output`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+
+from kafkaraw.cli.formats import Renderer
+from kafkaraw.errors import UsageError
+from kafkaraw.records import Batch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_ROW_GROUP_ROWS: Final = 128 * 1024
+
+
+class Output(Protocol):
+    """Takes batches."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much was written."""
+
+    def write(self, batch: Batch) -> int:
+        """Write the records; says how many they are."""
+
+    def flush(self) -> None:
+        """Hold nothing back of what can be shown already."""
+
+    def close(self) -> None:
+        """Write what belongs to the end."""
+
+
+class StreamOutput:
+    """Rendered records.
+
+    Args:
+        renderer: makes bytes of a batch.
+        stream: where they go.
+    """
+
+    def __init__(self, renderer: Renderer, stream: BinaryIO) -> None:
+        self.size_bytes = 0
+        self._renderer = renderer
+        self._stream = stream
+
+    def write(self, batch: Batch) -> int:
+        """Write the records; says how many they are."""
+        data, count = self._renderer.render(batch)
+        write_all(self._stream, data)
+        self.size_bytes += len(data)
+        return count
+
+    def flush(self) -> None:
+        """Hold nothing back."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing belongs to the end."""
+
+
+class ColumnsOutput:
+    """Records as columns, in the schema of `Consumer.poll_arrow`.
+
+    Args:
+        form: "arrow" for Arrow's stream format, or "parquet".
+        stream: where they go.
+
+    Raises:
+        UsageError: pyarrow is missing, or the stream is a terminal.
+    """
+
+    def __init__(self, form: str, stream: BinaryIO) -> None:
+        if stream.isatty():
+            raise UsageError(f"--output {form}: bytes that are not for terminals; send them to a file: ... > FILE")
+        try:
+            import pyarrow as pa
+        except ImportError:
+            raise UsageError(f"--output {form} needs pyarrow: pip install 'kafkaraw[arrow]'") from None
+        self._form = form
+        self._sink = pa.PythonFile(stream, mode="w")
+        self._writer: Any = None
+        self._waiting: list[pyarrow.RecordBatch] = []
+        self._rows = 0
+        self._stream = stream
+
+    @property
+    def size_bytes(self) -> int:
+        """How much was written."""
+        return int(self._sink.tell())
+
+    def write(self, batch: Batch) -> int:
+        """Write the records; says how many they are."""
+        columns = batch.to_arrow()
+        self._waiting.append(columns)
+        self._rows += columns.num_rows
+        if self._rows >= _ROW_GROUP_ROWS:
+            self._write_waiting()
+        return int(columns.num_rows)
+
+    def flush(self) -> None:
+        """Parquet keeps what does not fill a row group; a stream has no reason to."""
+        if self._form == "arrow" and self._waiting:
+            self._write_waiting()
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Write the rest and the footer; a file without records has a schema nevertheless."""
+        if not self._waiting and self._writer is None:
+            self._waiting.append(Batch("", 0, memoryview(b""), start_offset=0).to_arrow())
+        if self._waiting:
+            self._write_waiting()
+        self._writer.close()
+        self._stream.flush()
+
+    def _write_waiting(self) -> None:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(self._waiting).unify_dictionaries()
+        self._waiting, self._rows = [], 0
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        self._writer.write_table(table)
+
+    def _open(self, schema: pyarrow.Schema) -> Any:  # noqa: ANN401 - one of two classes without a common base
+        if self._form == "parquet":
+            import pyarrow.parquet as pq
+
+            return pq.ParquetWriter(self._sink, schema)
+        import pyarrow as pa
+
+        return pa.ipc.new_stream(self._sink, schema)
+
+
+def write_all(stream: BinaryIO, data: bytes) -> None:
+    """Write everything, also to a stream without a buffer (PYTHONUNBUFFERED), which may take a part at a time."""
+    written = stream.write(data)
+    while written < len(data):
+        written += stream.write(memoryview(data)[written:])
+
+
+def is_gone(stream: BinaryIO) -> bool:
+    """Whether nobody reads any more what is written there, as far as that can be known without writing."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    return False
+
+
+def let_go(stream: BinaryIO) -> None:
+    """Have what was not written to a pipe that is broken forgotten, so that the end of the process is quiet."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        stream.flush()

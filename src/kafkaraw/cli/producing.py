@@ -1,0 +1,340 @@
+"""What `kafkaraw produce` does: read, send, and wait for the acknowledgements.
+
+A signal ends the reading; what was read before is delivered nevertheless, unless it is a transaction, which is
+aborted. Start at `produce`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypedDict, Unpack
+
+import click
+
+from kafkaraw.cli.clients import Cluster
+from kafkaraw.cli.formats import unescape
+from kafkaraw.cli.inputs import Lines, Message, json_message, length_prefixed, lines, messages_of
+from kafkaraw.cli.notes import Notes
+from kafkaraw.cli.outputs import let_go, write_all
+from kafkaraw.cli.serdes import reading
+from kafkaraw.cli.stopping import Stop
+from kafkaraw.client.blocking import Producer
+from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.errors import UsageError
+from kafkaraw.records import Header, Ticket
+
+_ARROW_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+
+
+class ProduceOptions(TypedDict):
+    """The command's options, by click's names."""
+
+    arguments: tuple[str, ...]
+    topic: str | None
+    partition: int | None
+    key: str | None
+    key_delimiter: str | None
+    delimiter: str
+    headers: tuple[str, ...]
+    empty_is_null: bool
+    null_marker: str | None
+    by_lines: bool
+    as_json: bool
+    length_prefixed: bool
+    columns: str | None
+    serdes: tuple[str, ...]
+    compression: str | None
+    max_messages: int | None
+    tee: bool
+    quiet: bool
+    verbose: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to send, and where.
+
+    Attributes:
+        topic: where to.
+        files: what to read; standard input when empty.
+        whole_files: each file is one message.
+        lines: how lines become messages.
+        delimiter: between lines.
+        headers: of every message that has none of its own.
+        partition: None leaves it to the partitioner.
+        messages_max: stop after so many.
+        size_max: most bytes of a message.
+    """
+
+    topic: str
+    files: tuple[Path, ...]
+    whole_files: bool
+    lines: Lines
+    delimiter: bytes
+    headers: list[Header] | None
+    partition: int | None
+    messages_max: int | None
+    size_max: int
+
+
+def produce(cluster: Cluster, **options: Unpack[ProduceOptions]) -> int:
+    """Run the command.
+
+    Returns:
+        the exit code.
+
+    Raises:
+        click.UsageError: the options make no sense.
+        KafkaError: what the client says, or the input is at fault.
+    """
+    try:
+        settings = cluster.settings(ProducerConfig, **_compression(options["compression"]))
+        plan = _plan(options, parse(ProducerConfig, settings).max_request_size)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from error
+    source = sys.stdin.buffer
+    notes = Notes(quiet=options["quiet"], verbose=options["verbose"], shares_terminal=source.isatty())
+    if not plan.files and source.isatty():
+        notes.say("One message a line; Ctrl-D on a line of its own ends.")
+    with Stop() as stop, notes, Producer(runtime=None, **settings) as producer:
+        sending = _Sending(producer, plan, notes, sys.stdout.buffer if options["tee"] else None)
+        if "transactional_id" in settings:
+            producer.init_transactions()
+            producer.begin_transaction()
+        try:
+            if options["columns"]:
+                sending.send_columns(options["columns"], source)
+            elif plan.whole_files:
+                sending.send_files()
+            else:
+                sending.send_streams(source, options)
+        except KeyboardInterrupt:
+            pass
+        with stop.noted():
+            _finish(producer, notes, stop, in_transaction="transactional_id" in settings)
+        notes.summary("Sent", sending.count, sending.size_bytes)
+        return stop.exit_code
+
+
+def _finish(producer: Producer, notes: Notes, stop: Stop, *, in_transaction: bool) -> None:
+    if in_transaction and stop.asked:
+        notes.say("Stopped: the transaction is aborted")
+        producer.abort_transaction()
+    elif in_transaction:
+        producer.commit_transaction()
+    else:
+        if stop.asked:
+            notes.say("Stopped: waiting for acknowledgements; once more ends at once")
+        producer.flush()
+
+
+def _plan(options: ProduceOptions, size_max: int) -> Plan:
+    topic, files = options["topic"], options["arguments"]
+    if topic is None:
+        if not files:
+            raise UsageError("Which topic? Name it: kafkaraw produce TOPIC")
+        topic, files = files[0], files[1:]
+    forms = [
+        name
+        for name, is_given in (
+            ("--json", options["as_json"]),
+            ("--length-prefixed", options["length_prefixed"]),
+            (f"--input {options['columns']}", options["columns"]),
+        )
+        if is_given
+    ]
+    if len(forms) > 1:
+        raise UsageError(f"{' and '.join(forms)}: the input has one form")
+    convert_key, convert_value = reading(options["serdes"])
+    marker, delimiter, key = options["null_marker"], unescape(options["delimiter"]), options["key"]
+    key_delimiter = None if options["key_delimiter"] is None else unescape(options["key_delimiter"])
+    if not delimiter or key_delimiter == b"":
+        raise UsageError(f"{'-K' if delimiter else '-D'} must not be empty")
+    try:
+        fixed_key = None if key is None else key.encode()
+        how = Lines(
+            key_delimiter=key_delimiter,
+            key=fixed_key if convert_key is None or fixed_key is None else convert_key(fixed_key),
+            empty_is_null=options["empty_is_null"],
+            null_marker=None if marker is None else marker.encode(),
+            convert_key=convert_key,
+            convert_value=convert_value,
+        )
+    except ValueError as error:
+        raise UsageError(f"-k {key}: {error}") from error
+    if forms and forms != ["--length-prefixed"] and how != Lines():
+        raise UsageError(f"{forms[0]} says what keys, values and nulls are; leave out -k, -K, -Z, -s and --null-marker")
+    return Plan(
+        topic=topic,
+        files=tuple(map(Path, files)),
+        whole_files=bool(files) and not options["by_lines"] and not forms,
+        lines=how,
+        delimiter=delimiter,
+        headers=[_header(text) for text in options["headers"]] or None,
+        partition=None if options["partition"] == -1 else options["partition"],
+        messages_max=options["max_messages"],
+        size_max=size_max,
+    )
+
+
+def _header(text: str) -> Header:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise UsageError(f"-H {text}: must be NAME=VALUE, or NAME for a null value")
+    return name, value.encode() if equals else None
+
+
+def _compression(text: str | None) -> dict[str, object]:
+    if text is None:
+        return {}
+    codec, colon, level = text.partition(":")
+    if not colon:
+        return {"compression_type": codec}
+    try:
+        return {"compression_type": codec, "compression_level": int(level)}
+    except ValueError:
+        raise UsageError(f"-z {text}: the level must be a number, as in zstd:3") from None
+
+
+class _Sending:
+    """One run: what was sent, and what has become of it so far."""
+
+    def __init__(self, producer: Producer, plan: Plan, notes: Notes, tee: BinaryIO | None) -> None:
+        self.count = 0
+        self.size_bytes = 0
+        self._producer = producer
+        self._plan = plan
+        self._notes = notes
+        self._tee = tee
+        self._marks: deque[Ticket] = deque()  # one of each portion, so that a failure is seen before the input's end
+
+    def send_streams(self, source: BinaryIO, options: ProduceOptions) -> None:
+        """Send what stands in standard input, or in files one after the other."""
+        for stream in _streams(self._plan.files, source):
+            pieces: Iterable[list[bytes] | list[bytes | None]]
+            if options["length_prefixed"]:
+                pieces = length_prefixed(stream, self._plan.size_max)
+            else:
+                pieces = lines(stream, self._plan.delimiter, self._plan.size_max)
+            if options["as_json"]:
+                self._send_messages(messages_of(pieces, json_message))
+            elif self._plan.lines.are_values:
+                self._send_values(pieces)
+            else:
+                self._send_messages(messages_of(pieces, self._plan.lines.message))
+
+    def send_files(self) -> None:
+        """Send each file as one message."""
+        for path in self._plan.files:
+            self._send_messages(messages_of([[_content(path)]], self._plan.lines.message))
+
+    def send_columns(self, form: str, source: BinaryIO) -> None:
+        """Send tables; topic, partition and offset of the rows are left."""
+        for stream in _streams(self._plan.files, source):
+            for batch in _tables(form, stream):
+                names = [name for name in _ARROW_COLUMNS if name in batch.schema.names]
+                self._producer.send_arrow(self._plan.topic, batch.select(names))
+                self._note_sent(batch.num_rows, batch.nbytes, None)
+
+    def _send_values(self, pieces: Iterable[list[bytes] | list[bytes | None]]) -> None:
+        send, plan, ticket = self._producer.send, self._plan, None
+        for piece in pieces:
+            values = piece[: self._left]
+            if plan.headers is None and plan.partition is None:
+                for value in values:
+                    ticket = send(plan.topic, value)
+            else:
+                for value in values:
+                    ticket = send(plan.topic, value, headers=plan.headers, partition=plan.partition)
+            self._note_sent(len(values), sum(len(value) for value in values if value is not None), ticket)
+            self._write(values)
+            if self._left == 0:
+                return
+
+    def _send_messages(self, pieces: Iterable[list[Message]]) -> None:
+        send, plan, ticket = self._producer.send, self._plan, None
+        for piece in pieces:
+            size_bytes = 0
+            chosen = piece[: self._left]
+            for value, key, headers, timestamp_ms in chosen:
+                ticket = send(
+                    plan.topic,
+                    value,
+                    key,
+                    headers=plan.headers if headers is None else headers,
+                    partition=plan.partition,
+                    timestamp_ms=timestamp_ms,
+                )
+                size_bytes += len(value or b"") + len(key or b"")
+            self._note_sent(len(chosen), size_bytes, ticket)
+            self._write([message.value for message in chosen])
+            if self._left == 0:
+                return
+
+    @property
+    def _left(self) -> int | None:
+        return None if self._plan.messages_max is None else self._plan.messages_max - self.count
+
+    def _note_sent(self, count: int, size_bytes: int, ticket: Ticket | None) -> None:
+        self.count += count
+        self.size_bytes += size_bytes
+        if ticket is not None:
+            self._marks.append(ticket)
+        while self._marks and self._marks[0].done:
+            error = self._marks.popleft().exception()
+            if error is not None:
+                raise error
+        self._notes.progress(self.count, self.size_bytes)
+
+    def _write(self, values: Iterable[bytes | None]) -> None:
+        if self._tee is None:
+            return
+        try:
+            write_all(self._tee, b"".join((value or b"") + self._plan.delimiter for value in values))
+            self._tee.flush()
+        except BrokenPipeError:  # who reads along may go; the messages go on
+            let_go(self._tee)
+            self._tee = None
+
+
+def _streams(files: tuple[Path, ...], source: BinaryIO) -> Iterator[Any]:
+    if not files:
+        yield source
+    for path in files:
+        try:
+            with path.open("rb") as stream:
+                yield stream
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _tables(form: str, stream: BinaryIO) -> Iterator[Any]:
+    """Record batches of a stream.
+
+    Raises:
+        UsageError: it is something else, or pyarrow is missing.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise UsageError(f"--input {form} needs pyarrow: pip install 'kafkaraw[arrow]'") from None
+    try:
+        if form == "parquet":
+            import pyarrow.parquet as pq
+
+            yield from pq.ParquetFile(stream if stream.seekable() else pa.BufferReader(stream.read())).iter_batches()
+        else:
+            yield from pa.ipc.open_stream(stream)
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"--input {form}: the input is something else: {error}") from error

@@ -1,0 +1,121 @@
+"""Where reading begins and ends: what `-o` says, and what offsets that means.
+
+kcat's forms and Kafka's words. Start at `parse_range` and `Start.offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.cli.times import timestamp_ms
+from kafkaraw.errors import UsageError
+from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.client.blocking import Consumer
+
+FORMS: Final = "beginning, end, stored, OFFSET, -COUNT (before the end), s@TIME, e@TIME"
+_WORDS: Final = {
+    "beginning": "beginning",
+    "earliest": "beginning",
+    "start": "beginning",
+    "end": "end",
+    "latest": "end",
+    "stored": "stored",
+}
+
+
+class Kind(Enum):
+    """What a start is measured from."""
+
+    BEGINNING = "beginning"
+    END = "end"
+    STORED = "stored"
+    OFFSET = "offset"
+    TAIL = "tail"
+    TIME = "time"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where reading begins, in every partition.
+
+    Attributes:
+        kind: what it is measured from.
+        number: the offset, the count before the end, or the timestamp in milliseconds.
+    """
+
+    kind: Kind
+    number: int = 0
+
+    def offsets(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset to begin with, for partitions that are not to begin where the group or a setting says.
+
+        Raises:
+            UsageError: an offset behind the end of a partition.
+            KafkaError: the brokers cannot tell.
+        """
+        chosen = list(partitions)
+        if not chosen or self.kind is Kind.STORED:
+            return {}
+        if self.kind is Kind.BEGINNING:
+            return consumer.beginning_offsets(chosen)
+        ends = consumer.end_offsets(chosen)
+        if self.kind is Kind.END:
+            return ends
+        if self.kind is Kind.TIME:
+            found = consumer.offsets_for_times(dict.fromkeys(chosen, self.number))
+            return {each: ends[each] if at is None else at.offset for each, at in found.items()}
+        begins = consumer.beginning_offsets(chosen)
+        if self.kind is Kind.TAIL:
+            return {each: max(begins[each], ends[each] - self.number) for each in chosen}
+        return {each: self._inside(each, begins, ends) for each in chosen}
+
+    def _inside(
+        self, partition: TopicPartition, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> int:
+        if self.number > ends[partition]:
+            raise UsageError(
+                f"-o {self.number}: {partition.topic} [{partition.partition}] has offsets {begins[partition]} to "
+                f"{ends[partition] - 1}; the next record gets {ends[partition]}"
+            )
+        return max(self.number, begins[partition])
+
+
+def parse_range(texts: Iterable[str], now_ms: int) -> tuple[Start | None, int | None]:
+    """Read what `-o` says.
+
+    Args:
+        texts: as given, at most one start and one `e@`.
+        now_ms: milliseconds since 1970 UTC.
+
+    Returns:
+        the start, and the timestamp to stop at; None where nothing is said.
+
+    Raises:
+        UsageError: none of the forms, or two starts.
+    """
+    start: Start | None = None
+    stop_ms: int | None = None
+    for text in texts:
+        if text.startswith("e@"):
+            stop_ms = timestamp_ms(text[2:], now_ms, f"-o {text}")
+        elif start is not None:
+            raise UsageError(f"-o {text}: there is a start already; two -o are s@TIME and e@TIME")
+        else:
+            start = _start(text, now_ms)
+    return start, stop_ms
+
+
+def _start(text: str, now_ms: int) -> Start:
+    if text in _WORDS:
+        return Start(Kind(_WORDS[text]))
+    if text.startswith("s@"):
+        return Start(Kind.TIME, timestamp_ms(text[2:], now_ms, f"-o {text}"))
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit():
+        raise UsageError(f"-o {text}: must be one of {FORMS}")
+    return Start(Kind.TAIL if text.startswith("-") else Kind.OFFSET, int(digits))

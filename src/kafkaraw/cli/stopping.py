@@ -1,0 +1,72 @@
+"""Ctrl-C and SIGTERM for commands that have something to end in good order: a group to leave, messages to deliver.
+
+The first signal asks; a second one ends the process at once. Before there is anything to end, and wherever `Stop` is
+told that an exception does no harm, the first one raises `KeyboardInterrupt`; elsewhere it is only noted, and whoever
+loops looks at `asked`. Start at `Stop`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Final
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_AT_ONCE: Final = b"% Stopped at once.\n"
+
+
+class Stop:
+    """What signals have asked for; as a context it takes the signals over.
+
+    Attributes:
+        signal: the first one that came; None as long as there is none.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._raises = True
+        self._before: dict[int, signal.Handlers | object] = {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is time to end."""
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """What shells report for a process that was ended by this signal."""
+        return 0 if self.signal is None else 128 + self.signal
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():  # others may not, and get no signals either
+            self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Inside, the first signal raises nothing; outside again, it does."""
+        self._raises = False
+        try:
+            yield
+        finally:
+            self._raises = True
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            with contextlib.suppress(OSError):
+                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _AT_ONCE)
+            os._exit(128 + number)  # atexit would wait for connections and deliveries
+        self.signal = signal.Signals(number)
+        if self._raises:
+            raise KeyboardInterrupt

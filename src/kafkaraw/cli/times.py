@@ -1,0 +1,47 @@
+"""Times as people write them on a command line, in milliseconds since 1970 UTC. Start at `timestamp_ms`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from kafkaraw.core.fetch.reset import parse_reset_policy
+from kafkaraw.errors import UsageError
+
+FORMS: Final = (
+    "milliseconds since 1970 UTC, a date and time as in 2026-11-21T10:00:00Z (UTC when it names no zone), or how long "
+    "ago as in -PT1H"
+)
+
+
+def timestamp_ms(text: str, now_ms: int, where: str) -> int:
+    """The time that a text means.
+
+    Args:
+        text: one of `FORMS`.
+        now_ms: milliseconds since 1970 UTC.
+        where: the option, for the message.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        if text[:1] == "-":
+            return max(0, now_ms - duration_ms(text[1:]))
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{where}: a time must be {FORMS}") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """How long an ISO 8601 duration is, as in PT1H30M or P7D.
+
+    Raises:
+        ValueError: it is none.
+    """
+    duration = parse_reset_policy(f"by_duration:{text}").duration_ms
+    assert duration is not None
+    return duration
