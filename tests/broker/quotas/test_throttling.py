@@ -26,7 +26,7 @@ def bound(cluster: VirtualCluster, entity: dict[str, str | None], **quotas: floa
 
 
 def throttle_time_s(metrics) -> float:
-    return sum(node["throttle_time_s"] for name, node in metrics.items() if name != "producer")
+    return sum(part["throttle_time_s"] for part in metrics.values() if "throttle_time_s" in part)  # of the nodes
 
 
 def node_throttling(clock: FixedClock, entity: dict[str, str | None], **quotas: float) -> Throttling:
