@@ -20,6 +20,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     TIMESTAMP_LOG_APPEND_TIME,
     Batch,
+    BatchHeader,
     TopicPartition,
     encode_batch,
     encode_control_batch,
@@ -358,7 +359,7 @@ def test_a_refused_batch_does_not_move_the_sequence():
 def test_storage_that_is_full_is_a_storage_error(monkeypatch: pytest.MonkeyPatch):
     partition = make_partition()
 
-    def fail(data: memoryview) -> None:
+    def fail(batch: memoryview, header: BatchHeader) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(partition.log, "append", fail)

@@ -10,10 +10,9 @@ ApiVersions, whose unknown versions are answered (KIP-511).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT
@@ -72,6 +71,7 @@ class BrokerConnection:
         self._link: Link | None = None
         self._login: Login | None = None
         self._principal = ANONYMOUS
+        self._context: RequestContext | None = None
         self._frames: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._closing = False
@@ -90,7 +90,8 @@ class BrokerConnection:
         if security.wants_login(self._listener):
             self._begin_login(link)
         elif security.tls_of(self._listener) is not None and link.peer_certificate is not None:
-            self._identify(link, link.peer_certificate, security.listeners[self._listener].principals)
+            principals = security.listeners[self._listener].principals
+            self._closing_on_failure(link, self._identify, link.peer_certificate, principals)
         idle_ms = self._state.config.connections_max_idle_ms
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
@@ -108,14 +109,13 @@ class BrokerConnection:
         )
         self.abort()
 
-    def _identify(self, link: Link, certificate: bytes, principals: PrincipalMapping) -> None:
+    def _identify(self, certificate: bytes, principals: PrincipalMapping) -> None:
         """Learn from its certificate who the client is."""
-        with self._closing_on_failure(link):
-            subject = subject_of(certificate)
-            user = principals.user(subject)
-            if user is None:
-                raise CloseConnection(f"no rule of ssl.principal.mapping.rules is for the certificate of {subject}")
-            self._principal = f"User:{user}"
+        subject = subject_of(certificate)
+        user = principals.user(subject)
+        if user is None:
+            raise CloseConnection(f"no rule of ssl.principal.mapping.rules is for the certificate of {subject}")
+        self._principal = f"User:{user}"
 
     def frame_received(self, frame: memoryview) -> None:
         """A request has come."""
@@ -205,18 +205,19 @@ class BrokerConnection:
 
     def _answer(self, link: Link, frame: memoryview) -> None:
         self._last_used = asyncio.get_running_loop().time()
-        with self._closing_on_failure(link):
-            if self._login is not None and self._login.takes_bare_token:
-                self._take_bare_token(link, self._login, frame)
-                return
-            header, at = decode_request_header(frame)
-            self._dispatch(link, header, frame, at)
+        self._closing_on_failure(link, self._take, link, frame)
 
-    @contextlib.contextmanager
-    def _closing_on_failure(self, link: Link) -> Iterator[None]:
+    def _take(self, link: Link, frame: memoryview) -> None:
+        if self._login is not None and self._login.takes_bare_token:
+            self._take_bare_token(link, self._login, frame)
+            return
+        header, at = decode_request_header(frame)
+        self._dispatch(link, header, frame, at)
+
+    def _closing_on_failure(self, link: Link, act: Callable[..., None], *arguments: object) -> None:
         """The root of request handling: a bad request costs its connection, never the broker or another client."""
         try:
-            yield
+            act(*arguments)
         except (ProtocolError, CloseConnection) as error:
             _logger.warning("closing the connection from %s: %s", link.peer, error)
             self.close()
@@ -241,7 +242,7 @@ class BrokerConnection:
             request = decode_message(api.request, header.api_version, frame, at, allow_trailing_bytes=True)
         except ProtocolError as error:
             raise CloseConnection(f"{api.name} version {header.api_version} cannot be decoded: {error}") from error
-        context = RequestContext(header.api_version, self._listener, header.client_id, link.peer, self._principal)
+        context = self._context_of(header, link)
         if self._login is not None:
             login_answer = self._login.answer(header.api_version, request)
             if login_answer is not None:
@@ -264,6 +265,19 @@ class BrokerConnection:
             lambda asked: handler(self._state, context, asked),
         )
         self._give(link, header, self._faults.answer(incoming), served)
+
+    def _context_of(self, header: RequestHeader, link: Link) -> RequestContext:
+        """What the handler is told besides the request: mostly the same as the last time."""
+        last = self._context
+        if (
+            last is None
+            or last.api_version != header.api_version
+            or last.client_id != header.client_id
+            or last.principal != self._principal
+        ):
+            last = RequestContext(header.api_version, self._listener, header.client_id, link.peer, self._principal)
+            self._context = last
+        return last
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         topic = self._state.catalog.topic_by_id(topic_id)
@@ -317,8 +331,7 @@ class BrokerConnection:
     def _answer_late(self, header: RequestHeader, response: object, served: Served | None) -> None:
         self._waiting = None
         if self._link is not None:
-            with self._closing_on_failure(self._link):
-                self._give(self._link, header, response, served)
+            self._closing_on_failure(self._link, self._give, self._link, header, response, served)
             # Not at once: whatever ended the wait (an append, a deletion) is perhaps only half done.
             asyncio.get_running_loop().call_soon(self._work)
 

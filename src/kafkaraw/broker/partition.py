@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.followers import Followers
@@ -34,8 +33,8 @@ from kafkaraw.records import (
     TopicPartition,
     iter_headers,
     marker_of,
-    parse_header,
     patch_header,
+    unpack_header,
 )
 
 ALL_IN_SYNC: Final = -1
@@ -48,8 +47,7 @@ FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where a batch is.
 
     Attributes:
@@ -285,7 +283,7 @@ class Partition:
             partition_leader_epoch=self.leader_epoch,
             max_timestamp=append_time,
         )
-        header = parse_header(batch)
+        header = unpack_header(batch)
         try:
             self._store(batch, header, now_ms)
         except OSError as error:
@@ -299,7 +297,7 @@ class Partition:
         return Appended(header.base_offset, header.next_offset, -1 if append_time is None else append_time)
 
     def _store(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-        self.log.append(batch)
+        self.log.append(batch, header)
         self._note(header, now_ms, marker_of(batch) if header.is_control else None)
         if self.log.unsynced_records >= self.config.flush_messages:
             self.log.sync()
@@ -517,7 +515,8 @@ class Partition:
 
     def _note(self, header: BatchHeader, now_ms: int, marker: Marker | None) -> None:
         self.producers.note(header, now_ms, coordinator_epoch=-1 if marker is None else marker.coordinator_epoch)
-        self.transactions.note(header, None if marker is None else marker.kind)
+        if header.is_transactional:
+            self.transactions.note(header, None if marker is None else marker.kind)
 
     # -- life ------------------------------------------------------------------------------------------------------
 

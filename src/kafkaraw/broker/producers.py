@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.broker.refusal import Refusal
@@ -34,8 +34,7 @@ def add_sequence(sequence: int, count: int) -> int:
     return (sequence + count) % (SEQUENCE_MAX + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class AppendedBatch:
+class AppendedBatch(NamedTuple):
     """One batch that a producer has appended."""
 
     first_sequence: int

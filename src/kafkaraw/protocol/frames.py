@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
@@ -64,6 +65,7 @@ class ResponseHeader:
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
+@lru_cache(maxsize=1024)  # peers choose what is asked for
 def request_header_version(api_key: int, api_version: int) -> int:
     """The version of the request header: 0, 1 or 2. For an API that is not declared: 1."""
     if api_key == CONTROLLED_SHUTDOWN_KEY and api_version == 0:
@@ -72,6 +74,7 @@ def request_header_version(api_key: int, api_version: int) -> int:
     return 2 if api is not None and api.is_flexible(api_version) else 1
 
 
+@lru_cache(maxsize=1024)
 def response_header_version(api_key: int, api_version: int) -> int:
     """The version of the response header: 0 or 1."""
     return 1 if api_key != API_VERSIONS_KEY and _known(api_key).is_flexible(api_version) else 0
@@ -293,6 +296,8 @@ def _decode_client_id(view: memoryview) -> tuple[str | None, int]:
 
 
 def _decode_tags(view: memoryview, at: int) -> tuple[dict[int, bytes] | None, int]:
+    if at < len(view) and not view[at]:  # as it always is so far
+        return None, at + 1
     start = at
     tags: dict[int, bytes] = {}
     try:

@@ -12,7 +12,7 @@ from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset, is_segment
 from kafkaraw.broker.log.storage import LogStorage
-from kafkaraw.records import Batch, encode_batch, iter_headers, patch_header
+from kafkaraw.records import Batch, encode_batch, iter_headers, parse_header, patch_header
 from tests.broker.support import NOW_MS, content_bytes
 from tests.broker.support import batch as encoded
 from tests.records.test_legacy import vector
@@ -36,7 +36,7 @@ def open_log(storage: LogStorage, segment_bytes: int = 1 << 30) -> PartitionLog:
 def append(log: PartitionLog, *values: bytes, timestamp_ms: int = NOW_MS) -> bytes:
     made = bytearray(encode_batch([(timestamp_ms, None, value, []) for value in values]))
     patch_header(made, base_offset=log.log_end_offset, partition_leader_epoch=0)
-    log.append(memoryview(made))
+    log.append(memoryview(made), parse_header(made))
     return bytes(made)
 
 
@@ -218,7 +218,7 @@ def test_a_timestamp_leads_to_the_first_record_at_or_after_it(storage: LogStorag
 def test_a_timestamp_is_looked_up_within_a_batch(storage: LogStorage):
     log = open_log(storage)
     made = bytearray(encode_batch([(time, None, b"v", []) for time in (10, 30, 20)], codec="zstd"))
-    log.append(memoryview(made))
+    log.append(memoryview(made), parse_header(made))
     assert log.first_at_or_after(11) == TimestampAndOffset(30, 1)
     assert log.latest_timestamp() == TimestampAndOffset(30, 1)
     log.close()
@@ -237,7 +237,8 @@ def log_with_segments(storage: MemoryStorage, timestamps: list[int], *, per_segm
     log = PartitionLog(storage, "t-0", segment_bytes=per_segment * size)
     log.open()
     for offset, timestamp_ms in enumerate(timestamps):
-        log.append(memoryview(encoded(b"x", timestamp_ms=timestamp_ms, base_offset=offset)))
+        made = encoded(b"x", timestamp_ms=timestamp_ms, base_offset=offset)
+        log.append(memoryview(made), parse_header(made))
     return log
 
 
@@ -279,7 +280,8 @@ def test_a_batch_that_lies_on_both_sides_of_the_start_is_looked_into():
     log = PartitionLog(storage, "t-0", segment_bytes=1 << 20)
     log.open()
     records = [(timestamp_ms, None, b"x", []) for timestamp_ms in (900, 100, 200)]
-    log.append(memoryview(encode_batch(records)))
+    made = encode_batch(records)
+    log.append(memoryview(made), parse_header(made))
     log.move_start(1)
     assert log.latest_timestamp() == TimestampAndOffset(200, 2)
     assert log.first_at_or_after(50) == TimestampAndOffset(100, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
@@ -56,7 +55,7 @@ def broker_names_the_wrong_offset(monkeypatch: pytest.MonkeyPatch):
 
     def off_by_one(self, batch, now_ms):
         appended = write(self, batch, now_ms)
-        return replace(appended, base_offset=appended.base_offset + 1)
+        return appended._replace(base_offset=appended.base_offset + 1)
 
     monkeypatch.setattr(Partition, "_write", off_by_one)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import struct
-from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -144,7 +143,7 @@ def broker_answers_a_repetition_with_the_wrong_offset(monkeypatch: pytest.Monkey
 
     def one_further(self, header):
         old = check(self, header)
-        return old and replace(old, base_offset=old.base_offset + 1)
+        return old and old._replace(base_offset=old.base_offset + 1)
 
     monkeypatch.setattr(ProducerTable, "check", one_further)
 

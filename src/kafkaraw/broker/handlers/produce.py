@@ -66,16 +66,15 @@ def handle(state: BrokerState, context: RequestContext, request: ProduceRequest)
 
 def _refusal_of_all(request: ProduceRequest) -> Refusal | None:
     """Why nothing of a request is appended: Kafka looks at every first batch before it looks at topics."""
+    transactional = False
     try:
-        transactional = [
-            first_is_transactional(data.records)
-            for topic in request.topic_data
-            for data in topic.partition_data
-            if isinstance(data.records, memoryview)
-        ]
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                if isinstance(data.records, memoryview) and first_is_transactional(data.records):
+                    transactional = True
     except Refusal as refusal:
         return refusal
-    if any(transactional) and request.transactional_id is None:
+    if transactional and request.transactional_id is None:
         return Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without a transactional id")
     return None
 
@@ -190,12 +189,14 @@ class _Produce:
         key = TopicPartition(topic.name, data.index)
         if data.records is not None and not isinstance(data.records, memoryview):
             raise TypeError("records of a decoded request are a memoryview")
-        if self._state.catalog.state_of(key) is None:
+        partition = self._state.partition(key)
+        if partition is None and self._state.catalog.state_of(key) is None:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {data.index} of it")
         batch = only_batch(data.records, self._context.api_version)
         if self._acks not in ACKS:
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {self._acks}")
-        partition = led_partition(self._state, key)
+        if partition is None or not partition.is_leader:
+            partition = led_partition(self._state, key)  # which says why not
         if self._codes.get(key):
             raise Refusal(self._codes[key], "the partition is not part of the transaction")
         leader_epoch = partition.leader_epoch

@@ -24,9 +24,13 @@ class BatchIndex:
 
     def add(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Note a batch of `size` bytes that follows the last one."""
-        self._ends.append(self.end_position + size)
+        if self._ends:
+            size += self._ends[-1]
+            highest = self._max_timestamps[-1]
+            max_timestamp = highest if highest > max_timestamp else max_timestamp
+        self._ends.append(size)
         self._last_offsets.append(last_offset)
-        self._max_timestamps.append(max(max_timestamp, self.max_timestamp))
+        self._max_timestamps.append(max_timestamp)
 
     def cut(self, row: int) -> None:
         """Forget the rows from `row` on."""

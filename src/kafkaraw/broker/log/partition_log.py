@@ -141,13 +141,16 @@ class PartitionLog:
         """Number of segments, the one that is written to included."""
         return len(self._segments)
 
-    def append(self, batch: memoryview) -> None:
+    def append(self, batch: memoryview, header: BatchHeader) -> None:
         """Write one whole batch whose base offset is `log_end_offset`.
+
+        Args:
+            batch: its bytes.
+            header: what they begin with.
 
         Raises:
             OSError: the storage is full or broken; the log is as it was.
         """
-        header = parse_header(batch)
         active = self._segments[-1]
         full = active.size_bytes + header.size > self.segment_bytes
         if active.size_bytes and (full or header.last_offset - active.base_offset > OFFSET_SPAN_MAX):

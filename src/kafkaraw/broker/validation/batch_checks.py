@@ -10,7 +10,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.errors import CorruptBatch
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import BatchHeader, codec_by_id, unpack_header, verify_crc
+from kafkaraw.records import HEADER_SIZE, BatchHeader, codec_by_id, unpack_header, verify_crc
 
 
 def check_batch(batch: memoryview, config: TopicConfig, where: str) -> BatchHeader:
@@ -27,21 +27,23 @@ def check_batch(batch: memoryview, config: TopicConfig, where: str) -> BatchHead
     Raises:
         Refusal: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for an unknown codec.
     """
-    base_offset = int.from_bytes(batch[:8], "big", signed=True)
+    header = unpack_header(batch) if len(batch) >= HEADER_SIZE else None
+    base_offset = header.base_offset if header is not None else int.from_bytes(batch[:8], "big", signed=True)
     if base_offset != 0:
         message = f"The baseOffset of the record batch in the append to {where} should be 0, but it is {base_offset}"
         raise _invalid(message)
     check_size(batch, config, where)
     try:
-        verify_crc(batch)
+        verify_crc(batch)  # or complain that it has no whole header
+        header = header or unpack_header(batch)
     except CorruptBatch as error:
         raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"{error.message} in topic partition {where}") from error
-    header = unpack_header(batch)
     try:
         codec_by_id(header.codec_id)
     except CorruptBatch as error:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error.message} in topic partition {where}") from error
-    _check_offsets(header, where)
+    if header.records_count != header.last_offset_delta + 1 or header.records_count <= 0:
+        raise _wrong_offsets(header, where)
     if header.is_control:
         raise _invalid(f"Clients are not allowed to write control records in topic partition {where}")
     if header.producer_id >= 0 and header.base_sequence < 0:
@@ -66,17 +68,16 @@ def check_size(batch: memoryview, config: TopicConfig, where: str) -> None:
         )
 
 
-def _check_offsets(header: BatchHeader, where: str) -> None:
+def _wrong_offsets(header: BatchHeader, where: str) -> Refusal:
     offsets = f"[{header.base_offset}, {header.last_offset}]"
     if header.last_offset_delta < 0:
-        raise _invalid(f"Batch has an invalid offset range: {offsets} in topic partition {where}")
+        return _invalid(f"Batch has an invalid offset range: {offsets} in topic partition {where}")
     if header.records_count <= 0:
-        raise _invalid(f"Invalid reported count for record batch: {header.records_count} in topic partition {where}")
-    if header.records_count != header.last_offset_delta + 1:
-        raise _invalid(
-            f"Inconsistent batch offset range {offsets} and count of records {header.records_count} in topic "
-            f"partition {where}"
-        )
+        return _invalid(f"Invalid reported count for record batch: {header.records_count} in topic partition {where}")
+    return _invalid(
+        f"Inconsistent batch offset range {offsets} and count of records {header.records_count} in topic "
+        f"partition {where}"
+    )
 
 
 def _invalid(message: str) -> Refusal:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, unpack_header
+from kafkaraw.records.header import ATTRIBUTES_AT, TRANSACTIONAL_BIT
 
 MAGIC: Final = 2
 ZSTD_ID: Final = 4
@@ -21,6 +22,7 @@ MAGIC_2_PRODUCE_VERSION_MIN: Final = 3
 _PREFIX: Final = struct.Struct(">qi")  # an offset, and the length of what follows
 _LENGTH_MIN: Final = 14  # of a message of magic 0, the shortest there is
 _MAGIC_AT: Final = 16
+_ATTRIBUTES_LOW_AT: Final = ATTRIBUTES_AT + 1
 BYTE_MAX: Final = 127  # a byte has a sign in Java
 _INT32_MAX: Final = 2**31 - 1
 
@@ -106,7 +108,7 @@ def first_is_transactional(records: memoryview) -> bool:
         Refusal: its frame makes no sense.
     """
     if _is_one_batch(records):
-        return unpack_header(records).is_transactional
+        return bool(records[_ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT)
     first = next(frames(records), None)
     if first is None or first.magic < MAGIC or first.end - first.start < HEADER_SIZE:
         return False
