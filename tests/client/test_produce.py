@@ -15,14 +15,14 @@ from kafkaraw.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkaraw.protocol.produce_frames import Produce
 from kafkaraw.records import TopicPartition
 
 T0 = TopicPartition("t", 0)
-REQUEST = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1, topic_data=[])
+REQUEST = Produce(None, -1, 1, [])
 
 
 def a_view(leader_id: int = 1, leader_epoch: int = 5) -> ClusterView:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from kafkaraw.client.metrics import BOOTSTRAP, NodeMetrics
 from kafkaraw.core.connection import ConnectionMachine, ConnectionState
@@ -22,14 +23,12 @@ from kafkaraw.core.connection_events import (
     End,
     Event,
     Fail,
-    FrameReceived,
     LinkLost,
     LinkMade,
     LoginGiven,
     LoginMissing,
     NeedLogin,
     Send,
-    Submit,
     Succeed,
 )
 from kafkaraw.core.negotiation import ApiVersionTable
@@ -43,6 +42,7 @@ FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
 CLOSE_TIMEOUT_S = 1.0
 SIZE_PREFIX_BYTES = 4
+_READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class Connection:
         began, metrics = self.asked()
         outcome: object = None
         try:
-            self._handle(Submit(answer, message, version, timeout * 1000))
+            self._submit(answer, message, version, timeout)
             outcome = await answer
         except BaseException as error:
             outcome = error
@@ -245,7 +245,7 @@ class Connection:
             version: to send it in; None for the highest that both ends know.
             timeout: for waiting its turn, sending and answering together, in seconds.
         """
-        self._handle(Submit(_Call(self, answered), message, version, timeout * 1000))
+        self._submit(_Call(self, answered), message, version, timeout)
 
     def send_oneway(self, message: object, *, version: int | None = None) -> None:
         """Send a request that the broker does not answer (Produce with acks=0).
@@ -256,7 +256,7 @@ class Connection:
             ProtocolError: the message does not fit the version.
         """
         outcome: asyncio.Future[object] = self._loop.create_future()
-        self._handle(Submit(outcome, message, version, float("inf"), oneway=True))
+        self._submit(outcome, message, version, float("inf"), oneway=True)
         if outcome.done():
             outcome.result()
         outcome.cancel()
@@ -299,7 +299,10 @@ class Connection:
     def frame_received(self, frame: memoryview) -> None:
         """See `LinkHandler.frame_received`."""
         self._metrics.bytes_in += len(frame) + SIZE_PREFIX_BYTES
-        self._handle(FrameReceived(frame))
+        self._machine.frame_received(frame, self._loop.time() * 1000)
+        self._act()
+        if self._timer is None or self._machine.state is not _READY:
+            self._arm_timer()
 
     def link_lost(self, error: KafkaError | None) -> None:
         """See `LinkHandler.link_lost`."""
@@ -323,11 +326,11 @@ class Connection:
         """Count a request that is over: with a response, or an error."""
         metrics.in_flight -= 1
         self._asking -= 1
-        self._used_at = self._loop.time()
+        self._used_at = now = self._loop.time()
         if isinstance(outcome, BaseException):
             metrics.requests_failed += 1
         else:
-            metrics.answered(outcome, self._used_at - began)
+            metrics.answered(outcome, now - began)
 
     def _name_in_log(self) -> str:
         name = self._metrics.name
@@ -342,25 +345,33 @@ class Connection:
             self._handle(LoginGiven(mechanism))
 
     def _handle(self, event: Event) -> None:
-        now_ms = self._loop.time() * 1000
-        self._machine.receive(event, now_ms)
+        self._machine.receive(event, self._loop.time() * 1000)
+        self._act()
+        self._arm_timer()
+
+    # A timer that is set already is early enough after an answer, and for a request that may take as long: then the
+    # machine need not be asked when it wants to be woken, which takes longer the more is in flight.
+
+    def _submit(
+        self, key: object, message: object, version: int | None, timeout: float, *, oneway: bool = False
+    ) -> None:
+        now = self._loop.time()
+        self._machine.submit(key, message, version, timeout * 1000, now * 1000, oneway=oneway)
+        self._act()
+        timer = self._timer
+        if timer is None or timer.when() > now + timeout or self._machine.state is not _READY:
+            self._arm_timer()
+
+    def _act(self) -> None:
+        """Do what the machine says."""
         for action in self._machine.actions():
             self._do(action)
-        # A timer that is set already is early enough after an answer, and for a request that may take as long: then
-        # the machine need not be asked, which takes longer the more is in flight.
-        if self._timer is not None and self._machine.state is ConnectionState.READY:
-            if type(event) is FrameReceived:
-                return
-            if type(event) is Submit and self._timer.when() * 1000 <= now_ms + event.timeout_ms:
-                return
-        self._arm_timer()
 
     def _wake(self, deadline_ms: float) -> None:
         # The loop's clock, turned into milliseconds, may be a rounding error short of the deadline that it has reached.
         self._timer = None
         self._machine.tick(max(self._loop.time() * 1000, deadline_ms))
-        for action in self._machine.actions():
-            self._do(action)
+        self._act()
         self._arm_timer()
 
     def _do(self, action: Action) -> None:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 from kafkaraw.client.arrow_sending import ArrowSending
 from kafkaraw.client.config import ProducerConfig
@@ -30,6 +30,7 @@ from kafkaraw.client.pipeline import pipeline_of
 from kafkaraw.client.producer_machine import machine_of
 from kafkaraw.client.producer_metrics import GROUP, ProducerMetrics
 from kafkaraw.client.record_size import RECORD_OVERHEAD_BYTES, check_record_size
+from kafkaraw.client.refusals import CLOSED, closed_before, raising
 from kafkaraw.client.room import Ahead, Room
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.security import with_principal
@@ -79,7 +80,6 @@ from kafkaraw.records import (
 log = logging.getLogger(__name__)
 
 _OK, _OPENED, _SEALED = AppendStatus.OK, AppendStatus.OPENED, AppendStatus.SEALED  # slow to look up
-CLOSED = "the producer is closed; make a new one"
 INTERRUPTED_CLOSE_S = 5.0
 """How long a `with` block that is left by Ctrl-C or cancellation may still try to deliver."""
 
@@ -344,7 +344,7 @@ class Delivery:
         self._closed = True
         if self.pipeline is not None:
             self.pipeline.close()
-        self.open_batches.refuse(_raising(ClosedError, CLOSED))
+        self.open_batches.refuse(raising(ClosedError, CLOSED))
 
     async def close(self, timeout: float | None) -> None:
         """Flush, then let go of everything; see `AsyncProducer.close`."""
@@ -357,7 +357,7 @@ class Delivery:
             if timeout is not None:
                 timeout = max(0.0, timeout - (asyncio.get_running_loop().time() - began))
         self._closed = True
-        self.open_batches.refuse(_raising(ClosedError, CLOSED))
+        self.open_batches.refuse(raising(ClosedError, CLOSED))
         problem: DeliveryError | None = None
         try:
             await self._settle(timeout, "close")
@@ -365,7 +365,7 @@ class Delivery:
             problem = error
         finally:
             try:
-                self._give_up(_closed_before)
+                self._give_up(closed_before)
             finally:
                 if self.pipeline is not None:
                     self.pipeline.close()
@@ -389,9 +389,12 @@ class Delivery:
 
     def _receive(self, event: Event) -> None:
         """Tell the machine, and do what follows at once: whoever waits for an answer does so for no other reason."""
-        if isinstance(event, Answered | RequestLost):
-            self._metrics.landed(event.request_id, self._now_s(), answered=isinstance(event, Answered))
-        self._machine.receive(event, self._now_ms())
+        now_s = self._now_s()
+        if type(event) is Answered:
+            self._metrics.landed(event.request_id, now_s, answered=True)
+        elif type(event) is RequestLost:
+            self._metrics.landed(event.request_id, now_s, answered=False)
+        self._machine.receive(event, int(now_s * 1000))
         if not self._acting:
             self._act_and_set_timer()
 
@@ -435,32 +438,30 @@ class Delivery:
             self._turns.renew((batch.topic for batch in sealed), self._now_ms())
 
     def _do(self, action: Action) -> None:
-        match action:
-            case SendProduce():
-                self._metrics.sent(action, self._clock.time_ms(), self._now_s())
-                self._outbox.send(action)
-                if self._transactions is not None:
-                    self._transactions.note_sent()
-            case Acknowledge(batch, base_offset, log_append_time_ms):
-                self._metrics.acknowledged(batch)
-                batch.promise.resolve(base_offset, log_append_time_ms)
-            case Release(batch):
-                self._release(batch)
-            case Resplit():
-                self._metrics.split()
-            case Fail(batch, error, report):
-                self._metrics.failed(report.records_count)
-                if batch.promise.fail(with_principal(error, self._config)) and self._transactions is None:
-                    self._failures.add(batch.promise, report)
-                if self._transactions is not None:
-                    self._transactions.note_failure(error)
-            case AddPartitions(partitions):
-                assert self._transactions is not None
-                self._outbox.add_partitions(self._transactions, partitions)
-            case RefreshMetadata(topics):
-                self._outbox.refresh(topics)
-            case AskProducerId():
-                self._outbox.ask_producer_id()
+        _DOING[type(action)](self, action)
+
+    def _send(self, action: SendProduce) -> None:
+        self._metrics.sent(action, self._clock.time_ms(), self._now_s())
+        self._outbox.send(action)
+        if self._transactions is not None:
+            self._transactions.note_sent()
+
+    def _acknowledge(self, action: Acknowledge) -> None:
+        batch = action.batch
+        self._metrics.acknowledged(batch)
+        batch.promise.resolve(action.base_offset, action.log_append_time_ms)
+
+    def _fail(self, action: Fail) -> None:
+        promise = action.batch.promise
+        self._metrics.failed(action.report.records_count)
+        if promise.fail(with_principal(action.error, self._config)) and self._transactions is None:
+            self._failures.add(promise, action.report)
+        if self._transactions is not None:
+            self._transactions.note_failure(action.error)
+
+    def _add_partitions(self, action: AddPartitions) -> None:
+        assert self._transactions is not None
+        self._outbox.add_partitions(self._transactions, action.partitions)
 
     def _set_timer(self) -> None:
         """Have the next step made when something is due."""
@@ -496,7 +497,7 @@ class Delivery:
     def _after_fork_in_child(self) -> None:
         """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
         self._waiter.forked = True
-        self.open_batches.refuse(_raising(ForkedError, FORKED))
+        self.open_batches.refuse(raising(ForkedError, FORKED))
         leave_behind(self)
 
     # ---- inside: room
@@ -519,11 +520,12 @@ class Delivery:
 
     def _release(self, batch: SealedBatch) -> None:
         self.open_batches.release(batch)
+        used_bytes = self.open_batches.used_bytes
         self._room.releases += 1
-        self.ahead.note()
-        if self.open_batches.used_bytes <= self._config.buffer_memory // 2:
+        self.ahead.note(used_bytes)
+        if used_bytes <= self._config.buffer_memory // 2:
             self._room.let_one_in()
-        elif self.open_batches.used_bytes < self._config.buffer_memory:
+        elif used_bytes < self._config.buffer_memory:
             self._room.let_one_in_soon()
 
     def _offer_room(self) -> None:
@@ -570,7 +572,7 @@ class Delivery:
         log.error("the producer failed in an unforeseen way", exc_info=error)
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
         self._broken = True
-        self.open_batches.refuse(_raising(ClosedError, message))
+        self.open_batches.refuse(raising(ClosedError, message))
         batches = [*self._machine.unsettled(), *self.open_batches.seal_all()]
         for batch in batches:
             batch.promise.fail(DeliveryError(message))
@@ -581,13 +583,13 @@ class Delivery:
         return "" if error is None else f"; last seen: {error}"
 
 
-def _raising(kind: type[KafkaError], message: str) -> Callable[[], NoReturn]:
-    def refuse() -> NoReturn:
-        raise kind(message)
-
-    return refuse
-
-
-def _closed_before(entry: Unacknowledged) -> KafkaError:
-    message = f"{entry}: the producer was closed before a broker acknowledged them"
-    return DeliveryTimeout(message, unacknowledged=(entry,))
+_DOING: Final[dict[type[Action], Callable[[Delivery, Any], None]]] = {
+    SendProduce: Delivery._send,  # noqa: SLF001 - the table of this class
+    Acknowledge: Delivery._acknowledge,  # noqa: SLF001
+    Release: lambda delivery, action: delivery._release(action.batch),  # noqa: SLF001
+    Resplit: lambda delivery, _: delivery._metrics.split(),  # noqa: SLF001
+    Fail: Delivery._fail,  # noqa: SLF001
+    AddPartitions: Delivery._add_partitions,  # noqa: SLF001
+    RefreshMetadata: lambda delivery, action: delivery._outbox.refresh(action.topics),  # noqa: SLF001
+    AskProducerId: lambda delivery, _: delivery._outbox.ask_producer_id(),  # noqa: SLF001
+}

@@ -53,7 +53,8 @@ class NodeMetrics:
     def answered(self, response: object, seconds: float) -> None:
         """A request was answered."""
         self.latency_sum_s += seconds
-        self.latency_max_s = max(self.latency_max_s, seconds)
+        if seconds > self.latency_max_s:
+            self.latency_max_s = seconds
         self.latency_counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:

@@ -35,7 +35,8 @@ from kafkaraw.errors import (
 )
 from kafkaraw.protocol.error_codes import error_for, error_name
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkaraw.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkaraw.protocol.messages.produce import ProduceResponse
+from kafkaraw.protocol.produce_frames import Produce, Written
 from kafkaraw.records import TopicPartition
 
 _PRODUCE_KEY: Final = 0
@@ -74,11 +75,14 @@ class Outbox:
 
     def send(self, action: SendProduce) -> None:
         """Send a produce request; ends in `Answered` or `RequestLost`."""
-        waiting = self._waiting.setdefault(action.node_id, deque())
-        connection = None if waiting else self._engine.open_connection(action.node_id)
-        if connection is not None:
-            self._exchange(connection, action)
-            return
+        waiting = self._waiting.get(action.node_id)
+        if not waiting:
+            connection = self._engine.open_connection(action.node_id)
+            if connection is not None:
+                self._exchange(connection, action)
+                return
+        if waiting is None:
+            waiting = self._waiting[action.node_id] = deque()
         waiting.append(action)
         if len(waiting) == 1:
             self._spawn(self._send_waiting(action.node_id, waiting), f"produce to {action.node_id}")
@@ -155,11 +159,12 @@ class Outbox:
 
         connection.submit(request, answered, version=version, timeout=self._timeout)
 
-    def _answered(self, action: SendProduce, request: ProduceRequest, outcome: object) -> None:
+    def _answered(self, action: SendProduce, request: Produce, outcome: object) -> None:
         try:
             if isinstance(outcome, KafkaError):
                 raise outcome
-            outcomes = outcomes_of(request, reply(outcome, ProduceResponse), self._engine.cluster, action.node_id)
+            response = outcome if type(outcome) is Written else reply(outcome, ProduceResponse)
+            outcomes = outcomes_of(request, response, self._engine.cluster, action.node_id)
             self._tell(Answered(action.request_id, outcomes))
         except KafkaError as error:
             self._lost(action, error)

@@ -9,13 +9,8 @@ from collections.abc import Mapping
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.core.producer.events import PartitionOutcome, SendProduce
-from kafkaraw.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from kafkaraw.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from kafkaraw.protocol.produce_frames import Produce, Written
 from kafkaraw.records import TopicPartition
 
 RECORD_ERRORS_LISTED_MAX = 3
@@ -23,7 +18,7 @@ RECORD_ERRORS_LISTED_MAX = 3
 
 def produce_request(
     action: SendProduce, cluster: ClusterView, *, acks: int, timeout_ms: int, transactional_id: str | None = None
-) -> ProduceRequest:
+) -> Produce:
     """The request for some batches; compresses those that were not yet.
 
     Args:
@@ -34,23 +29,20 @@ def produce_request(
         transactional_id: the producer's, when the records are part of a transaction.
     """
     transactional = transactional_id is not None
-    topics: dict[str, TopicProduceData] = {}
-    for batch, (producer_id, epoch), base_sequence in (
-        (numbered.batch, numbered.identity, numbered.base_sequence) for numbered in action.batches
-    ):
-        topic = topics.get(batch.topic)
-        if topic is None:
-            topic = TopicProduceData(name=batch.topic, topic_id=cluster.topic_id_of(batch.topic), partition_data=[])
-            topics[batch.topic] = topic
-        records = batch.encode(producer_id, epoch, base_sequence, transactional=transactional)
-        topic.partition_data.append(PartitionProduceData(index=batch.partition, records=records))
-    return ProduceRequest(
-        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
-    )
+    topics: dict[str, list[tuple[int, memoryview]]] = {}
+    for numbered in action.batches:
+        batch, (producer_id, epoch) = numbered.batch, numbered.identity
+        records = batch.encode(producer_id, epoch, numbered.base_sequence, transactional=transactional)
+        batches = topics.get(batch.topic)
+        if batches is None:
+            batches = topics[batch.topic] = []
+        batches.append((batch.partition, records))
+    named = [(name, cluster.topic_id_of(name), batches) for name, batches in topics.items()]
+    return Produce(transactional_id, acks, timeout_ms, named)
 
 
 def outcomes_of(
-    request: ProduceRequest, response: ProduceResponse, cluster: ClusterView, node_id: int
+    request: Produce, response: Written | ProduceResponse, cluster: ClusterView, node_id: int
 ) -> Mapping[TopicPartition, PartitionOutcome]:
     """What the response says, by the names that the request used; leaders that it names are taken over (KIP-951).
 
@@ -60,19 +52,20 @@ def outcomes_of(
         cluster: learns the new leaders and their addresses.
         node_id: the broker that answered.
     """
-    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    if type(response) is Written:
+        return {
+            TopicPartition(name, index): PartitionOutcome(0, base_offset, append_time_ms, None, False, log_start)
+            for name, index, base_offset, append_time_ms, log_start in response.partitions
+        }
+    assert isinstance(response, ProduceResponse)
+    names = {topic_id: name for name, topic_id, _ in request.topics}
     cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
     outcomes: dict[TopicPartition, PartitionOutcome] = {}
     for topic in response.responses:
         for answer in topic.partition_responses:
             topic_partition = TopicPartition(topic.name or names.get(topic.topic_id, ""), answer.index)
-            if answer.error_code:
-                led_elsewhere = _leads_elsewhere(answer, topic_partition, cluster, node_id)
-                outcomes[topic_partition] = _outcome(answer, led_elsewhere)
-            else:
-                outcomes[topic_partition] = PartitionOutcome(
-                    0, answer.base_offset, answer.log_append_time_ms, log_start_offset=answer.log_start_offset
-                )
+            led_elsewhere = bool(answer.error_code) and _leads_elsewhere(answer, topic_partition, cluster, node_id)
+            outcomes[topic_partition] = _outcome(answer, led_elsewhere)
     return outcomes
 
 

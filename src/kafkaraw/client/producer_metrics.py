@@ -90,17 +90,22 @@ class ProducerMetrics:
         """
         self._requests += 1
         self._sent_at_s[action.request_id] = now_s
-        for batch, attempt in ((numbered.batch, numbered.attempt) for numbered in action.batches):
-            if attempt > 1:
+        for numbered in action.batches:
+            batch = numbered.batch
+            if numbered.attempt > 1:
                 self._records_again += batch.records_count
                 continue
+            size_bytes = batch.size_bytes
             self._batches += 1
             self._records += batch.records_count
-            self._size_bytes += batch.size_bytes
-            waited_s = max(0, wall_ms - batch.created_ms) / 1000
-            self._batch_size_max = max(self._batch_size_max, batch.size_bytes)
-            self._queue_time_sum_s += waited_s
-            self._queue_time_max_s = max(self._queue_time_max_s, waited_s)
+            self._size_bytes += size_bytes
+            if size_bytes > self._batch_size_max:
+                self._batch_size_max = size_bytes
+            waited_ms = wall_ms - batch.created_ms
+            if waited_ms > 0:
+                self._queue_time_sum_s += waited_ms / 1000
+                if waited_ms > 1000 * self._queue_time_max_s:
+                    self._queue_time_max_s = waited_ms / 1000
 
     def landed(self, request_id: int, now_s: float, *, answered: bool) -> None:
         """A request was answered, or never will be."""
@@ -108,7 +113,8 @@ class ProducerMetrics:
         if answered:
             self._latencies += 1
             self._latency_sum_s += latency_s
-            self._latency_max_s = max(self._latency_max_s, latency_s)
+            if latency_s > self._latency_max_s:
+                self._latency_max_s = latency_s
 
     def acknowledged(self, batch: SealedBatch) -> None:
         """A batch is written."""

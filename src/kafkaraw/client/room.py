@@ -109,9 +109,9 @@ class Ahead:
     def __bool__(self) -> bool:
         return self._used_bytes() > AHEAD_BYTES
 
-    def note(self) -> None:
-        """Bytes were acknowledged; on the loop."""
-        if self._used_bytes() <= AHEAD_BYTES // 2:
+    def note(self, used_bytes: int) -> None:
+        """Bytes were acknowledged, and so many are left; on the loop."""
+        if used_bytes <= AHEAD_BYTES // 2:
             self._drained.set()
 
     async def drain(self) -> None:

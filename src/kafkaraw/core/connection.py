@@ -18,7 +18,8 @@ asked for; then the login is renewed on the same connection, and what waited is 
 until somebody needs it; brokers allow that after the end, too. A refused renewal ends the connection.
 
 The driver (`client.connection`) passes events to `receive`, does what `actions` says, and calls `tick` at
-`deadline_ms`. Start at `ConnectionMachine.receive`.
+`deadline_ms`. The two events of which every request makes one, `Submit` and `FrameReceived`, are methods, too, so that
+nothing needs to be made for them. Start at `ConnectionMachine.receive`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from kafkaraw._version import __version__
@@ -52,6 +52,8 @@ from kafkaraw.core.connection_events import (
     Succeed,
 )
 from kafkaraw.core.connection_failures import at_stage, copy_for, with_stage
+from kafkaraw.core.connection_states import TRANSITIONS as TRANSITIONS
+from kafkaraw.core.connection_states import ConnectionState as ConnectionState
 from kafkaraw.core.negotiation import API_VERSIONS_KEY, ApiVersionTable, AskAgain, read_api_versions
 from kafkaraw.core.sasl.conversation import SASL_HANDSHAKE_KEY, BareToken, SaslConversation
 from kafkaraw.core.sasl.mechanism import ClientMechanism
@@ -69,6 +71,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.protocol import RequestHeader, Segment, VersionRange, decode_response, encode_request_segments
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
+from kafkaraw.protocol.handwritten import HandWritten
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 
 log = logging.getLogger(__name__)
@@ -77,41 +80,22 @@ CORRELATION_ID_MAX: Final = 2**31 - 9
 """Kafka's clients keep the eight ids above for re-authentication."""
 
 
-class ConnectionState(Enum):
-    """Where a connection is in its life."""
-
-    NEW = "new"
-    NEGOTIATING = "negotiating"
-    AUTHENTICATING = "logging in"
-    READY = "ready"
-    THROTTLED = "throttled"
-    DRAINING = "waiting for answers before the login is renewed"
-    REAUTHENTICATING = "renewing the login"
-    CLOSED = "closed"
-
-
-_S = ConnectionState
-TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
-    _S.NEW: frozenset({_S.NEGOTIATING, _S.CLOSED}),
-    _S.NEGOTIATING: frozenset({_S.AUTHENTICATING, _S.READY, _S.CLOSED}),
-    _S.AUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
-    _S.READY: frozenset({_S.THROTTLED, _S.DRAINING, _S.CLOSED}),
-    _S.THROTTLED: frozenset({_S.READY, _S.CLOSED}),
-    _S.DRAINING: frozenset({_S.REAUTHENTICATING, _S.CLOSED}),
-    _S.REAUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
-    _S.CLOSED: frozenset(),
-}
-_LOGGING_IN: Final = frozenset({_S.AUTHENTICATING, _S.REAUTHENTICATING})
-_PREPARING: Final = _LOGGING_IN | {_S.NEGOTIATING}
+_READY: Final = ConnectionState.READY  # members of an enum are slow to look up
+_CLOSED: Final = ConnectionState.CLOSED
+_AUTHENTICATING: Final = ConnectionState.AUTHENTICATING
+_LOGGING_IN: Final = frozenset({ConnectionState.AUTHENTICATING, ConnectionState.REAUTHENTICATING})
+_PREPARING: Final = _LOGGING_IN | {ConnectionState.NEGOTIATING}
 """The states in which the machine itself asks, and everything together must be answered by a deadline."""
 _NEVER: Final = float("inf")
+_CORRELATION_ID: Final = struct.Struct(">i")
 
 
 @dataclass(slots=True)
 class _Pending:
     """A request that waits to be sent or answered.
 
-    Its `key` is None when nobody waits for it, and the machine itself when that asks on its own behalf.
+    Its `key` is None when nobody waits for it, and the machine itself when that asks on its own behalf. `reader` reads
+    its answer, where the general decoder does not.
     """
 
     key: object | None
@@ -122,6 +106,7 @@ class _Pending:
     timeout_ms: float
     deadline_ms: float
     oneway: bool
+    reader: HandWritten | None
 
     @property
     def name(self) -> str:
@@ -157,6 +142,7 @@ class ConnectionMachine:
         self._renew_at_ms = _NEVER
         self._answered_once = False  # since it is READY
         self._alive_ms = 0.0  # when the broker last answered, or began to owe an answer
+        self._versions: dict[int, int] = {}  # by API key, as `version_for` found them
 
     # -- the four verbs --------------------------------------------------------------------------------------------
 
@@ -164,9 +150,9 @@ class ConnectionMachine:
         """Take note of something that happened."""
         match event:
             case FrameReceived(frame):
-                self._frame_received(frame, now_ms)
-            case Submit():
-                self._submit(event, now_ms)
+                self.frame_received(frame, now_ms)
+            case Submit(key, message, version, timeout_ms, oneway):
+                self.submit(key, message, version, timeout_ms, now_ms, oneway=oneway)
             case Abandon(key):
                 self._abandon(key)
             case LinkMade():
@@ -219,9 +205,12 @@ class ConnectionMachine:
             UnsupportedVersionError: there is none; names both ranges.
             UsageError: the connection is not ready yet.
         """
-        if self.api_versions is None:
-            raise UsageError(f"the versions of {self.peer} are not known yet")
-        return self.api_versions.version_for(api_key)
+        version = self._versions.get(api_key)
+        if version is None:
+            if self.api_versions is None:
+                raise UsageError(f"the versions of {self.peer} are not known yet")
+            version = self._versions[api_key] = self.api_versions.version_for(api_key)
+        return version
 
     # -- negotiation -----------------------------------------------------------------------------------------------
 
@@ -241,7 +230,7 @@ class ConnectionMachine:
 
     def _ask(self, message: object, version: int, now_ms: float) -> None:
         """Send a question of the machine's own at once; what is submitted waits meanwhile."""
-        question = self._encode(Submit(self, message, version, self._until_ms - now_ms), version, now_ms)
+        question = self._encode(self, message, version, self._until_ms - now_ms, now_ms, oneway=False)
         self._in_flight.append(question)
         self._alive_ms = now_ms
         self._actions.append(Send(question.segments))
@@ -261,6 +250,7 @@ class ConnectionMachine:
             self._ask_api_versions(answer.version, now_ms)
             return
         self.api_versions = answer
+        self._versions.clear()
         self._mute(now_ms + answer.throttle_ms)
         if self._login is None:
             self._become_ready(now_ms)
@@ -361,42 +351,59 @@ class ConnectionMachine:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def _submit(self, event: Submit, now_ms: float) -> None:
+    def submit(
+        self,
+        key: object,
+        message: object,
+        version: int | None,
+        timeout_ms: float,
+        now_ms: float,
+        *,
+        oneway: bool = False,
+    ) -> None:
+        """Somebody has a request: `Submit`, whose attributes these are."""
         try:
-            self._waiting.append(self._encode(event, self._version_of(event), now_ms))
+            chosen = self._version_of(message, version)
+            pending = self._encode(key, message, chosen, timeout_ms, now_ms, oneway=oneway)
         except KafkaError as error:
-            self._actions.append(Fail(event.key, error))
+            self._actions.append(Fail(key, error))
             return
+        self._waiting.append(pending)
         self._flush(now_ms)
 
-    def _version_of(self, event: Submit) -> int:
-        if self.state is ConnectionState.CLOSED:
+    def _version_of(self, message: object, version: int | None) -> int:
+        if self.state is _CLOSED:
             raise NetworkError(f"the connection to {self.peer} is closed", stage=Stage.REQUEST)
-        api = api_of(event.message)
-        if self.api_versions is None or self.state is ConnectionState.AUTHENTICATING:
+        api = message.api if isinstance(message, HandWritten) else api_of(message)
+        if self.api_versions is None or self.state is _AUTHENTICATING:
             raise UsageError(f"the connection to {self.peer} is not ready yet")
-        if event.version is None:
+        if version is None:
             return self.version_for(api.key)
         offered = self.api_versions.offered.get(api.key, VersionRange(0, -1))
-        if not offered.includes(event.version):
+        if not offered.includes(version):
             raise UnsupportedVersionError(
-                f"{self.peer} offers {api.name} in versions {offered}, version {event.version} was asked for"
+                f"{self.peer} offers {api.name} in versions {offered}, version {version} was asked for"
             )
-        return event.version
+        return version
 
-    def _encode(self, event: Submit, version: int, now_ms: float) -> _Pending:
-        api = api_of(event.message)
-        correlation_id = self._correlation_id
-        header = RequestHeader(api.key, version, correlation_id, self._limits.client_id)
-        segments = encode_request_segments(header, event.message)
+    def _encode(
+        self, key: object, message: object, version: int, timeout_ms: float, now_ms: float, *, oneway: bool
+    ) -> _Pending:
+        correlation_id, client_id = self._correlation_id, self._limits.client_id
+        reader: HandWritten | None = None
+        if isinstance(message, HandWritten):
+            api, reader = message.api, message
+            segments = message.segments(version, correlation_id, client_id)
+        else:
+            api = api_of(message)
+            segments = encode_request_segments(RequestHeader(api.key, version, correlation_id, client_id), message)
         self._correlation_id = 0 if correlation_id >= CORRELATION_ID_MAX else correlation_id + 1
-        deadline_ms = now_ms + event.timeout_ms
-        return _Pending(event.key, api, version, correlation_id, segments, event.timeout_ms, deadline_ms, event.oneway)
+        return _Pending(key, api, version, correlation_id, segments, timeout_ms, now_ms + timeout_ms, oneway, reader)
 
     def _flush(self, now_ms: float) -> None:
         """Send what may be sent now."""
         waiting, in_flight = self._waiting, self._in_flight
-        while waiting and self.state is ConnectionState.READY and len(in_flight) < self._limits.max_in_flight:
+        while waiting and self.state is _READY and len(in_flight) < self._limits.max_in_flight:
             if waiting[0].key is None:
                 waiting.popleft()
                 continue
@@ -418,24 +425,31 @@ class ConnectionMachine:
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def _frame_received(self, frame: memoryview, now_ms: float) -> None:
-        if self.state is ConnectionState.CLOSED:
+    def frame_received(self, frame: memoryview, now_ms: float) -> None:
+        """A whole frame has come: `FrameReceived`."""
+        if self.state is _CLOSED:
             return
         bare = self._login is not None and self._login.awaits_bare_token
         if not bare and (misfit := self._misfit(frame)):
             self._end_by_peer(ProtocolError(f"{self.peer} {misfit}"))
             return
         self._alive_ms = now_ms
-        if self.state is ConnectionState.NEGOTIATING:
+        if self.state is _READY:
+            self._take_answer(frame, now_ms)
+        elif self.state is ConnectionState.NEGOTIATING:
             self._api_versions_received(frame, now_ms)
         elif self.state in _LOGGING_IN:
             assert self._login is not None
             self._login_answered(self._login, frame, now_ms)
         else:
-            pending = self._in_flight.popleft()
-            if pending.key is not None:
-                self._answered(pending, frame, now_ms)
+            self._take_answer(frame, now_ms)
             self._renew_when_drained(now_ms)
+
+    def _take_answer(self, frame: memoryview, now_ms: float) -> None:
+        pending = self._in_flight.popleft()
+        if pending.key is not None:
+            self._answered(pending, frame, now_ms)
+        if self._waiting:
             self._flush(now_ms)
 
     def _misfit(self, frame: memoryview) -> str:
@@ -444,7 +458,7 @@ class ConnectionMachine:
             return f"sent {len(frame)} bytes that nobody asked for"
         if len(frame) < 4:
             return f"answered with {len(frame)} bytes, too few for a response"
-        (correlation_id,) = struct.unpack_from(">i", frame)
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         expected = self._in_flight[0]
         if correlation_id == expected.correlation_id:
             return ""
@@ -452,7 +466,10 @@ class ConnectionMachine:
 
     def _answered(self, pending: _Pending, frame: memoryview, now_ms: float) -> None:
         try:
-            _, response = decode_response(frame, pending.api.key, pending.version, allow_trailing_bytes=True)
+            if pending.reader is not None:
+                response = pending.reader.read(frame, pending.version)
+            else:
+                _, response = decode_response(frame, pending.api.key, pending.version, allow_trailing_bytes=True)
         except ProtocolError as error:
             explained = at_stage(error, f"{self.peer}: response to {pending.name}")
             self._actions.append(Fail(pending.key, explained))
@@ -461,8 +478,10 @@ class ConnectionMachine:
         self._answered_once = True
         self._actions.append(Succeed(pending.key, response))
         throttle_ms = binding_throttle_ms(response, pending.api.key, pending.version)
-        self._mute(now_ms + throttle_ms)
-        self._mute_if_told(now_ms)
+        if throttle_ms:
+            self._mute(now_ms + throttle_ms)
+        if now_ms < self._muted_until_ms:
+            self._mute_if_told(now_ms)
 
     def _mute(self, until_ms: float) -> None:
         """Send nothing until then, because the broker says so."""

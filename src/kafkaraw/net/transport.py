@@ -60,7 +60,7 @@ class StreamLink(asyncio.BufferedProtocol):
         """See `Link.send`."""
         if self._writer is not None:
             size = segments_size(segments)
-            self._writer.write([size.to_bytes(4, "big"), *segments], size)
+            self._writer.write([size.to_bytes(4, "big"), *segments], size + 4)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""

@@ -127,7 +127,7 @@ class SegmentWriter:
 
         Args:
             segments: the frame.
-            size: its bytes, about.
+            size: its bytes.
         """
         if self._closing:
             return
@@ -135,8 +135,10 @@ class SegmentWriter:
             pieces: Iterable[_Piece]
             if size < JOIN_BELOW_BYTES:
                 pieces = _join_small(segments)
+            elif self._may_write_at_once(segments):
+                pieces = self._write_at_once(segments, size)
             else:
-                pieces = self._write_at_once(list(_join_neighbours(segments)))
+                pieces = _join_neighbours(segments)
             for piece in pieces:
                 if self._pump is None and not isinstance(piece, _FilePart):
                     self._transport.write(piece)
@@ -145,22 +147,31 @@ class SegmentWriter:
         except OSError as error:
             self._fail(error)
 
-    def _write_at_once(self, pieces: list[_Piece]) -> list[_Piece]:
-        """Give pieces to the socket in one system call if that can be; returns what it did not take."""
-        if self._descriptor is None or self._pump is not None or self._transport.is_closing():
-            return pieces
-        views = [memoryview(piece) for piece in pieces[:PIECES_AT_ONCE_MAX] if not isinstance(piece, _FilePart)]
-        if len(views) < min(len(pieces), PIECES_AT_ONCE_MAX) or self._transport.get_write_buffer_size():
-            return pieces
+    def _may_write_at_once(self, segments: Segments) -> bool:
+        """Whether a frame may go to the socket past the transport: nothing is before it, and it is all in memory."""
+        return (
+            self._descriptor is not None
+            and self._pump is None
+            and not self._transport.get_write_buffer_size()
+            and not self._transport.is_closing()
+            and FileSlice not in map(type, segments)
+        )
+
+    def _write_at_once(self, segments: Segments, size: int) -> Iterable[_Piece]:
+        """Give a frame to the socket in one system call; returns what it did not take."""
+        assert self._descriptor is not None
         try:
-            sent = os.writev(self._descriptor, views)
+            sent = os.writev(self._descriptor, segments[:PIECES_AT_ONCE_MAX])  # type: ignore[arg-type]  # there is no file slice in it
         except OSError:  # it is full, or broken: the transport will see the same, and knows what to do
-            return pieces
-        for index, view in enumerate(views):
-            if sent < len(view):
-                return [view[sent:], *pieces[index + 1 :]]
-            sent -= len(view)
-        return pieces[PIECES_AT_ONCE_MAX:]
+            return _join_neighbours(segments)
+        if sent == size:
+            return ()
+        views = [memoryview(segment).cast("B") for segment in segments]  # type: ignore[arg-type]
+        index = 0
+        while sent and sent >= len(views[index]):
+            sent -= len(views[index])
+            index += 1
+        return _join_neighbours([views[index][sent:], *views[index + 1 :]])
 
     def close(self) -> None:
         """Close the transport after everything written before has been handed to it."""

@@ -227,10 +227,12 @@ def segments_size(segments: Sequence[Segment]) -> int:
     """The number of bytes that the segments stand for."""
     size = 0
     for segment in segments:
-        if type(segment) is bytes:  # nearly all are: a request has one for each of its fields
+        if type(segment) is bytes:  # nearly all are
             size += len(segment)
+        elif isinstance(segment, memoryview):
+            size += segment.nbytes
         else:
-            size += segment.size if isinstance(segment, FileSlice) else memoryview(segment).nbytes
+            size += segment.size if isinstance(segment, FileSlice) else len(segment)
     return size
 
 

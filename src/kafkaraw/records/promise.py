@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 _LOG = logging.getLogger("kafkaraw.records")
 
@@ -21,6 +21,10 @@ class PromiseState(Enum):
 
     PENDING = "pending"
     DONE = "done"
+
+
+_PENDING: Final = PromiseState.PENDING  # members of an enum are slow to look up
+_DONE: Final = PromiseState.DONE
 
 
 class Waiter(Protocol):
@@ -82,7 +86,7 @@ class BatchPromise:
         self.error_seen = False
         self.parts: list[tuple[int, BatchPromise]] | None = None
         self.whole: BatchPromise | None = None
-        self._state = PromiseState.PENDING
+        self._state = _PENDING
         # append and popleft are atomic, so a callback added while the promise is being kept runs exactly once.
         self._callbacks: deque[Callable[[BatchPromise], None]] = deque()
 
@@ -94,7 +98,7 @@ class BatchPromise:
     @property
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return self._state is PromiseState.DONE
+        return self._state is _DONE
 
     def resolve(self, base_offset: int, log_append_time_ms: int = -1) -> bool:
         """Say that the broker has the batch.
@@ -176,14 +180,14 @@ class BatchPromise:
             self._run_callbacks()
 
     def _finish(self) -> None:
-        self._state = PromiseState.DONE
+        self._state = _DONE
         self._run_callbacks()
 
     def _run_callbacks(self) -> None:
-        while True:
+        while self._callbacks:
             try:
                 callback = self._callbacks.popleft()
-            except IndexError:
+            except IndexError:  # another thread was faster
                 return
             try:
                 callback(self)

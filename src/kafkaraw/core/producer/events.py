@@ -1,6 +1,7 @@
 """The words that the producer machine and its driver exchange: events go in, actions come out.
 
-Plain values only, so that a test can write a conversation down and a log can print it. Start at `machine.py`.
+Plain values only, so that a test can write a conversation down and a log can print it. Those of which every batch makes
+one are not frozen, which would treble the time that making them takes. Start at `machine.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Leaders(Protocol):
 # ---- events: what happened
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchesSealed:
     """Batches are ready to go; `ages_ms` says how long each had been open (their delivery time counts from there)."""
 
@@ -87,7 +88,7 @@ class PartitionOutcome(NamedTuple):
     log_start_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answered:
     """The response to one `SendProduce`."""
 
@@ -162,7 +163,7 @@ Event = (
 # ---- actions: what to do
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NumberedBatch:
     """One batch with the numbers to write into its header; a repeated send gets the very same ones.
 
@@ -175,7 +176,7 @@ class NumberedBatch:
     attempt: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendProduce:
     """Send one produce request. Requests to one node must reach the wire in the order of these actions."""
 
@@ -203,7 +204,7 @@ class RefreshMetadata:
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acknowledge:
     """The records are written; offset -1 when the broker did not say where (acks=0, duplicates it had forgotten)."""
 
@@ -228,7 +229,7 @@ class Fail:
     report: Unacknowledged
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Release:
     """Nothing reads the batch's memory any more; comes once per batch, possibly long after its `Fail`.
 

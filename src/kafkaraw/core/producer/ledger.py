@@ -78,8 +78,10 @@ class Ledger:
     @property
     def expires_ms(self) -> int | None:
         """When the oldest batch is too old; None when there is none."""
-        self._forget_settled()
-        return self._by_age[0].expires_ms if self._by_age else None
+        by_age = self._by_age
+        while by_age and by_age[0].settled:
+            by_age.popleft()
+        return by_age[0].expires_ms if by_age else None
 
     def unsettled(self) -> Iterator[Shipment]:
         """The batches whose senders have not been told anything yet, oldest first."""

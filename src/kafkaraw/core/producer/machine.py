@@ -54,6 +54,8 @@ from kafkaraw.records import SealedBatch, TopicPartition, split_batch
 log = logging.getLogger(__name__)
 
 NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response says nothing about them")
+_READY: Final = PartitionState.READY  # members of an enum are slow to look up
+_DRAINING: Final = PartitionState.DRAINING
 RENUMBERING: Final = {Remedy.NEXT_EPOCH: Renumbering.NEXT_EPOCH, Remedy.SAME_EPOCH: Renumbering.SAME_EPOCH}
 
 
@@ -154,8 +156,11 @@ class ProducerMachine:
 
     def deadline_ms(self) -> int | None:
         """When `tick` should be called at the latest; None while only an event can bring news."""
+        expires_ms = self._ledger.expires_ms
+        if not self._backing_off and not self._stale_topics and self._identity is not None:  # all is well
+            return expires_ms
         times = [queue.resume_ms for queue in self._backing_off.values()]
-        if (expires_ms := self._ledger.expires_ms) is not None:
+        if expires_ms is not None:
             times.append(expires_ms)
         if self._wants_identity() and not self._asking_id.under_way:
             times.append(self._asking_id.next_ms)
@@ -214,7 +219,7 @@ class ProducerMachine:
             self._ledger.add(shipment)
             if self._turn_away is not None:
                 self._ledger.fail(shipment, self._turn_away(shipment.report()))
-            elif queue.state is PartitionState.READY:
+            elif queue.state is _READY:
                 self._sendable[topic_partition] = queue
 
     def _on_identity(self, event: ProducerIdGiven) -> None:
@@ -244,10 +249,11 @@ class ProducerMachine:
                     self._ledger.fail(shipment, refusal)
 
     def _on_answer(self, event: Answered, now_ms: int) -> None:
+        outcomes = event.outcomes
         for queue, shipment in self._land(event.request_id):
-            outcome = event.outcomes.get(shipment.topic_partition, NO_ANSWER)
-            self._conclude(queue, shipment, outcome)
-            self._go_on(queue, now_ms)
+            self._conclude(queue, shipment, outcomes.get(shipment.topic_partition, NO_ANSWER))
+            if queue.state is _DRAINING:
+                self._go_on(queue, now_ms)
 
     def _on_lost(self, event: RequestLost, now_ms: int) -> None:
         self._last_error = event.error
@@ -287,7 +293,8 @@ class ProducerMachine:
 
     def _land(self, request_id: int) -> list[tuple[PartitionQueue, Shipment]]:
         shipments = self._requests.land(request_id)
-        landed = [(self._partitions[shipment.topic_partition], shipment) for shipment in shipments]
+        partitions = self._partitions
+        landed = [(partitions[shipment.topic_partition], shipment) for shipment in shipments]
         for queue, shipment in landed:
             queue.land(shipment)
         return landed
@@ -295,8 +302,8 @@ class ProducerMachine:
     def _conclude(self, queue: PartitionQueue, shipment: Shipment, outcome: PartitionOutcome) -> None:
         verdict = verdict_on(outcome.error_code)
         if verdict is Verdict.WRITTEN:
-            known = outcome.base_offset >= 0
-            queue.note_written(outcome.base_offset + shipment.batch.records_count - 1 if known else -1)
+            base_offset = outcome.base_offset
+            queue.note_written(base_offset + shipment.batch.records_count - 1 if base_offset >= 0 else -1)
             self._refreshing.attempts = 0
             self._last_error = None
             self._ledger.acknowledge(shipment, outcome)
@@ -356,17 +363,23 @@ class ProducerMachine:
         return self._identity is None and bool(self._sendable)
 
     def _dispatch(self, now_ms: int) -> None:
-        self._drop_settled_heads()
-        self._add_partitions()
-        self._ask_identity(now_ms)
-        if self._identity is not None:
-            while requests := self._next_requests(self._identity, now_ms):
-                for node_id, shipments in requests.items():
-                    self._do(self._requests.make(node_id, shipments))
+        if self._sendable:
+            self._drop_settled_heads()
+            self._add_partitions()
+            self._ask_identity(now_ms)
+            self._make_requests(now_ms)
         if self._stale_topics and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
             self._refreshing.under_way = True
             self._refreshed_topics = frozenset(self._stale_topics)
             self._do(RefreshMetadata(self._refreshed_topics))
+
+    def _make_requests(self, now_ms: int) -> None:
+        while self._sendable and self._identity is not None:
+            requests = self._next_requests(self._identity, now_ms)
+            if not requests:
+                return
+            for node_id, shipments in requests.items():
+                self._do(self._requests.make(node_id, shipments))
 
     def _drop_settled_heads(self) -> None:
         for topic_partition, queue in list(self._sendable.items()):
@@ -391,8 +404,11 @@ class ProducerMachine:
         for queue in list(self._sendable.values()):
             if self._adds_partitions and queue.topic_partition not in self._part_of_transaction:
                 continue
-            head, node_id = queue.head(), self._leader_of(queue.topic_partition)
-            if head is None or node_id is None or not queue.may_send_to(node_id):
+            head = queue.head()
+            if head is None:
+                continue
+            node_id = self._leader_of(queue.topic_partition)
+            if node_id is None or not queue.may_send_to(node_id):
                 continue
             if not self._requests.room_at(node_id):
                 self._held_up_since.setdefault(node_id, now_ms)
@@ -404,7 +420,7 @@ class ProducerMachine:
             sizes[node_id] = size
             requests.setdefault(node_id, []).append(queue.take(identity, node_id))
             del self._sendable[queue.topic_partition]
-            if queue.head() is not None:
+            if queue.waiting and queue.head() is not None:
                 self._sendable[queue.topic_partition] = queue  # at the end: the others come first
         return requests
 

@@ -192,7 +192,8 @@ class PartitionQueue:
     def note_written(self, last_offset: int) -> None:
         """A batch was acknowledged, up to this offset (or -1): the leader knows this producer now."""
         self.failures = 0
-        self.last_acked_offset = max(self.last_acked_offset, last_offset)
+        if last_offset > self.last_acked_offset:
+            self.last_acked_offset = last_offset
         self._proven = True
 
     def is_first(self, shipment: Shipment) -> bool:
