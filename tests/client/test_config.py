@@ -13,8 +13,10 @@ from kafkaraw.client.config import (
     ProducerConfig,
     parse,
 )
+from kafkaraw.client.producer_settings import LEVELS
 from kafkaraw.client.settings import settings_of
 from kafkaraw.errors import ConfigError
+from kafkaraw.records.compression import codec_by_name
 
 SERVERS = {"bootstrap_servers": "localhost:9092"}
 
@@ -111,6 +113,8 @@ def test_an_unknown_setting_says_what_exists(kind: type[ClientConfig], name: str
         (ProducerConfig, {"linger_ms": True}, "whole number, not bool"),
         (ProducerConfig, {"linger_ms": 0.5}, "whole number, not float"),
         (ProducerConfig, {"compression_type": "gzipp"}, "did you mean 'gzip'?"),
+        (ProducerConfig, {"compression_type": "gzip", "compression_level": 10}, "between -1 and 9 for compression_ty"),
+        (ProducerConfig, {"compression_type": "lz4", "compression_level": 18}, "between -131072 and 17"),
         (ProducerConfig, {"acks": 2}, "'all'"),
         (ProducerConfig, {"acks": True}, "'all'"),
         (ConsumerConfig, {"auto_offset_reset": "early"}, "did you mean 'earliest'?"),
@@ -191,3 +195,11 @@ def test_a_members_settings_must_go_together(settings: dict[str, object], says: 
     with pytest.raises(ConfigError) as caught:
         parse(ConsumerConfig, SERVERS | settings)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(("codec", "level"), [(codec, level) for codec, both in LEVELS.items() for level in both])
+def test_every_level_that_is_accepted_can_be_compressed_with(codec: str, level: int):
+    parse(ProducerConfig, SERVERS | {"compression_type": codec, "compression_level": level})
+    data = b"flights " * 100
+    packed = codec_by_name(codec).compress(data, level)
+    assert codec_by_name(codec).decompress(packed, 10_000) == data

@@ -49,6 +49,17 @@ def test_mapped_names_become_typed_settings():
     }
 
 
+@pytest.mark.parametrize(
+    ("codec", "level", "ours"),
+    [("lz4", "9", None), ("lz4", "8", 8), ("gzip", "9", 9), ("zstd", "9", 9), ("zstd", "", None)],
+)
+def test_a_level_means_what_it_means_in_java_where_lz4_9_is_the_default_and_fast(
+    codec: str, level: str, ours: int | None
+):
+    given = SERVERS | {"compression.type": codec, f"compression.{codec}.level": level}
+    assert settings_from_properties(ProducerConfig, given).get("compression_level") == ours
+
+
 def test_a_mapping_may_hold_numbers_and_lists():
     given = {"bootstrap.servers": ["a:1"], "fetch.min.bytes": 5, "check.crcs": False}
     assert settings_from_properties(ConsumerConfig, given) == {

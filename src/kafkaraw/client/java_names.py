@@ -214,8 +214,9 @@ def _jaas(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _compression_level(properties: Mapping[str, str]) -> dict[str, str]:
-    level = properties.get(f"compression.{properties.get('compression.type', 'none').strip()}.level")
-    return {} if level is None else {"compression_level": level.strip()}
+    codec = properties.get("compression.type", "none").strip()
+    level = properties.get(f"compression.{codec}.level", "").strip()
+    return {} if level in ("", _LEVEL_OF_NO_LEVEL.get(codec)) else {"compression_level": level}
 
 
 def _partitioner(properties: Mapping[str, str]) -> dict[str, str]:
@@ -271,6 +272,8 @@ def _all(names: Iterable[str], read: Callable[[Mapping[str, str]], dict[str, str
     return dict.fromkeys(names, read)
 
 
+# Java's default, by which it chooses the fast compressor (Lz4BlockOutputStream): 8 and 10 compress hard, 9 does not.
+_LEVEL_OF_NO_LEVEL: Final = {"lz4": "9"}
 _Reader = Callable[[Mapping[str, str]], dict[str, str]]
 _STORE: Final = ("location", "password", "type")
 _PARTITIONERS: Final = {
