@@ -71,6 +71,26 @@ def test_everything_about_a_row_arrives():
     assert {record.partition for record in (first, second, third)} == {2}
 
 
+class Spy:
+    def __init__(self):
+        self.seen = []
+
+    def on_send(self, record):
+        self.seen.append(record)
+        return record
+
+    def on_acknowledgement(self, metadata, error):
+        self.seen.append(metadata)
+
+
+def test_rows_pass_serializers_and_interceptors_by():
+    spy = Spy()
+    settings = {"interceptors": [spy], "value_serializer": lambda value: value.upper(), "key_serializer": str.encode}
+    (record,) = sent(pa.table({"key": [b"k"], "value": [b"as it is"]}), producer=settings)
+    assert (record.key, record.value) == (b"k", b"as it is")
+    assert spy.seen == []
+
+
 PLAIN = ["a", None, "", "long " * 20, "a"]
 BYTES_TYPES = {
     "binary": pa.binary(),

@@ -339,7 +339,7 @@ class ProducerConfig(ClientConfig):
     )
     interceptors: tuple[object, ...] = setting(
         (),
-        "Objects with on_send(record), on_acknowledgement(metadata, error) or both.",
+        "Objects with on_send(record), on_acknowledgement(metadata, error) or both; rows of send_arrow pass them by.",
         convert=_interceptors(*OF_PRODUCERS),
     )
     retries: int = setting(

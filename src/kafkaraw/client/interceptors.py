@@ -27,7 +27,10 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor(Protocol):
-    """Sees the records of a producer come and go. One of the two methods is enough; there may be a `close()`, too."""
+    """Sees the records of a producer come and go. One of the two methods is enough; there may be a `close()`, too.
+
+    The rows of `send_arrow` are no records, and do not come here.
+    """
 
     def on_send(self, record: ProducerRecord, /) -> ProducerRecord:
         """Give the record to send: the same, or another one. Runs where `send` was called."""
