@@ -15,7 +15,7 @@ from kafkaraw.client.blocking import Admin, Consumer, Producer
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import Record
 from kafkaraw.spark.options import parse_options
-from kafkaraw.spark.writing import columns_to_send, send_rows, write_settings
+from kafkaraw.spark.writing import WriteSettings, columns_to_send, send_rows, write_settings
 from tests.spark.spark_types import struct
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -76,7 +76,8 @@ def written(servers: str, batch: pa.RecordBatch, *, topic: str | None = "t", par
         Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer,
     ):
         admin.create_topics([NewTopic(name, partitions)])
-        assert send_rows(producer, [batch], None if topic is None else name) == batch.num_rows
+        settings = WriteSettings({}, None if topic is None else name, {})
+        assert send_rows(producer, [batch], settings) == batch.num_rows
         producer.flush()
         consumer.assign(consumer.partitions_for(name))
         found: list[Record] = []

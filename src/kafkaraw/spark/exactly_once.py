@@ -92,7 +92,7 @@ def write_slot(batches: Iterable[pa.RecordBatch], settings: WriteSettings, slot:
     with _producers.borrow(settings.producer | {"transactional_id": transactional_id}) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        count = send_rows(producer, batches, settings.topic)
+        count = send_rows(producer, batches, settings)
         if slot.batch_id is not None:
             key, value = marker_key(slot.query_id, slot.number), marker_value(slot.batch_id)
             producer.send(once.topic, value, key, partition=0)

@@ -74,6 +74,7 @@ class SparkOptions:
         commit_offsets: whether the positions of a stream are committed to the group `kafka.group.id`.
         poll_timeout_ms: how long a task may go without getting records, in ms.
         topic: the topic to write to, whatever the column `topic` says.
+        dead_letter_topic: where rows go that are too large for their topic; None to fail.
         exactly_once: write in transactions; None for at least once.
     """
 
@@ -96,6 +97,7 @@ class SparkOptions:
     commit_offsets: bool = False
     poll_timeout_ms: int = 120_000
     topic: str | None = None
+    dead_letter_topic: str | None = None
     exactly_once: ExactlyOnce | None = None
 
     @property
@@ -201,6 +203,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "fetchOffset.numRetries": ("lookup_retries", _count),
     "fetchOffset.retryIntervalMs": ("lookup_pause_ms", _count),
     "topic": ("topic", _topic),
+    "deadLetterTopic": ("dead_letter_topic", _name),
 }
 
 # Options that say where to start and to end, and how their texts are read. Of several the first counts.

@@ -6,19 +6,24 @@ again and may write its rows twice. Start at `write_rows`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.blocking import Producer
-from kafkaraw.client.config import ProducerConfig
+from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.errors import ConfigError
+from kafkaraw.spark.dead_letters import Letter, Sieve, limits_pool
 from kafkaraw.spark.options import ExactlyOnce, Settings, SparkOptions, settings_for, typed_settings
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: a transaction is open until the slowest task of its batch is done."""
@@ -43,12 +48,14 @@ class WriteSettings:
         topic: where to write, whatever the column `topic` says; None to go by the column.
         client: settings of all clients, as text.
         exactly_once: write in transactions; None for at least once.
+        dead_letter_topic: where rows go that are too large; None to fail.
     """
 
     producer: Settings
     topic: str | None
     client: Settings
     exactly_once: ExactlyOnce | None = None
+    dead_letter_topic: str | None = None
 
 
 def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
@@ -69,7 +76,7 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
     if options.exactly_once is not None:
         defaults["transaction_timeout_ms"] = str(TRANSACTION_TIMEOUT_MS)
     producer = defaults | settings_for(ProducerConfig, options.client)
-    return WriteSettings(producer, options.topic, options.client, options.exactly_once)
+    return WriteSettings(producer, options.topic, options.client, options.exactly_once, options.dead_letter_topic)
 
 
 def make_producer(settings: Settings) -> Producer:
@@ -96,19 +103,40 @@ def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> in
     """
     freeze_modules_once()
     with _producers.borrow(settings.producer) as producer:
-        count = send_rows(producer, batches, settings.topic)
+        count = send_rows(producer, batches, settings)
         # Raises what any of the records failed with: no ticket needs to be kept.
         producer.flush()
         return count
 
 
-def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
+def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
     """Hand all rows to a producer, without waiting for their acknowledgements; gives how many there were."""
-    count = 0
-    for batch in batches:
-        producer.send_arrow(topic, columns_to_send(batch, topic))
-        count += batch.num_rows
+    count = dead = 0
+    with _sieve(settings) as sieve:
+        for batch in batches:
+            rows, letters = columns_to_send(batch, settings.topic), list[Letter]()
+            if sieve is not None:
+                rows, letters = sieve.sift(rows, settings.topic)
+                for letter in letters:
+                    headers, timestamp_ms = letter.headers, letter.timestamp_ms
+                    producer.send(sieve.topic, letter.value, letter.key, headers=headers, timestamp_ms=timestamp_ms)
+            producer.send_arrow(settings.topic, rows)
+            count += batch.num_rows
+            dead += len(letters)
+    if dead:
+        _log.warning("%d of %d rows are too large, and go to topic %s", dead, count, settings.dead_letter_topic)
     return count
+
+
+@contextmanager
+def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
+    """What takes out rows that are too large; nothing when nobody asks for that."""
+    if settings.dead_letter_topic is None:
+        yield None
+        return
+    producer = parse(ProducerConfig, settings.producer, from_text=True)
+    with limits_pool.borrow(settings.client) as limits:
+        yield Sieve(settings.dead_letter_topic, producer, limits)
 
 
 def columns_to_send(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
