@@ -359,6 +359,17 @@ def consumer_group(table: Table) -> Iterator[Any]:
     yield one.ask(DeleteGroupsRequest(groups_names=[table.group_id]), 2)
 
 
+def reads_nothing(table: Table) -> Iterator[Any]:
+    """The first member of a group of the new protocol reads no topic, then one that there is not, then one."""
+    one = table.client()
+    yield one.ask(table.consumer(subscribed_topic_names=[]), 1)
+    keep = {"rebalance_timeout_ms": -1, "topic_partitions": None}
+    for epoch, names in ((1, ["no such topic"]), (2, [TOPIC]), (3, [])):
+        yield one.ask(table.consumer(member_epoch=epoch, subscribed_topic_names=names, **keep), 1)
+        yield one.ask(ConsumerGroupDescribeRequest(group_ids=[table.group_id], include_authorized_operations=False), 1)
+    yield one.ask(table.consumer(member_epoch=-1, **keep), 1)
+
+
 def static_consumer(table: Table) -> Iterator[Any]:
     """A static member of a group of the new protocol."""
     one = table.client()
@@ -374,16 +385,17 @@ def static_consumer(table: Table) -> Iterator[Any]:
 
 
 CONVERSATIONS: Final[dict[str, Callable[[Table], Iterator[Any]]]] = {
-    talk.__name__: talk for talk in (joining, living, two_members, static_member, consumer_group, static_consumer)
+    talk.__name__: talk
+    for talk in (joining, living, two_members, static_member, consumer_group, reads_nothing, static_consumer)
 }
 """By name."""
 
 
-def have(name: str, bootstrap_servers: str, group_id: str) -> list[Any]:
+def have(talk: Callable[[Table], Iterator[Any]], bootstrap_servers: str, group_id: str) -> list[Any]:
     """Have a conversation; gives everything that was told."""
     table = Table(bootstrap_servers, group_id)
     try:
-        return [table.told(answer) for answer in CONVERSATIONS[name](table)]
+        return [table.told(answer) for answer in talk(table)]
     finally:
         for client in table.clients:
             client.close()

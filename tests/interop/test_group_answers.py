@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
+from tests.interop import group_questions, migration_questions
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
-from tests.interop.group_questions import CONVERSATIONS, have
 
+CONVERSATIONS = group_questions.CONVERSATIONS | migration_questions.CONVERSATIONS
 # What Apache Kafka is started with in all tests.
 LIKE_APACHES = {name: value for name, value in SINGLE_NODE.items() if name.startswith("group.")}
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
@@ -31,8 +32,9 @@ def apache_at_once() -> Iterator[ApacheKafka]:
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_both_brokers_say_the_same(name: str, apache_at_once: ApacheKafka, our_broker: EmbeddedBroker) -> None:
     group_id = f"questions-{name}-{uuid.uuid4().hex[:6]}"
-    theirs = have(name, str(apache_at_once.bootstrap_servers), group_id)
-    ours = have(name, our_broker.bootstrap_servers, group_id)
+    talk = CONVERSATIONS[name]
+    theirs = group_questions.have(talk, str(apache_at_once.bootstrap_servers), group_id)
+    ours = group_questions.have(talk, our_broker.bootstrap_servers, group_id)
     assert len(theirs) == len(ours)
     for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
         assert our == their, f"answer {number}"

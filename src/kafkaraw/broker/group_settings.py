@@ -1,15 +1,36 @@
 """The broker's settings about groups, with Kafka's names, defaults and limits.
 
-Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig of Kafka 4.3.
+Source: org.apache.kafka.coordinator.group.{GroupCoordinatorConfig, ConsumerGroupMigrationPolicy} of Kafka 4.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
+
+
+class MigrationPolicy(Enum):
+    """Which way groups with members may go; the values are Kafka's names."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a classic group may become one of the new protocol."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether a group of the new protocol may become a classic one."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
 
 GROUP_SETTINGS: Final = (
     Setting("group.initial.rebalance.delay.ms", 3_000, "how long a new classic group waits for members", low=0,
@@ -24,6 +45,8 @@ GROUP_SETTINGS: Final = (
     Setting("group.consumer.heartbeat.interval.ms", 5_000, "between heartbeats of a consumer group's members", low=1,
             high=INT_MAX),
     Setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1, high=INT_MAX),
+    Setting("group.consumer.migration.policy", "bidirectional", "which way groups with members may change protocol",
+            choices=tuple(policy.value for policy in MigrationPolicy)),
     Setting("group.consumer.session.timeout.ms", 45_000, "a consumer group's member silent for so long is gone", low=1,
             high=INT_MAX),
     Setting("offsets.retention.minutes", 10_080, "how long offsets of an empty group are kept", low=1, high=INT_MAX),
@@ -48,6 +71,7 @@ class Limits:
     consumer_size_max: int = (1 << 31) - 1  # group.consumer.max.size
     assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
     assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
     new_member_join_timeout_ms: int = 300_000  # of a JoinGroup of somebody new, who cannot send heartbeats
     offsets_retention_ms: int = 604_800_000  # offsets.retention.minutes
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
@@ -83,6 +107,7 @@ def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
             consumer_size_max=number(values, "group.consumer.max.size"),
             assignment_interval_ms=number(values, "group.consumer.assignment.interval.ms"),
             assignors=tuple(split_list(text(values, "group.consumer.assignors"))),
+            migration=MigrationPolicy(text(values, "group.consumer.migration.policy")),
             offsets_retention_ms=number(values, "offsets.retention.minutes") * 60_000,
             offsets_check_interval_ms=number(values, "offsets.retention.check.interval.ms"),
         ),

@@ -52,7 +52,7 @@ controller.socket.timeout.ms cordoned.log.dirs
 create.topic.policy.class.name delete.records.purgatory.purge.interval.requests early.start.listeners
 fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
 group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-group.consumer.max.session.timeout.ms group.consumer.migration.policy
+group.consumer.max.session.timeout.ms
 group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
 group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
 group.coordinator.append.linger.ms group.coordinator.background.threads

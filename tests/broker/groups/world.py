@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafkaraw.broker.group_settings import Limits
-from kafkaraw.broker.groups.coordinator import Batch, GroupCoordinator
+from kafkaraw.broker.groups.coordinator import GroupCoordinator
+from kafkaraw.broker.groups.journal import Batch
 from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.timers import Timers
@@ -191,7 +192,9 @@ class World:
     def leave(self, *members: str, instance_id: str | None = None) -> list[ErrorCode]:
         """Leave, or have members removed."""
         leaving = [MemberIdentity(member_id=name, group_instance_id=instance_id) for name in members]
-        return self.coordinator.leave(GROUP, leaving)
+        told: list[list[ErrorCode]] = []
+        self.coordinator.leave(GROUP, leaving, told.append)
+        return told[0]
 
     def stable(self, count: int = 2, **settings: object) -> list[JoinGroupResponse]:
         """Members who have their assignment; the leader first."""

@@ -20,8 +20,11 @@ from kafkaraw.broker.groups.classic_group import (
     Synced,
     refused_join,
 )
+from kafkaraw.broker.groups.embedded_protocol import read_assignment
 from kafkaraw.broker.groups.means import Caller, Means
 from kafkaraw.broker.groups.states import ClassicState
+from kafkaraw.broker.groups.topics import Topics
+from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -41,11 +44,13 @@ class ClassicProtocol:
 
     Args:
         means: the world around.
+        topics: the cluster's topics.
         find: the group of that name, when it is there and classic.
     """
 
-    def __init__(self, means: Means, find: Callable[[str], ClassicGroup | None]) -> None:
+    def __init__(self, means: Means, topics: Topics, find: Callable[[str], ClassicGroup | None]) -> None:
         self._means = means
+        self._topics = topics
         self._timers = means.timers
         self._limits = means.limits
         self._find = find
@@ -438,11 +443,29 @@ class ClassicProtocol:
     # ---- a change of leader
 
     def begin(self, group: ClassicGroup) -> None:
-        """A group was read from the log: its members have a session's time to be heard of."""
+        """A group was read from the log: its members have a session's time to be heard of.
+
+        A group that had to rebalance, as when it has just become a classic one, is found as if it had not: when
+        partitions are nobody's it rebalances now. (In Apache Kafka 4.3 they stay so until somebody joins or leaves.)
+        """
         for member in group.members.values():
             self._watch(group, member.member_id, member.session_timeout_ms)
         if len(group.members) > self._limits.size_max:
             self._prepare(group, f"there are more members than {self._limits.size_max}")
+        elif group.members and leaves_out_partitions(group, self._topics):
+            self._prepare(group, "partitions are nobody's")
+
+    def take_over(self, group: ClassicGroup, why: str) -> None:
+        """A group was one of the new protocol until now.
+
+        Args:
+            group: with all its members.
+            why: they have to join again; empty when they need not.
+        """
+        for member in group.members.values():
+            self._watch(group, member.member_id, member.session_timeout_ms)
+        if why:
+            self._prepare(group, why)
 
     def drop(self, group: ClassicGroup, code: ErrorCode) -> None:
         """The group is no longer coordinated here: those who wait are told so."""
@@ -453,6 +476,19 @@ class ClassicProtocol:
         for member in list(group.members.values()):
             member.answer_join(refused_join(code, member.member_id))
             member.answer_sync(SyncGroupResponse(error_code=code, assignment=b""))
+
+
+def leaves_out_partitions(group: ClassicGroup, topics: Topics) -> bool:
+    """Whether a partition that the members want to read is given to none of them, as far as that can be told."""
+    given: set[tuple[str, int]] = set()
+    try:
+        for member in group.members.values():
+            for part in read_assignment(member.assignment).assigned_partitions:
+                given.update((part.topic, number) for number in part.partitions)
+    except ProtocolError:
+        return False  # an assignor that writes its own form
+    wanted = ((name, topics.find(name)) for name in group.subscribed_topics or ())
+    return any((name, number) not in given for name, found in wanted if found for number in range(found[1]))
 
 
 def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:

@@ -305,9 +305,13 @@ class ClassicGroup:
         """The members are those that there are now."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
-        self.subscribed_topics = self._subscribed()
+        self.note_subscriptions()
         self.move_to(ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY, now_ms)
         self.pending_syncs.clear()
+
+    def note_subscriptions(self) -> None:
+        """Members have joined or left: see what they read."""
+        self.subscribed_topics = self._subscribed()
 
     def _subscribed(self) -> frozenset[str] | None:
         if not self.of_consumers or (self.members and self.protocol_name is None):
@@ -404,7 +408,7 @@ class ClassicGroup:
                 bytes(found.assignment),
             )
             group.add(member)
-        group.subscribed_topics = group._subscribed()
+        group.note_subscriptions()
         return group
 
 

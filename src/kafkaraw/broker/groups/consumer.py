@@ -8,15 +8,14 @@ KIP-1263 (assignments at most so often).
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
+from kafkaraw.broker.groups.changes import Begin, CarryOut, Change
+from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import (
-    FIRST_EPOCH,
     LEAVING,
     LEAVING_FOR_A_WHILE,
     ConsumerGroup,
@@ -24,10 +23,20 @@ from kafkaraw.broker.groups.consumer_group import (
     MemberState,
     Resolved,
 )
+from kafkaraw.broker.groups.consumer_requests import (
+    check_epoch,
+    check_request,
+    check_static,
+    parts_of,
+    refused,
+    unknown_member,
+    updated,
+)
 from kafkaraw.broker.groups.means import Caller, Means
+from kafkaraw.broker.groups.migration import downgrade, goes_down_without
 from kafkaraw.broker.groups.reconciliation import Aim, reconcile
-from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.regexes import compile_regex
+from kafkaraw.broker.groups.topics import Topics, metadata_hash
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -38,58 +47,11 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-CLIENTS_MEMBER_ID_SINCE: Final = 1
-_HASH_BYTES: Final = 8
-
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
 Answer = Callable[[ConsumerGroupHeartbeatResponse], None]
-
-
-class Topics(Protocol):
-    """What is known of the cluster's topics.
-
-    Attributes:
-        version: grows with every change.
-    """
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        ...
-
-    def find(self, name: str) -> tuple[Uuid, int] | None:
-        """Id and number of partitions of a topic."""
-        ...
-
-    def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic."""
-        ...
-
-    def names(self) -> Iterable[str]:
-        """The names of all topics that consumers may read by expression."""
-        ...
-
-
-@dataclass(slots=True)
-class Change:
-    """What is decided for a group.
-
-    Attributes:
-        group: as it is then.
-        records: what makes it so.
-        after: what is to be done when these are in the log.
-    """
-
-    group: ConsumerGroup
-    records: list[GroupRecord] = field(default_factory=list)
-    after: list[Callable[[], None]] = field(default_factory=list)
-
-    def add(self, *records: GroupRecord) -> None:
-        """Have something else be so."""
-        for record in records:
-            self.records.append(record)
-            self.group.replay(record)
+Downgraded = Callable[[ClassicGroup, str], None]
+"""Told of a group that is a classic one now, and why its members have to join again; empty when they need not."""
 
 
 class ConsumerProtocol:
@@ -98,21 +60,24 @@ class ConsumerProtocol:
     Args:
         means: the world around.
         topics: the cluster's topics.
-        begin: gives the change that a request is to make; told the group's id, and whether to found it.
-        carry_out: writes a change down; calls back with the outcome.
+        begin: gives the change that a request is to make.
+        carry_out: writes a change down.
+        downgraded: told of a group that is a classic one now.
     """
 
     def __init__(
         self,
         means: Means,
         topics: Topics,
-        begin: Callable[[str, bool], Change],
-        carry_out: Callable[[Change, Callable[[ErrorCode], None]], None],
+        begin: Begin,
+        carry_out: CarryOut,
+        downgraded: Downgraded,
     ) -> None:
         self._means = means
         self._topics = topics
         self._begin = begin
         self._carry_out = carry_out
+        self._downgraded = downgraded
 
     # ---- requests
 
@@ -125,36 +90,13 @@ class ConsumerProtocol:
             answer: told what it is to read.
         """
         try:
-            self._check(request, caller.version)
+            check_request(request, caller.version, self._means.limits.assignors)
             leaves = request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE)
             change, response = self._leave(request) if leaves else self._stay(request, caller)
         except Refusal as refusal:
             answer(refused(refusal.code, refusal.message))
             return
         self._carry_out(change, lambda code: answer(refused(code) if code else response))
-
-    def _check(self, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-        epoch = request.member_epoch
-        problem = ""
-        if not request.member_id.strip() and (version >= CLIENTS_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVING):
-            problem = "MemberId can't be empty."
-        for name, value in (
-            ("GroupId", request.group_id),
-            ("InstanceId", request.instance_id),
-            ("RackId", request.rack_id),
-        ):
-            if not problem and value is not None and not value.strip():
-                problem = f"{name} can't be empty."
-        problem = problem or _problem_at(epoch, request)
-        if problem:
-            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-        allowed = self._means.limits.assignors
-        if request.server_assignor is not None and request.server_assignor not in allowed:
-            raise Refusal(
-                ErrorCode.UNSUPPORTED_ASSIGNOR,
-                f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
-                f"{', '.join(allowed)}.",
-            )
 
     # ---- staying
 
@@ -170,19 +112,13 @@ class ConsumerProtocol:
             raise Refusal(refusal.code, f"Consumer group {request.group_id} not found.") from refusal
         group = change.group
         member_id = request.member_id or self._means.new_id()
-        full = len(group.members) >= self._means.limits.consumer_size_max
-        if full and member_id not in group.members:
-            limit = self._means.limits.consumer_size_max
-            raise Refusal(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {limit} members.",
-            )
+        self.check_room(group, member_id)
         claimed = parts_of(request.topic_partitions)
         before = self._member(change, request, member_id, claimed, joins=joins)
-        member = _updated(before, request, caller)
+        member = updated(before, request, caller)
         subscription_changed = self.subscribe(change, before, member, caller)
         self.update_target(change)
-        after = self._reconciled(change, member_id, claimed, readable_changed=subscription_changed)
+        after = self.reconciled(change, member_id, claimed, readable_changed=subscription_changed)
         self._watch(change, after, anew=after.state is not before.state or after.epoch != before.epoch)
         response = self._response(after)
         names = request.subscribed_topic_names, request.subscribed_topic_regex
@@ -195,6 +131,19 @@ class ConsumerProtocol:
                 ]
             )
         return change, response
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Check that there may be one more, or that whoever asks is in already.
+
+        Raises:
+            Refusal: GROUP_MAX_SIZE_REACHED.
+        """
+        limit = self._means.limits.consumer_size_max
+        if len(group.members) >= limit and member_id not in group.members:
+            raise Refusal(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {limit} members.",
+            )
 
     def _response(self, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
         return ConsumerGroupHeartbeatResponse(
@@ -220,14 +169,14 @@ class ConsumerProtocol:
             if member is None and not joins:
                 raise unknown_member(group, member_id)
             member = member or ConsumerMember(member_id)
-            _check_epoch(member, request.member_epoch, claimed)
+            check_epoch(member, request.member_epoch, claimed)
             return member
         holder = group.static_member(instance_id)
         if joins:
             return ConsumerMember(member_id) if holder is None else self.take_place(change, holder, member_id)
         check_static(holder, member_id, instance_id)
         assert holder is not None
-        _check_epoch(holder, request.member_epoch, claimed)
+        check_epoch(holder, request.member_epoch, claimed)
         return holder
 
     def take_place(
@@ -280,7 +229,7 @@ class ConsumerProtocol:
             changed = True
             if member.topic_regex and member.topic_regex not in group.regexes:
                 change.add(group.regex_record(member.topic_regex, self._resolve(member.topic_regex, caller)))
-        self.refresh(change, bump=changed or group.epoch <= FIRST_EPOCH, caller=caller)
+        self.refresh(change, bump=changed, caller=caller)
         return changed
 
     def refresh(self, change: Change, *, bump: bool, caller: Caller | None = None) -> None:
@@ -301,9 +250,9 @@ class ConsumerProtocol:
                 if resolved.topics != known.topics:
                     change.add(group.regex_record(regex, resolved))
         group.topics_version = self._topics.version
-        metadata_hash = self._hash(group.topics())
-        if bump or metadata_hash != group.metadata_hash:
-            change.add(group.epoch_record(group.epoch + 1, metadata_hash))
+        seen = metadata_hash(self._topics, group.topics())
+        if bump or seen != group.metadata_hash:
+            change.add(group.epoch_record(group.epoch + 1, seen))
             _logger.info("group %s is in epoch %d", group.group_id, group.epoch)
 
     def _drop_unused_regexes(self, change: Change) -> None:
@@ -316,13 +265,6 @@ class ConsumerProtocol:
         names = (name for name in self._topics.names() if pattern.fullmatch(name))
         found = frozenset(name for name in names if caller is None or caller.sees(name))
         return Resolved(found, self._topics.version, self._means.now_ms())
-
-    def _hash(self, names: Iterable[str]) -> int:
-        known = [(name, self._topics.find(name)) for name in sorted(names)]
-        if not any(found for _, found in known):
-            return 0
-        text = repr([(name, bytes(found[0]), found[1]) for name, found in known if found is not None])
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_HASH_BYTES).digest(), "big", signed=True)
 
     # ---- who is to read what
 
@@ -351,9 +293,10 @@ class ConsumerProtocol:
         change.add(group.target_epoch_record(group.epoch, now_ms))
         _logger.debug("group %s has a target for epoch %d by %s", group.group_id, group.epoch, name)
 
-    def _reconciled(
+    def reconciled(
         self, change: Change, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
     ) -> ConsumerMember:
+        """Bring a member a step nearer to its target; see `reconcile`."""
         group = change.group
         member = group.members[member_id]
         readable = None
@@ -389,14 +332,33 @@ class ConsumerProtocol:
             heartbeat_interval_ms=0,
         )
 
-    def remove(self, change: Change, member_ids: Iterable[str]) -> None:
-        """Have members no longer."""
+    def remove(self, change: Change, member_ids: Collection[str]) -> None:
+        """Have members no longer; the group may become a classic one by that."""
         group = change.group
+        for member_id in member_ids:
+            _logger.info("group %s: %s is gone", group.group_id, member_id)
+        if goes_down_without(group, member_ids, self._means.limits):
+            self.go_down(
+                change, member_ids, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
+            )
+            return
         for member_id in member_ids:
             change.add(*group.member_tombstones(member_id))
             change.after.append(lambda gone=member_id: self._forget(group.group_id, gone))  # type: ignore[misc]
-            _logger.info("group %s: %s is gone", group.group_id, member_id)
         self.refresh(change, bump=True)
+
+    def go_down(self, change: Change, leaving: Collection[str], why: str) -> None:
+        """Have the group be a classic one.
+
+        Args:
+            change: to the group.
+            leaving: who is not in it any more.
+            why: its members have to join again; empty when they need not.
+        """
+        group = change.group
+        made = downgrade(change, leaving, self._topics, self._means.now_ms())
+        change.after.append(lambda: self.drop(group))
+        change.after.append(lambda: self._downgraded(made, why))
 
     def fence(self, group_id: str, member_id: str, why: str) -> None:
         """A member was silent for too long, or too slow."""
@@ -430,14 +392,12 @@ class ConsumerProtocol:
     def _set_timers(self, group_id: str, member: ConsumerMember, *, anew: bool) -> None:
         """A member's session begins anew; what it has to give up it has to give up in time."""
         timers, member_id = self._means.timers, member.member_id
+        if member.classic is None:
+            self.cancel_waits(group_id, member_id)
         timeout_ms = self._means.limits.consumer_session_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
-        timers.set(
-            _session(group_id, member_id),
-            timeout_ms,
-            lambda: self.fence(group_id, member_id, "the member session expired"),
-        )
+        self.watch_session(group_id, member_id, timeout_ms)
         name = _rebalance(group_id, member_id)
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             timers.cancel(name)
@@ -453,7 +413,42 @@ class ConsumerProtocol:
         if member is not None and member.epoch == epoch:
             self.fence(group_id, member_id, f"it failed to transition from epoch {epoch} in time")
 
+    def watch_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """A member's session begins anew."""
+        self._means.timers.set(
+            _session(group_id, member_id),
+            timeout_ms,
+            lambda: self.fence(group_id, member_id, "the member session expired"),
+        )
+
+    def expect(self, wait: str, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """Have a classic member send a JoinGroup or SyncGroup within a time.
+
+        Args:
+            wait: "join" or "sync".
+            group_id: of the group.
+            member_id: who.
+            timeout_ms: the time.
+        """
+        self._means.timers.set(
+            _wait(wait, group_id, member_id),
+            timeout_ms,
+            lambda: self.fence(
+                group_id, member_id, f"the classic member failed to {wait} within the rebalance timeout"
+            ),
+        )
+
+    def expects(self, wait: str, group_id: str, member_id: str) -> bool:
+        """Whether it has to do so already."""
+        return _wait(wait, group_id, member_id) in self._means.timers
+
+    def cancel_waits(self, group_id: str, member_id: str, *waits: str) -> None:
+        """It has done so; no name stands for both."""
+        for wait in waits or ("join", "sync"):
+            self._means.timers.cancel(_wait(wait, group_id, member_id))
+
     def _forget(self, group_id: str, member_id: str) -> None:
+        self.cancel_waits(group_id, member_id)
         self._means.timers.cancel(_session(group_id, member_id))
         self._means.timers.cancel(_rebalance(group_id, member_id))
 
@@ -461,96 +456,6 @@ class ConsumerProtocol:
         """The group is no longer coordinated here."""
         for member_id in group.members:
             self._forget(group.group_id, member_id)
-
-
-def refused(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a heartbeat that is refused."""
-    return ConsumerGroupHeartbeatResponse(
-        error_code=code, error_message=message, member_id=None, member_epoch=0, heartbeat_interval_ms=0
-    )
-
-
-def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
-    """Nobody has that id."""
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-
-
-def check_static(holder: ConsumerMember | None, member_id: str, instance_id: str) -> None:
-    """Check that a static member is the one that has the name.
-
-    Raises:
-        Refusal: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
-    """
-    if holder is None:
-        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if holder.member_id != member_id:
-        raise Refusal(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
-        )
-
-
-def parts_of(claimed: Iterable[TopicPartitions] | None) -> Parts | None:
-    """What a member says it has."""
-    if claimed is None:
-        return None
-    return {Uuid(each.topic_id): frozenset(each.partitions) for each in claimed}
-
-
-def _problem_at(epoch: int, request: ConsumerGroupHeartbeatRequest) -> str:
-    """What is wrong with a request in this epoch."""
-    if epoch == 0:
-        if request.rebalance_timeout_ms == -1:
-            return "RebalanceTimeoutMs must be provided in first request."
-        if request.topic_partitions is None or request.topic_partitions:
-            return "TopicPartitions must be empty when (re-)joining."
-        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-    if epoch == LEAVING_FOR_A_WHILE and request.instance_id is None:
-        return "InstanceId can't be null."
-    return "MemberEpoch is invalid." if epoch < LEAVING_FOR_A_WHILE else ""
-
-
-def _check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> None:
-    """Check that a member is not behind or ahead; it may be behind by an answer that was lost.
-
-    Raises:
-        Refusal: FENCED_MEMBER_EPOCH.
-    """
-    if epoch == member.epoch:
-        return
-    lost = epoch == member.previous_epoch and claimed is not None and _is_subset(claimed, member)
-    if epoch < member.epoch and lost:
-        return
-    size = "greater" if epoch > member.epoch else "smaller"
-    raise Refusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def _is_subset(claimed: Parts, member: ConsumerMember) -> bool:
-    return all(partitions <= member.assigned.get(topic_id, {}).keys() for topic_id, partitions in claimed.items())
-
-
-def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
-    """The member, with what the request says anew."""
-    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
-    return replace(
-        member,
-        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
-        server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
-        topic_names=member.topic_names if names is None else frozenset(names),
-        topic_regex=member.topic_regex if regex is None else regex,
-        client_id=caller.client_id,
-        client_host=caller.host,
-        classic=None,
-    )
 
 
 def _plain(owned: object) -> dict[Uuid, frozenset[int]]:
@@ -564,3 +469,7 @@ def _session(group_id: str, member_id: str) -> tuple[str, str, str]:
 
 def _rebalance(group_id: str, member_id: str) -> tuple[str, str, str]:
     return "consumer rebalance", group_id, member_id
+
+
+def _wait(wait: str, group_id: str, member_id: str) -> tuple[str, str, str]:
+    return f"consumer {wait}", group_id, member_id

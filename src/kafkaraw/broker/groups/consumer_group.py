@@ -23,8 +23,6 @@ from kafkaraw.protocol.error_codes import ErrorCode
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
 """The epoch of a static member that wants its place back."""
-FIRST_EPOCH: Final = 1
-"""Of a new group, before the first member is in."""
 COMMIT_SINCE: Final = 9
 """The first version of OffsetCommit that knows member epochs."""
 Owned = Mapping[Uuid, Mapping[int, int]]
@@ -116,7 +114,7 @@ class ConsumerGroup:
     """
 
     group_id: str
-    epoch: int = 0
+    epoch: int = 1
     metadata_hash: int = 0
     target_epoch: int = 0
     target_ms: int = 0
@@ -183,6 +181,22 @@ class ConsumerGroup:
             for topic_id, partitions in parts.items()
             for partition in partitions
         }
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether a partition that a member is to have is still another one's."""
+        owned = self.owned()
+        return any(
+            (topic_id, partition) in owned and partition not in member.assigned.get(topic_id, {})
+            for topic_id, partitions in self.target.get(member.member_id, {}).items()
+            for partition in partitions
+        )
+
+    def knows_protocol(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether somebody who knows these assignors can be a member by the classic protocol."""
+        if protocol_type != self.protocol_type:
+            return False
+        known = [{name for name, _ in each.classic.protocols} for each in self.members.values() if each.classic]
+        return any(all(name in names for names in known) for name in names)
 
     def preferred_assignor(self, default: str) -> str:
         """The one that most members ask for."""

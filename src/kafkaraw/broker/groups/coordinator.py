@@ -2,7 +2,7 @@
 
 What is decided is written as records, and counts once they cannot be lost; `load` brings back what a log says after a
 change of leader. Pure: it has no clock, loop or log of its own. Who may be a member is decided in `classic`, `consumer`
-and `migration`; here are the requests' ways to them, positions, and what is asked about groups.
+and `classic_members`; here are the requests' ways to them, positions, and what is asked about groups.
 Start at `join` and `commit`.
 Source: org.apache.kafka.coordinator.group.{GroupCoordinatorShard, OffsetMetadataManager}.
 """
@@ -12,18 +12,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.groups.changes import Change
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
-from kafkaraw.broker.groups.consumer import Answer, Change, ConsumerProtocol, Topics
-from kafkaraw.broker.groups.consumer_group import FIRST_EPOCH, ConsumerGroup
+from kafkaraw.broker.groups.classic_members import ClassicMembers, Left
+from kafkaraw.broker.groups.consumer import Answer, ConsumerProtocol
+from kafkaraw.broker.groups.consumer_group import ConsumerGroup
+from kafkaraw.broker.groups.journal import NO_PRODUCER, Batch, Journal, Writer
 from kafkaraw.broker.groups.means import Caller, Done, Means
+from kafkaraw.broker.groups.migration import check_upgrade, upgrade
 from kafkaraw.broker.groups.offsets import CommittedOffset, GroupOffsets
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
@@ -43,15 +48,7 @@ from kafkaraw.records import TopicPartition
 
 GROUP_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit that says so; earlier ones say ILLEGAL_GENERATION."""
-NO_PRODUCER: Final = (-1, -1)
 _SWEEP: Final = "offsets"
-# What a coordinator says when its log refuses: clients look for the coordinator and try again.
-_ANSWERS: Final = {
-    ErrorCode.NONE: ErrorCode.NONE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
-}
 
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
@@ -72,35 +69,6 @@ class Claim(NamedTuple):
     member_id: str = UNKNOWN_MEMBER
     instance_id: str | None = None
     version: int = 0
-
-
-class Journal(Protocol):
-    """Where records are made durable."""
-
-    def append(self, records: Sequence[GroupRecord], producer: tuple[int, int]) -> int:
-        """Write records; returns the position to wait for.
-
-        Raises:
-            Refusal: they cannot be written.
-        """
-        ...
-
-    def when_safe(self, position: int, done: Done) -> None:
-        """Call `done` with NONE when what is before a position cannot be lost, or with why that will not be so."""
-        ...
-
-
-class Batch(NamedTuple):
-    """What a log says, in parts: records, or the end of a transaction.
-
-    Attributes:
-        producer_id: whose transaction it is; -1 for none.
-        committed: whether the transaction was committed; None for records.
-    """
-
-    producer_id: int
-    records: Sequence[GroupRecord]
-    committed: bool | None = None
 
 
 class GroupCoordinator:
@@ -124,18 +92,17 @@ class GroupCoordinator:
         new_id: Callable[[], str],
         limits: Limits,
     ) -> None:
-        self._journal = journal
+        self._writer = Writer(journal)
         self._timers = timers
         self._now_ms = now_ms
         self._limits = limits
         self._topics = topics
         self._groups: dict[str, Group] = {}
         self._offsets = GroupOffsets()
-        self._position = 0
-        self._resigned = False
-        means = Means(self._write, timers, now_ms, new_id, limits)
-        self._classic = ClassicProtocol(means, self._classic_group)
-        self._consumer = ConsumerProtocol(means, topics, self._begin_change, self._carry_out)
+        means = Means(self._writer.write, timers, now_ms, new_id, limits)
+        self._classic = ClassicProtocol(means, topics, self._classic_group)
+        self._consumer = ConsumerProtocol(means, topics, self._begin_change, self._carry_out, self._classic.take_over)
+        self._classic_members = ClassicMembers(means, topics, self._consumer, self._carry_out)
 
     # ---- a change of leader
 
@@ -156,7 +123,7 @@ class GroupCoordinator:
 
     def resign(self) -> None:
         """Another node leads the partition now: whatever is under way ends without effect."""
-        self._resigned = True
+        self._writer.resign()
         self._timers.stop()
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
@@ -211,44 +178,6 @@ class GroupCoordinator:
         else:
             self._offsets.commit_in_transaction(producer_id, group_id, key, committed)
 
-    # ---- writing
-
-    def _write(self, records: Sequence[GroupRecord], done: Done) -> None:
-        self._append(records, done)
-
-    def _append(
-        self,
-        records: Sequence[GroupRecord],
-        done: Done,
-        *,
-        producer: tuple[int, int] = NO_PRODUCER,
-        appended: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Write records.
-
-        Args:
-            records: at least one.
-            done: told NONE once they cannot be lost, or why they were not written.
-            producer: whose transaction they are part of.
-            appended: called before, when they are in the log but may still be lost.
-        """
-        try:
-            position = self._journal.append(records, producer)
-        except Refusal as refusal:
-            _logger.warning("the state of groups is not written: %s", refusal.message)
-            done(_ANSWERS.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return
-        self._position = position
-        appended()
-
-        def safe(code: ErrorCode) -> None:
-            if self._resigned:
-                done(ErrorCode.NOT_COORDINATOR)
-            else:
-                done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-
-        self._journal.when_safe(position, safe)
-
     # ---- changes of consumer groups
 
     def _begin_change(self, group_id: str, found: bool) -> Change:
@@ -256,7 +185,7 @@ class GroupCoordinator:
 
         Args:
             group_id: of the group.
-            found: make it when there is none, or a classic one without members.
+            found: make it when there is none, or of a classic one.
 
         Raises:
             Refusal: GROUP_ID_NOT_FOUND.
@@ -266,28 +195,33 @@ class GroupCoordinator:
             return Change(group.copy())
         if group is None and not found:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if group is not None and not (found and group.is_empty):
+        if group is None:
+            return Change(ConsumerGroup(group_id))
+        if not found:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        change = Change(ConsumerGroup(group_id, epoch=FIRST_EPOCH))
-        if group is not None:
-            change.records.extend(group.tombstones())
-            change.after.append(lambda: self._classic.drop(group, ErrorCode.REBALANCE_IN_PROGRESS))
+        if group.is_empty:
+            change = Change(ConsumerGroup(group_id), records=list(group.tombstones()))
+        else:
+            check_upgrade(group, self._limits)
+            change = upgrade(group, self._topics)
+            change.after.append(lambda: self._consumer.begin(change.group))
+        change.after.insert(0, lambda: self._classic.drop(group, ErrorCode.REBALANCE_IN_PROGRESS))
         return change
 
     def _carry_out(self, change: Change, done: Done) -> None:
         """Make a change so, and call back once it cannot be lost; nor what the group was before."""
 
         def appended() -> None:
-            self._groups[change.group.group_id] = change.group
+            self._groups[change.group.group_id] = change.becomes or change.group
             for act in change.after:
                 act()
 
         if change.records:
             self._watch_offsets()
-            self._append(change.records, done, appended=appended)
+            self._writer.append(change.records, done, appended=appended)
         else:
             appended()
-            self._journal.when_safe(self._position, lambda code: done(_ANSWERS.get(code, ErrorCode.NOT_COORDINATOR)))
+            self._writer.when_safe(done)
 
     def beat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
         """ConsumerGroupHeartbeat."""
@@ -306,34 +240,48 @@ class GroupCoordinator:
         if caller.version == 0:
             request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
         group = self._groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            answer(refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        elif group is not None:
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            self._classic_members.join(Change(group.copy()), request, caller, answer)
+        elif isinstance(group, ClassicGroup):
             self._classic.join(group, request, caller, answer)
         elif request.member_id == UNKNOWN_MEMBER:
-            self._found(request, caller, answer)
+            self._found(request, caller, answer, instead_of=group)
         else:
             answer(refused_join(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
 
-    def _found(self, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
-        """The first member of a group; that there is such a group is written down at once."""
+    def _found(
+        self, request: JoinGroupRequest, caller: Caller, answer: Joined, *, instead_of: ConsumerGroup | None
+    ) -> None:
+        """The first member of a group; that there is such a group is written down at once.
+
+        Args:
+            request: what it asks for.
+            caller: who asks.
+            answer: told the outcome.
+            instead_of: a group of the new protocol without members, which goes.
+        """
         group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=self._now_ms())
         self._classic.join(group, request, caller, answer)
 
         def written(code: ErrorCode) -> None:
-            if code and not self._resigned:
+            if code and not self._writer.resigned:
                 self._classic.drop(group, code)
                 self._groups.pop(group.group_id, None)
+                if instead_of is not None:
+                    self._groups[group.group_id] = instead_of
 
-        self._write([group.empty_record()], written)
+        gone = [] if instead_of is None else instead_of.tombstones()
+        self._writer.write([*gone, group.empty_record()], written)
 
     def sync(self, request: SyncGroupRequest, answer: Synced) -> None:
         """SyncGroup."""
-        group = self._classic_group(request.group_id)
+        group = self._groups.get(request.group_id)
         if not request.group_id:
             answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, assignment=b""))
-        elif group is None:
+        elif group is None or group.is_empty:
             answer(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b""))
+        elif isinstance(group, ConsumerGroup):
+            self._classic_members.sync(Change(group.copy()), request, answer)
         else:
             self._classic.sync(group, request, answer)
 
@@ -341,15 +289,20 @@ class GroupCoordinator:
         """Heartbeat."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._classic_group(request.group_id)
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.heartbeat(group, request)
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._classic.heartbeat(group, request)
 
-    def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[ErrorCode]:
-        """LeaveGroup; says what became of each."""
-        group = self._classic_group(group_id)
+    def leave(self, group_id: str, leaving: list[MemberIdentity], answer: Left) -> None:
+        """LeaveGroup; tells what became of each."""
+        group = self._groups.get(group_id)
         if group is None:
-            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
-        return self._classic.leave(group, leaving)
+            answer([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving))
+        elif isinstance(group, ConsumerGroup):
+            self._classic_members.leave(Change(group.copy()), leaving, answer)
+        else:
+            answer(self._classic.leave(group, leaving))
 
     # ---- positions
 
@@ -379,7 +332,7 @@ class GroupCoordinator:
             done(code)
 
         self._watch_offsets()
-        self._write([_offset_record(claim.group_id, key, committed) for key, committed in positions], written)
+        self._writer.write([_offset_record(claim.group_id, key, committed) for key, committed in positions], written)
 
     def commit_in_transaction(self, claim: Claim, producer: tuple[int, int], positions: Positions, done: Done) -> None:
         """Keep positions that count once the producer's transaction commits; else as `commit`."""
@@ -396,7 +349,7 @@ class GroupCoordinator:
                 self._offsets.commit_in_transaction(producer[0], claim.group_id, key, committed)
 
         records = [_offset_record(claim.group_id, key, committed) for key, committed in positions]
-        self._append(records, done, producer=producer, appended=appended)
+        self._writer.append(records, done, producer=producer, appended=appended)
 
     def _check_commit(self, claim: Claim, positions: Positions, *, in_transaction: bool) -> ErrorCode:
         if not claim.group_id and in_transaction:
@@ -489,7 +442,7 @@ class GroupCoordinator:
                     self._groups.pop(group_id, None)
             done(code)
 
-        self._write(records, written)
+        self._writer.write(records, written)
 
     def delete_group(self, group_id: str, done: Done) -> None:
         """Delete a group without members, and its positions."""

@@ -13,7 +13,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkaraw.broker.groups.coordinator import Batch, GroupCoordinator
+from kafkaraw.broker.groups.coordinator import GroupCoordinator
+from kafkaraw.broker.groups.journal import Batch
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.timers import Timers
@@ -178,7 +179,7 @@ class _Coordinating(NamedTuple):
 
 
 class KnownTopics:
-    """The catalog's topics, as groups ask for them; implements `consumer.Topics`."""
+    """The catalog's topics, as groups ask for them; implements `topics.Topics`."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -204,7 +205,7 @@ class KnownTopics:
 
 
 class _Journal:
-    """A partition's log as a coordinator's; implements `coordinator.Journal`."""
+    """A partition's log as a coordinator's; implements `journal.Journal`."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self._log = log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaraw.broker.deferred import Deferred, answered
-from kafkaraw.broker.groups.consumer import refused
+from kafkaraw.broker.groups.consumer_requests import refused
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import caller_of, coordinator_or_code
 from kafkaraw.broker.state import BrokerState

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.deferred import Deferred, answered
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
 from kafkaraw.broker.state import BrokerState
@@ -21,7 +22,9 @@ from kafkaraw.protocol.messages.leave_group import (
 MANY_MEMBERS_SINCE: Final = 3
 
 
-def handle(state: BrokerState, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(
+    state: BrokerState, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Deferred[LeaveGroupResponse]:
     """Let each go."""
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
@@ -30,13 +33,16 @@ def handle(state: BrokerState, context: RequestContext, request: LeaveGroupReque
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     many = context.api_version >= MANY_MEMBERS_SINCE
     leaving = request.members if many else [MemberIdentity(member_id=request.member_id)]
-    codes = coordinator.leave(request.group_id, leaving)
-    if not many:
-        return LeaveGroupResponse(error_code=codes[0])
-    return LeaveGroupResponse(
-        error_code=ErrorCode.NONE,
-        members=[
-            MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code)
-            for one, code in zip(leaving, codes, strict=True)
-        ],
-    )
+
+    def told(codes: list[ErrorCode]) -> LeaveGroupResponse:
+        if not many:
+            return LeaveGroupResponse(error_code=codes[0])
+        return LeaveGroupResponse(
+            error_code=ErrorCode.NONE,
+            members=[
+                MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code)
+                for one, code in zip(leaving, codes, strict=True)
+            ],
+        )
+
+    return answered(lambda done: coordinator.leave(request.group_id, leaving, lambda codes: done(told(codes))))

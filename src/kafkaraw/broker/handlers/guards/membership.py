@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.groups.classic_group import refused_join
-from kafkaraw.broker.groups.consumer import refused
+from kafkaraw.broker.groups.consumer_requests import refused
 from kafkaraw.broker.handlers.consumer_group_describe import nothing as undescribed
 from kafkaraw.broker.handlers.describe_groups import nothing
 from kafkaraw.broker.handlers.guards.call import MESSAGES, Call

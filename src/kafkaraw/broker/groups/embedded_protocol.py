@@ -1,0 +1,71 @@
+"""What classic consumers tell each other through the broker, read and written where it has to know: in migrations.
+
+Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol import decode_message, encode_message
+from kafkaraw.protocol.embedded.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+
+_VERSION_MAX: Final = 3
+_VERSION_SIZE: Final = 2
+
+M = TypeVar("M")
+
+
+def version_of(data: bytes) -> int:
+    """The version in which a member writes; the newest known one when it is newer.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    if len(data) < _VERSION_SIZE:
+        raise ProtocolError(f"what a consumer says of itself has {len(data)} bytes, too few for a version")
+    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
+    if version < 0:
+        raise ProtocolError(f"what a consumer says of itself has the version {version}")
+    return min(version, _VERSION_MAX)
+
+
+def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
+    """What a member wants to read.
+
+    Raises:
+        ProtocolError: it makes no sense.
+    """
+    return _read(ConsumerProtocolSubscription, data)
+
+
+def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
+    """What a leader has given a member; nothing when there are no bytes.
+
+    Raises:
+        ProtocolError: it makes no sense.
+    """
+    if not data:
+        return ConsumerProtocolAssignment(assigned_partitions=[])
+    return _read(ConsumerProtocolAssignment, data)
+
+
+def write_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
+    """What a member is to read, by topic, for one that writes in that version."""
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=sorted(numbers))
+            for topic, numbers in sorted(partitions.items())
+        ]
+    )
+    return version.to_bytes(_VERSION_SIZE, "big") + encode_message(message, version)
+
+
+def _read(kind: type[M], data: bytes) -> M:
+    return decode_message(kind, version_of(data), data, _VERSION_SIZE, allow_trailing_bytes=True)

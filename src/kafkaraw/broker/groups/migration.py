@@ -1,0 +1,200 @@
+"""A group with members goes from one protocol to the other: when it may, and what it is then. Pure.
+
+It goes up when a member of the new protocol joins a classic group of consumers, and down when the last one leaves; in
+between, classic members are served by `classic_members`. Members keep what they have.
+Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup and the validateOnline* methods of
+org.apache.kafka.coordinator.group.GroupMetadataManager of Kafka 4.3; KIP-848.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.groups.assignors import Parts
+from kafkaraw.broker.groups.changes import Change
+from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, ClassicGroup, ClassicMember
+from kafkaraw.broker.groups.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember
+from kafkaraw.broker.groups.embedded_protocol import (
+    read_assignment,
+    read_subscription,
+    version_of,
+    write_assignment,
+)
+from kafkaraw.broker.groups.states import ClassicState
+from kafkaraw.broker.groups.topics import Topics, metadata_hash
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+
+NEVER_MS: Final = 0
+
+_logger = logging.getLogger("kafkaraw.broker.groups")
+
+
+# ---- up
+
+
+def check_upgrade(group: ClassicGroup, limits: Limits) -> None:
+    """Check that a classic group with members may become one of the new protocol.
+
+    Raises:
+        Refusal: GROUP_ID_NOT_FOUND.
+    """
+    problem = ""
+    if not limits.migration.upgrades:
+        problem = "online upgrade is disabled"
+    elif not group.of_consumers:
+        problem = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > limits.consumer_size_max:
+        problem = "the group size exceeds the consumer group maximum size"
+    if problem:
+        raise _no_upgrade(group, problem)
+
+
+def upgrade(group: ClassicGroup, topics: Topics) -> Change:
+    """The change by which a classic group becomes one of the new protocol, its members as they are.
+
+    Raises:
+        Refusal: GROUP_ID_NOT_FOUND, its members say what a broker cannot read.
+    """
+    try:
+        members = [_upgraded(group, member, topics) for member in group.members.values()]
+    except ProtocolError as error:
+        _logger.warning("group %s cannot be upgraded: %s", group.group_id, error)
+        raise _no_upgrade(group, "the embedded consumer protocol is malformed") from error
+    change = Change(ConsumerGroup(group.group_id), records=list(group.tombstones()))
+    made, epoch = change.group, group.generation
+    change.add(*(made.member_record(member) for member in members))
+    change.add(made.epoch_record(epoch, metadata_hash(topics, made.topics())))
+    change.add(*(made.target_record(member.member_id, _parts(member)) for member in members))
+    change.add(made.target_epoch_record(epoch, NEVER_MS))
+    change.add(*(made.assignment_record(member) for member in members))
+    _logger.info("group %s is one of the new protocol from epoch %d on", group.group_id, epoch)
+    return change
+
+
+def _upgraded(group: ClassicGroup, member: ClassicMember, topics: Topics) -> ConsumerMember:
+    name = group.protocol_name or group.select_protocol()
+    # While a group rebalances, a member may not know the assignor of before: it says the same for each, in Kafka.
+    said = read_subscription(member.metadata(name) or member.protocols[0][1])
+    given = read_assignment(member.assignment)
+    if given.user_data:
+        raise _no_upgrade(
+            group,
+            "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+            "assignor before re-attempting the upgrade",
+        )
+    assigned: dict[Uuid, dict[int, int]] = {}
+    for part in given.assigned_partitions:
+        if (found := topics.find(part.topic)) is not None:
+            assigned[found[0]] = dict.fromkeys(part.partitions, group.generation)
+    return ConsumerMember(
+        member.member_id,
+        instance_id=member.instance_id,
+        rack_id=said.rack_id or None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topic_names=frozenset(said.topics),
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        assigned=assigned,
+        classic=ClassicSide(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _parts(member: ConsumerMember) -> Parts:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+
+
+def _no_upgrade(group: ClassicGroup, problem: str) -> Refusal:
+    text = f"Cannot upgrade classic group {group.group_id} to consumer group because {problem}."
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+# ---- down
+
+
+def goes_down_without(group: ConsumerGroup, leaving: Collection[str], limits: Limits) -> bool:
+    """Whether a group becomes a classic one when these members leave it."""
+    staying = [member for member in group.members.values() if member.member_id not in leaving]
+    if not staying or any(member.classic is None for member in staying):
+        return False
+    return _may_go_down(group, len(staying), limits)
+
+
+def goes_down_with(group: ConsumerGroup, replaced: ConsumerMember | None, limits: Limits) -> bool:
+    """Whether a group becomes a classic one when a static member comes back that speaks the classic protocol.
+
+    Args:
+        group: as it is before.
+        replaced: who has the name now, if anybody.
+        limits: the settings.
+    """
+    if replaced is None or replaced.classic is not None:
+        return False
+    others = (member for member in group.members.values() if member.member_id != replaced.member_id)
+    return all(member.classic is not None for member in others) and _may_go_down(group, len(group.members), limits)
+
+
+def _may_go_down(group: ConsumerGroup, count: int, limits: Limits) -> bool:
+    problem = ""
+    if not limits.migration.downgrades:
+        problem = "the online downgrade is disabled"
+    elif count > limits.size_max:
+        problem = "its group size is greater than classic group max size"
+    if problem:
+        _logger.info("group %s stays one of the new protocol because %s", group.group_id, problem)
+    return not problem
+
+
+def downgrade(change: Change, leaving: Iterable[str], topics: Topics, now_ms: int) -> ClassicGroup:
+    """Let a change end in a classic group.
+
+    Args:
+        change: to the group; all members but those who leave speak the classic protocol.
+        leaving: who leaves.
+        topics: the cluster's topics.
+        now_ms: wall clock, in milliseconds since 1970.
+    """
+    group, gone = change.group, set(leaving)
+    staying = [member for member in group.members.values() if member.member_id not in gone]
+    made = ClassicGroup(
+        group.group_id,
+        state=ClassicState.STABLE,
+        generation=group.epoch,
+        protocol_type=CONSUMER_TYPE,
+        state_since_ms=now_ms,
+    )
+    for member in staying:
+        made.add(_downgraded(member))
+    made.protocol_name = made.select_protocol()
+    made.note_subscriptions()
+    for classic in made.members.values():
+        target = group.target.get(classic.member_id, {})
+        named = {name: partitions for topic_id, partitions in target.items() if (name := topics.name_of(topic_id))}
+        classic.assignment = write_assignment(named, version_of(classic.metadata(made.protocol_name)))
+    change.records.extend(group.tombstones())
+    change.records.append(made.record())
+    change.becomes = made
+    _logger.info("group %s is a classic one from generation %d on", group.group_id, made.generation)
+    return made
+
+
+def _downgraded(member: ConsumerMember) -> ClassicMember:
+    side = member.classic
+    assert side is not None
+    return ClassicMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        side.session_timeout_ms,
+        CONSUMER_TYPE,
+        side.protocols,
+    )
