@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkaraw.broker.log.file_storage import FileStorage
-from kafkaraw.broker.log.memory_storage import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, MemoryStorage
+from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN
+from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import FileSlice

@@ -6,28 +6,20 @@ them after a clean stop, or without their unsynced bytes after `lose_unsynced()`
 
 from __future__ import annotations
 
+from kafkaraw.broker.log.memory_chunks import Chunk, ChunkPool
 from kafkaraw.broker.log.storage import ROOT, Buffer, LogFile
-
-CHUNK_BYTES_MIN = 64 * 1024
-CHUNK_BYTES_MAX = 4 * 1024 * 1024
-
-
-class _Chunk:
-    """Memory of a fixed size, filled from the front. It never moves, so views of it may be handed out."""
-
-    __slots__ = ("memory", "position", "used")
-
-    def __init__(self, position: int, capacity: int) -> None:
-        self.position = position
-        self.memory = memoryview(bytearray(capacity))
-        self.used = 0
 
 
 class MemoryFile:
-    """An append-only file in memory, in chunks that grow with it. No append is ever split over two chunks."""
+    """An append-only file in memory, in chunks that grow with it. No append is ever split over two chunks.
 
-    def __init__(self) -> None:
-        self._chunks: list[_Chunk] = []
+    Args:
+        pool: where chunks come from.
+    """
+
+    def __init__(self, pool: ChunkPool) -> None:
+        self._pool = pool
+        self._chunks: list[Chunk] = []
         self._size_bytes = 0
         self._synced_bytes = 0
 
@@ -46,9 +38,8 @@ class MemoryFile:
         chunk.used += size
         self._size_bytes += size
 
-    def _grow(self, size: int) -> _Chunk:
-        capacity = min(max(CHUNK_BYTES_MIN, self._size_bytes), CHUNK_BYTES_MAX)
-        chunk = _Chunk(self._size_bytes, max(capacity, size))
+    def _grow(self, size: int) -> Chunk:
+        chunk = self._pool.take(size, self._size_bytes)
         self._chunks.append(chunk)
         return chunk
 
@@ -82,15 +73,20 @@ class MemoryFile:
         return low
 
     def truncate(self, size: int) -> None:
-        """Drop everything from byte `size` on. Views handed out keep what they show: memory is never used twice."""
+        """Drop everything from byte `size` on. Views handed out keep what they show: none is written to again."""
         if size >= self._size_bytes:
             return
         kept = bytes(self.read(0, size))
-        self._chunks = []
-        self._size_bytes = 0
+        self.drop()
         if kept:
             self.append(kept)
         self._synced_bytes = min(self._synced_bytes, size)
+
+    def drop(self) -> None:
+        """Drop everything, for good."""
+        self._pool.give_back(self._chunks)
+        self._chunks = []
+        self._size_bytes = 0
 
     def sync(self) -> None:
         """Mark everything as written for good."""
@@ -108,6 +104,7 @@ class MemoryStorage:
     """Folders of files in memory. Small text files count as synced at once."""
 
     def __init__(self) -> None:
+        self._pool = ChunkPool()
         self._logs: dict[str, dict[str, MemoryFile]] = {ROOT: {}}
         self._texts: dict[str, dict[str, str]] = {ROOT: {}}
 
@@ -127,7 +124,8 @@ class MemoryStorage:
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with all that is in it."""
-        self._logs.pop(folder, None)
+        for file in self._logs.pop(folder, {}).values():
+            file.drop()
         self._texts.pop(folder, None)
 
     def files(self, folder: str) -> list[str]:
@@ -136,11 +134,13 @@ class MemoryStorage:
 
     def open_file(self, folder: str, name: str) -> LogFile:
         """Open a log file; it is created when absent."""
-        return self._logs[folder].setdefault(name, MemoryFile())
+        return self._logs[folder].setdefault(name, MemoryFile(self._pool))
 
     def remove_file(self, folder: str, name: str) -> None:
         """Remove a file; one that does not exist is no error."""
-        self._logs[folder].pop(name, None)
+        file = self._logs[folder].pop(name, None)
+        if file is not None:
+            file.drop()
         self._texts[folder].pop(name, None)
 
     def read_text(self, folder: str, name: str) -> str | None:

@@ -1,0 +1,86 @@
+"""Where files in memory get their memory from: chunks that never move, and are used again once nobody looks at them.
+
+Touching fresh memory costs several times what it costs to copy a batch into it. So large chunks are made of huge pages,
+where the system has them, and those of files that are gone wait for the next file. Nothing here knows of files. Start
+at `ChunkPool.take`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from typing import Final, TypeAlias
+
+CHUNK_BYTES_MIN: Final = 64 * 1024
+CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
+SPARE_BYTES_MAX: Final = 512 * 1024 * 1024
+"""More than that goes back to the system."""
+HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
+"""With pages of 4 KiB; for other machines it is just a size."""
+
+Memory: TypeAlias = bytearray | mmap.mmap
+
+
+class Chunk:
+    """Memory of a fixed size, filled from the front. It never moves, so views of it may be handed out."""
+
+    __slots__ = ("memory", "owner", "position", "used")
+
+    def __init__(self, owner: Memory, position: int) -> None:
+        self.owner = owner
+        self.memory = memoryview(owner)
+        self.position = position
+        self.used = 0
+
+
+class ChunkPool:
+    """Makes chunks, and takes back those that files need no longer."""
+
+    def __init__(self) -> None:
+        self._spares: list[mmap.mmap] = []
+        self._spare_bytes = 0
+
+    def take(self, size: int, file_bytes: int) -> Chunk:
+        """A chunk for the end of a file.
+
+        Args:
+            size: what it must hold at least, in bytes.
+            file_bytes: how large the file is: chunks grow with it.
+        """
+        wanted = max(size, min(max(CHUNK_BYTES_MIN, file_bytes), CHUNK_BYTES_MAX))
+        capacity = 1 << (wanted - 1).bit_length()  # of few different sizes, so that they fit other files, too
+        return Chunk(self._spare(capacity) or _fresh(capacity), file_bytes)
+
+    def give_back(self, chunks: list[Chunk]) -> None:
+        """Take back chunks whose file is gone; who has views of them keeps what they show."""
+        for chunk in chunks:
+            owner = chunk.owner
+            if isinstance(owner, mmap.mmap) and self._spare_bytes + len(owner) <= SPARE_BYTES_MAX:
+                self._spares.append(owner)
+                self._spare_bytes += len(owner)
+
+    def _spare(self, capacity: int) -> mmap.mmap | None:
+        for at in range(len(self._spares) - 1, -1, -1):
+            if len(self._spares[at]) == capacity and _is_free(self._spares[at]):
+                self._spare_bytes -= capacity
+                return self._spares.pop(at)
+        return None
+
+
+def _fresh(capacity: int) -> Memory:
+    """Memory from the system, which is taken as it is touched: of a huge chunk, in steps of two megabytes."""
+    if capacity < HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return bytearray(capacity)
+    memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel that was built without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def _is_free(memory: mmap.mmap) -> bool:
+    """Whether no view of it is left; with one, it refuses to change its size. The size that it has changes nothing."""
+    try:
+        memory.resize(len(memory))
+    except BufferError:
+        return False
+    return True
