@@ -39,13 +39,14 @@ async def fill(cluster: VirtualCluster, count: int) -> None:
             await producer.send(TOPIC, b"v", partition=number % PARTITIONS)
 
 
-def test_an_outage_of_an_hour_is_survived() -> None:
+@pytest.mark.parametrize("seconds", [400, pytest.param(3600, marks=pytest.mark.soak)])
+def test_an_outage_longer_than_every_timeout_is_survived(seconds: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster) as first, member(cluster) as second:
             await settle(first, second)
             await cluster.kill()
-            end = cluster.now + 3600
+            end = cluster.now + seconds
             while cluster.now < end:
                 for consumer in (first, second):
                     with contextlib.suppress(KafkaError):

@@ -91,10 +91,9 @@ def test_a_request_is_always_recognised():
         for version in supported(api):
             message = realistic_message(api.request, version, rng)
             body = encode_request(RequestHeader(api.key, version, rng.randrange(5000), "kafkaraw"), message)
-            for frame in (body, prefixed(body)):
-                best = guess(memoryview(frame))[0]
-                assert (best.reading.kind, best.reading.api, best.reading.version) == ("request", api, version)
-                assert best.share > 0.9
+            best = guess(memoryview(prefixed(body) if version % 2 else body))[0]
+            assert (best.reading.kind, best.reading.api, best.reading.version) == ("request", api, version)
+            assert best.share > 0.9
 
 
 def metadata(topics: int) -> MetadataResponse:
@@ -169,12 +168,15 @@ def test_random_bytes_are_not_taken_for_anything():
 
 
 def golden_frames() -> Iterator[tuple[int, int, str, bytes]]:
-    """What clients and brokers really sent, as `tests/protocol/golden` keeps it."""
+    """What clients and brokers really sent, as `tests/protocol/golden` keeps it: one of each name, version and way."""
+    seen = set()
     for file in sorted(GOLDEN.glob("*.jsonl")):
         for line in file.read_text().splitlines():
             kept = json.loads(line)
-            if "frame" in kept:
-                yield kept["key"], kept["version"], kept["direction"], bytes.fromhex(kept["frame"])
+            kind = kept.get("key"), kept.get("version"), kept.get("direction")
+            if "frame" in kept and kind not in seen:
+                seen.add(kind)
+                yield *kind, bytes.fromhex(kept["frame"])
 
 
 def test_real_frames_are_recognised_by_name_and_version():

@@ -12,6 +12,7 @@ from tests.interop.apache_kafka import ApacheKafka
 pytest.importorskip("pyspark")
 
 
+@pytest.mark.soak
 def test_the_demo_balances_on_apache_kafka(apache_kafka: ApacheKafka) -> None:
     command = [sys.executable, "-m", "kafkaraw", "demo", "flights", "--limit", "1000", "--bootstrap-server"]
     done = subprocess.run(

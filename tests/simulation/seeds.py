@@ -2,7 +2,7 @@
 
     KAFKARAW_SEEDS=7,100-120     takes these, and no others
 
-50 for a normal run, 1,000 for a soak, unless a test says otherwise; those that have ever failed are always among them.
+25 for a normal run, 1,000 for a soak, unless a test says otherwise; those that have ever failed are always among them.
 A run is told by its header, a failed test by the command that repeats it (`conftest.py`).
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-NORMAL = 50
+NORMAL = 25
 SOAK = 1_000
 
 PINNED: dict[str, tuple[int, ...]] = {

@@ -13,7 +13,7 @@ def test_nothing_that_was_acknowledged_by_all_in_sync_is_lost_whatever_breaks(se
     assert life.history.acknowledged, "nothing was written, so nothing was tested"
 
 
-@every_seed("unclean elections", normal=15, soak=150)
+@every_seed("unclean elections", normal=8, soak=150)
 def test_unclean_elections_lose_records_but_double_none_and_leave_nobody_waiting(seed: int):
     life = live(with_unclean_elections, seed)
     assert life.violations == [], life.story

@@ -20,6 +20,17 @@ from tests.simulation.plants import one_broker, send_path, several_brokers, tran
 SEEDS = 100
 """Within so many seeds, the same ones always, each bug is found."""
 
+SHOWS_AT = {
+    "broker_takes_batches_of_older_epochs": 4,
+    "client_takes_stale_metadata": 4,
+    "consumer_stands_behind_what_it_has_not_handed_out": 3,
+    "coordinator_fences_who_aborts_while_the_last_end_is_carried_out": 7,
+    "producer_aborts_while_partitions_are_added": 10,
+    "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 20,
+    "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
+}
+"""Seeds that find a bug which the first ones do not: tried first where only time counts."""
+
 
 @dataclass(frozen=True)
 class Plant:
@@ -124,17 +135,22 @@ PLANTS = {
 }
 
 
-def find(name: str, seeds: int = SEEDS) -> tuple[int, set[Invariant]]:
+def find(name: str, *, seeds: int = SEEDS, hint: bool = False) -> tuple[int, set[Invariant]]:
     """Plant a bug and simulate until it is found.
+
+    Args:
+        name: of the plant.
+        seeds: how many to try.
+        hint: begin with the seed at which it is known to show.
 
     Returns:
         How many seeds it took, and which invariants were violated; none when it was not found.
     """
-    plant = PLANTS[name]
-    for seed in range(seeds):
+    plant, first = PLANTS[name], [SHOWS_AT[name]] if hint and name in SHOWS_AT else []
+    for tried, seed in enumerate([*first, *range(seeds)], 1):
         with pytest.MonkeyPatch.context() as monkeypatch:
             plant.plant(monkeypatch)
             violations = lives.live(plant.life, seed).violations
         if violations:
-            return seed + 1, {violation.invariant for violation in violations}
+            return tried, {violation.invariant for violation in violations}
     return seeds, set()
