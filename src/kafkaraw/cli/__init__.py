@@ -18,6 +18,7 @@ COMMANDS = {
     "consume": "kafkaraw.cli.consume:consume",
     "demo": "kafkaraw.cli.demo:demo",
     "doctor": "kafkaraw.cli.doctor:doctor",
+    "groups": "kafkaraw.cli.groups:groups",
     "produce": "kafkaraw.cli.produce:produce",
     "protocol": "kafkaraw.cli.protocol:protocol",
     "wire": "kafkaraw.cli.wire:wire",

@@ -1,0 +1,119 @@
+"""What `kafkaraw groups delete`, `delete-offsets` and `remove-members` do: show first, then do it if that is meant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from kafkaraw.cli.clients import Cluster
+from kafkaraw.cli.group_tables import LogEnds, Row, admin_of, described_groups, partitions_named, print_rows
+from kafkaraw.errors import UsageError
+from kafkaraw.records import TopicPartition
+
+
+def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool) -> bool:
+    """Delete groups.
+
+    Returns:
+        whether that was done; else it was only shown.
+
+    Raises:
+        UsageError: a group does not exist.
+        KafkaError: a broker refuses, as when there are members.
+    """
+    with admin_of(cluster) as admin:
+        found = described_groups(admin, names)
+        _check_all(names, list(found))
+        committed = admin.list_group_offsets(names)
+        rows: list[Row] = [
+            {"GROUP": name, "STATE": str(found[name].state), "#MEMBERS": len(found[name].members),
+             "#OFFSETS": len(committed[name])}
+            for name in found
+        ]  # fmt: skip
+        print_rows(rows, as_json=False)
+        busy = [name for name, group in found.items() if group.members]
+        if busy:
+            raise UsageError(f"group {busy[0]!r} has {len(found[busy[0]].members)} members: stop them first")
+        if execute:
+            admin.delete_groups(names)
+            _done(f"Deleted {len(found)} group{'' if len(found) == 1 else 's'}.")
+    return execute
+
+
+def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, execute: bool) -> bool:
+    """Delete offsets of a group.
+
+    Returns:
+        whether that was done; else it was only shown.
+
+    Raises:
+        UsageError: the group does not exist, or has no offsets of these.
+        KafkaError: a broker refuses, as when a member reads the topic.
+    """
+    with admin_of(cluster) as admin:
+        _check_all([name], list(described_groups(admin, [name])))
+        committed = admin.list_group_offsets([name])[name]
+
+        def partitions_of(wanted: object) -> dict[str, list[TopicPartition]]:
+            """Also of topics that are gone: their offsets are what one wants to be rid of."""
+            there = LogEnds(cluster, admin).partitions([text.partition(":")[0] for text in topics])
+            for each in committed:
+                known = there.setdefault(each.topic, [])
+                if each not in known:
+                    known.append(each)
+            return there
+
+        chosen = [each for each in partitions_named(topics, partitions_of) if each in committed]
+        if not chosen:
+            raise UsageError(f"group {name!r} has no offsets of {', '.join(topics)}")
+        rows: list[Row] = [
+            {"GROUP": name, "TOPIC": each.topic, "PARTITION": each.partition, "CURRENT-OFFSET": committed[each].offset}
+            for each in chosen
+        ]
+        print_rows(rows, as_json=False)
+        if execute:
+            admin.delete_group_offsets(name, chosen)
+            _done(f"Deleted {len(chosen)} offset{'' if len(chosen) == 1 else 's'}.")
+    return execute
+
+
+def remove_group_members(cluster: Cluster, name: str, instances: Sequence[str] | None, *, execute: bool) -> bool:
+    """Remove members.
+
+    Returns:
+        whether that was done; else it was only shown.
+
+    Raises:
+        UsageError: there is no such group or member.
+        KafkaError: a broker refuses.
+    """
+    with admin_of(cluster) as admin:
+        found = described_groups(admin, [name])
+        _check_all([name], list(found))
+        members = [
+            member for member in found[name].members if instances is None or member.group_instance_id in instances
+        ]
+        missing = set(instances or ()) - {member.group_instance_id for member in members}
+        if missing or not members:
+            who = f"static member {min(missing)!r}" if missing else "members"
+            raise UsageError(f"group {name!r} has no {who}; see: kafkaraw groups describe {name} --members")
+        rows: list[Row] = [
+            {"GROUP": name, "CONSUMER-ID": member.member_id, "GROUP-INSTANCE-ID": member.group_instance_id,
+             "HOST": member.host, "#PARTITIONS": len(member.assignment)}
+            for member in members
+        ]  # fmt: skip
+        print_rows(rows, as_json=False)
+        if execute:
+            admin.remove_members(name, instances, reason="kafkaraw groups remove-members")
+            _done(f"Removed {len(members)} member{'' if len(members) == 1 else 's'}.")
+    return execute
+
+
+def _check_all(names: Sequence[str], found: Sequence[str]) -> None:
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise UsageError(f"group {missing[0]!r} does not exist; see: kafkaraw groups list")
+
+
+def _done(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

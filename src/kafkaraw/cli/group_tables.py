@@ -1,0 +1,298 @@
+"""What `kafkaraw groups list` and `describe` show: Kafka's own columns, as a table or as JSON.
+
+A row is a mapping from headings to values, the same for both. Start at `describe_all`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from kafkaraw.cli.clients import Cluster
+from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, MemberDescription
+from kafkaraw.client.blocking import Admin, Consumer
+from kafkaraw.client.committed import OffsetAndMetadata
+from kafkaraw.client.config import AdminConfig, ConsumerConfig
+from kafkaraw.core.group.subscription import by_topic
+from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
+
+Row: TypeAlias = dict[str, object]
+
+_CONSUMERS: Final = ("consumer", "")  # the protocol type of groups of consumers; none when only offsets were committed
+_REBALANCING: Final = (
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.ASSIGNING,
+    GroupState.RECONCILING,
+)
+_WIDTH_MIN: Final = 9
+
+
+def admin_of(cluster: Cluster) -> Admin:
+    """An admin client."""
+    return Admin(runtime=None, **cluster.settings(AdminConfig))
+
+
+def listing(cluster: Cluster, states: Sequence[str], types: Sequence[str]) -> list[Row]:
+    """The groups of the cluster."""
+    with admin_of(cluster) as admin:
+        found = admin.list_groups(states=states, types=types)
+    return [_listed(group) for group in found]
+
+
+def consumer_groups(admin: Admin) -> list[str]:
+    """The names of all groups of consumers."""
+    return [group.group_id for group in admin.list_groups(protocol_types=_CONSUMERS)]
+
+
+def describe_all(
+    cluster: Cluster, names: Sequence[str], what: str, *, all_groups: bool, verbose: bool, as_json: bool
+) -> bool:
+    """Print what there is to say of groups.
+
+    Args:
+        cluster: whose.
+        names: which.
+        what: "offsets", "members" or "state".
+        all_groups: all of them instead.
+        verbose: more columns.
+        as_json: as JSON.
+
+    Returns:
+        whether all of them exist.
+
+    Raises:
+        KafkaError: the brokers cannot tell.
+    """
+    with admin_of(cluster) as admin:
+        chosen = consumer_groups(admin) if all_groups else list(dict.fromkeys(names))
+        described = described_groups(admin, chosen)
+        if what == "offsets":
+            tables = _offset_tables(cluster, admin, described, verbose)
+        else:
+            rows = _member_rows if what == "members" else _state_rows
+            tables = {name: rows(group, verbose) for name, group in described.items()}
+    if as_json:
+        print_rows([row for rows_of_one in tables.values() for row in rows_of_one], as_json=True)
+    for name in chosen:
+        _tell_state(name, described.get(name))
+        if tables.get(name) and not as_json:
+            print_rows(tables[name], as_json=False)
+            sys.stdout.write("\n")
+    return len(described) == len(chosen)
+
+
+def described_groups(admin: Admin, names: Iterable[str]) -> dict[str, GroupDescription]:
+    """Those that exist, in that order.
+
+    Raises:
+        KafkaError: one cannot be described for another reason.
+    """
+    left = list(names)
+    while True:
+        try:
+            return admin.describe_groups(left)
+        except KafkaError as error:
+            missing = {name for name, each in error.failures.items() if _code(each) == ErrorCode.GROUP_ID_NOT_FOUND}
+            if not missing:
+                raise
+            left = [name for name in left if name not in missing]
+
+
+class LogEnds:
+    """Begins and ends of partitions, and which there are.
+
+    Args:
+        cluster: whose.
+        admin: asked for topics.
+    """
+
+    def __init__(self, cluster: Cluster, admin: Admin) -> None:
+        settings = cluster.settings(ConsumerConfig)
+        self._settings = {name: value for name, value in settings.items() if not name.startswith("group_")}
+        self._admin = admin
+
+    def consumer(self) -> Consumer:
+        """A client that asks for offsets; of no group."""
+        return Consumer(runtime=None, **self._settings)
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, list[TopicPartition]]:
+        """The partitions with a leader, of those topics that exist."""
+        there = {topic.name for topic in self._admin.list_topics()}
+        described = self._admin.describe_topics([name for name in dict.fromkeys(topics) if name in there])
+        return {
+            name: [TopicPartition(name, each.partition) for each in topic.partitions if each.leader_id >= 0]
+            for name, topic in described.items()
+        }
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end of each, of those that can be asked."""
+        wanted = list(partitions)
+        there = {each for found in self.partitions({each.topic for each in wanted}).values() for each in found}
+        with self.consumer() as consumer:
+            return consumer.end_offsets([each for each in wanted if each in there]) if there else {}
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
+    """Print rows: as one JSON array, or in columns under their headings, with - for what is not known."""
+    if as_json:
+        named = [{name.lower().replace("-", "_").replace("#", ""): row[name] for name in row} for row in rows]
+        sys.stdout.write(json.dumps(named, indent=2, ensure_ascii=False) + "\n")
+        return
+    if not rows:
+        return
+    cells = [tuple(rows[0]), *(tuple("-" if value is None else str(value) for value in row.values()) for row in rows)]
+    widths = [max(_WIDTH_MIN, *map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        padded = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
+        sys.stdout.write(" ".join(padded).rstrip() + "\n")
+
+
+def _code(error: KafkaError) -> int:
+    return int(getattr(error, "code", 0))
+
+
+def _listed(group: GroupListing) -> Row:
+    return {
+        "GROUP": group.group_id,
+        "TYPE": None if group.group_type is None else str(group.group_type),
+        "STATE": None if group.state is None else str(group.state),
+        "PROTOCOL-TYPE": group.protocol_type or None,
+    }
+
+
+def _tell_state(name: str, group: GroupDescription | None) -> None:
+    """What Kafka's tool says of a group besides the table."""
+    if group is None or group.state is GroupState.DEAD:
+        sys.stderr.write(f"Consumer group '{name}' does not exist.\n")
+    elif group.state is GroupState.EMPTY:
+        sys.stderr.write(f"Consumer group '{name}' has no active members.\n")
+    elif group.state in _REBALANCING:
+        sys.stderr.write(f"Warning: Consumer group '{name}' is rebalancing.\n")
+
+
+# -- one kind of table each
+
+
+def _offset_tables(
+    cluster: Cluster, admin: Admin, groups: Mapping[str, GroupDescription], verbose: bool
+) -> dict[str, list[Row]]:
+    if not groups:
+        return {}
+    committed = admin.list_group_offsets(list(groups))
+    owners = {name: _owners(group) for name, group in groups.items()}
+    wanted = {each for name in groups for each in (*committed[name], *owners[name])}
+    ends = LogEnds(cluster, admin).ends(sorted(wanted))
+    return {name: _offset_rows(name, committed[name], owners[name], ends, verbose) for name in groups}
+
+
+def _owners(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:
+    """Who has which partition, those with most of them first, as Kafka's tool shows them."""
+    members = sorted(group.members, key=lambda member: -len(member.assignment))
+    return {partition: member for member in members for partition in member.assignment}
+
+
+def _offset_rows(
+    name: str,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    owners: Mapping[TopicPartition, MemberDescription],
+    ends: Mapping[TopicPartition, int],
+    verbose: bool,
+) -> list[Row]:
+    rows = []
+    for partition in [*owners, *sorted(each for each in committed if each not in owners)]:
+        position, end, owner = committed.get(partition), ends.get(partition), owners.get(partition)
+        epoch = None if position is None or position.leader_epoch < 0 else position.leader_epoch
+        rows.append(
+            {"GROUP": name, "TOPIC": partition.topic, "PARTITION": partition.partition}
+            | ({"LEADER-EPOCH": epoch} if verbose else {})
+            | {
+                "CURRENT-OFFSET": None if position is None else position.offset,
+                "LOG-END-OFFSET": end,
+                "LAG": None if position is None or end is None else end - position.offset,
+                "CONSUMER-ID": owner and owner.member_id,
+                "HOST": owner and owner.host,
+                "CLIENT-ID": owner and owner.client_id,
+            }
+        )
+    return rows
+
+
+def _member_rows(group: GroupDescription, verbose: bool) -> list[Row]:
+    has_names = any(member.group_instance_id for member in group.members)
+    return [
+        {"GROUP": group.group_id, "CONSUMER-ID": member.member_id}
+        | ({"GROUP-INSTANCE-ID": member.group_instance_id} if has_names else {})
+        | {"HOST": member.host, "CLIENT-ID": member.client_id, "#PARTITIONS": len(member.assignment)}
+        | (_assignments(group, member) if verbose else {})
+        for member in group.members
+    ]
+
+
+def _assignments(group: GroupDescription, member: MemberDescription) -> Row:
+    return {
+        "CURRENT-EPOCH": member.member_epoch,
+        "CURRENT-ASSIGNMENT": _assignment(member.assignment),
+        "TARGET-EPOCH": group.assignment_epoch,
+        "TARGET-ASSIGNMENT": _assignment(member.target_assignment or ()),
+    }
+
+
+def _assignment(partitions: Iterable[TopicPartition]) -> str | None:
+    """As in `flights:0,1;trains:2`."""
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(partitions).items()) or None
+
+
+def _state_rows(group: GroupDescription, verbose: bool) -> list[Row]:
+    coordinator = group.coordinator
+    epochs: Row = {"GROUP-EPOCH": group.group_epoch, "TARGET-ASSIGNMENT-EPOCH": group.assignment_epoch}
+    return [
+        {
+            "GROUP": group.group_id,
+            "COORDINATOR (ID)": f"{coordinator.host}:{coordinator.port}  ({coordinator.node_id})",
+            "ASSIGNMENT-STRATEGY": group.assignor or None,
+            "STATE": str(group.state),
+        }
+        | (epochs if verbose else {})
+        | {"#MEMBERS": len(group.members)}
+    ]
+
+
+def partitions_named(
+    texts: Iterable[str], partitions_of: Callable[[Iterable[str]], Mapping[str, list[TopicPartition]]]
+) -> list[TopicPartition]:
+    """What `--topic TOPIC` and `--topic TOPIC:0,2` mean.
+
+    Args:
+        texts: as given.
+        partitions_of: gives the partitions of those topics that exist.
+
+    Raises:
+        UsageError: a topic does not exist, or a partition is no number, does not exist or has no leader.
+    """
+    named = [_topic_and_numbers(text) for text in texts]
+    there = partitions_of([topic for topic, _ in named])
+    chosen: dict[TopicPartition, None] = {}
+    for topic, numbers in named:
+        if topic not in there:
+            raise UsageError(f"--topic {topic}: there is no such topic")
+        wanted = there[topic] if numbers is None else [TopicPartition(topic, number) for number in numbers]
+        missing = [each.partition for each in wanted if each not in there[topic]]
+        if missing:
+            raise UsageError(f"--topic {topic}: partition {missing[0]} does not exist, or has no leader just now")
+        chosen.update(dict.fromkeys(wanted))
+    return sorted(chosen)
+
+
+def _topic_and_numbers(text: str) -> tuple[str, list[int] | None]:
+    topic, colon, numbers = text.partition(":")
+    if not colon:
+        return topic, None
+    try:
+        return topic, [int(number) for number in numbers.split(",")]
+    except ValueError:
+        raise UsageError(f"--topic {text}: must be TOPIC, or TOPIC:0,2 for some partitions") from None
