@@ -21,6 +21,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from bench.picture import draw
+
 RESULTS: Final = Path(__file__).with_name("results")
 WIDTH: Final = 150
 
@@ -123,7 +125,7 @@ def environment(broker: str) -> dict[str, str]:
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say where a result goes."""
     for option in (
-        click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="The table as SVG."),
+        click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="The result as SVG."),
         click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Result file (JSON)."),
     ):
         command = option(command)
@@ -140,7 +142,7 @@ class Report:
     """
 
     def __init__(self, bench: str, output: Path | None = None, picture: Path | None = None) -> None:
-        self.console = Console(record=True, width=WIDTH if picture or not sys.stdout.isatty() else None)
+        self.console = Console(width=None if sys.stdout.isatty() else WIDTH)
         self._bench, self._output, self._picture = bench, output, picture
         self._environment: Mapping[str, str] = {}
         self._settings: Mapping[str, object] = {}
@@ -169,6 +171,7 @@ class Report:
         self.console.print(table_of(lines))
         path = self._output or RESULTS / f"{self._bench}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
         content = {
+            "bench": self._bench,
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "environment": dict(self._environment),
             "settings": dict(self._settings),
@@ -178,7 +181,6 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, indent=1) + "\n")
         if self._picture is not None:
-            name = f"bench-{self._bench}"
-            self._picture.write_text(self.console.export_svg(title=f"make {name}", unique_id=name))
+            self._picture.write_text(draw(content))
         self.say(f"written to {path}")
         return all(it.verdict != "missed" for it in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +38,20 @@ def test_a_result_names_what_it_depends_on_and_says_whether_every_must_is_met(tm
     assert (found["environment"], found["settings"]) == ({"machine": "a box"}, {"turns": 3})
     assert [line["verdict"] for line in found["lines"]] == ["must", "missed"]
     assert found["measurements"] == [{"number": 10.0}]
-    drawn = picture.read_text().replace("&#160;", " ")
-    assert "machine: a box" in drawn and "walking" in drawn and "2.50x" in drawn
+    drawn = picture.read_text()
+    assert "machine a box" in drawn and "turns=3" in drawn and "2.50x   10 against 4 m/s" in drawn
+    assert "sleeping" not in drawn, "what has no rival is not drawn"
+
+
+def test_a_bar_grows_to_the_right_where_we_are_better_and_to_the_left_where_we_are_not(tmp_path: Path) -> None:
+    def line(got: float, *, less: bool) -> Line:
+        return Line("row", "ms", got, Goal(2, 1.5, less_is_better=less), got, "they", 1.0)
+
+    starts = []
+    for each in (line(2, less=False), line(0.5, less=True), line(0.5, less=False), line(2, less=True)):
+        Report("any", tmp_path / "one.json", tmp_path / "one.svg").publish([each], [])
+        starts += re.findall(r'<rect x="([0-9.]+)"', (tmp_path / "one.svg").read_text())
+    assert starts[0] == starts[1] > starts[2] == starts[3]
 
 
 @pytest.mark.parametrize(
