@@ -214,6 +214,23 @@ def test_batches_that_the_broker_finds_too_large_arrive_in_parts_and_in_order(id
     assert epochs == ({0} if idempotent else {-1}), "a split is no reason for another epoch"
 
 
+def test_a_producer_remembers_that_a_topic_takes_smaller_batches_only():
+    async def test(cluster):
+        await cluster.create("t", max_message_bytes="400")
+        async with cluster.producer(linger_ms=50, batch_size=2000) as producer:
+            seen = []
+            for _ in range(10):
+                for n in range(500):
+                    await producer.send("t", b"%06d" % n)
+                await producer.flush()
+                seen.append(producer.metrics()["producer"]["batch_split_total"])
+        return seen
+
+    first, *others = on_cluster(test)
+    assert first > 0
+    assert others[-1] <= first + 10, "but for a try now and then whether it takes more"
+
+
 def test_one_record_too_large_among_many_fails_alone():
     async def test(cluster):
         await cluster.create("t", max_message_bytes="400")

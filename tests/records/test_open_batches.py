@@ -83,6 +83,28 @@ def test_a_record_larger_than_a_batch_has_one_of_its_own() -> None:
     assert [values_of(sealed) for sealed in batches.seal_all()] == [[b"after"]]
 
 
+def test_a_topic_may_have_smaller_batches_than_the_others_from_the_next_one_on() -> None:
+    batches = open_batches(batch_size=2_000)
+    batches.set_partitions("small", 1)
+    append(batches, bytes(100), topic="small")
+    batches.limit_batches("small", 300)
+    for topic in ("small", "t"):
+        for _ in range(30):
+            append(batches, bytes(100), topic=topic, partition=0)
+    sizes = [(sealed.topic, sealed.size_bytes) for sealed in batches.seal_all()]
+    small = [size for topic, size in sizes if topic == "small"]
+    assert small[0] > 1_000, "what was open already is filled"
+    assert max(small[1:]) <= 300
+    assert max(size for topic, size in sizes if topic == "t") > 1_000
+    append(batches, bytes(500), topic="small")
+    assert batches.take_sealed()[0].records_count == 1, "a record larger than that has a batch of its own"
+    batches.limit_batches("small", 10_000)
+    for _ in range(30):
+        append(batches, bytes(100), topic="small")
+    assert 1_000 < max(sealed.size_bytes for sealed in batches.seal_all()) <= 2_000, "the setting is still the most"
+    batches.limit_batches("unknown", 300)
+
+
 def test_everything_about_a_record_arrives() -> None:
     batches = open_batches()
     append(batches, b"v", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp_ms=77, partition=1)

@@ -37,6 +37,7 @@ from kafkaraw.client.security import with_principal
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.client.turns import Turns, partitioner_of
 from kafkaraw.client.waiting import FORKED, PromiseWaiter, all_done
+from kafkaraw.core.producer.batch_sizes import BatchSizes
 from kafkaraw.core.producer.events import (
     Abandoned,
     Acknowledge,
@@ -116,6 +117,7 @@ class Delivery:
             system_clock=isinstance(self._clock, SystemClock),
             partitioner=partitioner_of(config),
         )
+        self._batch_sizes = BatchSizes(config.batch_size, self.open_batches.limit_batches)
         self._machine = machine_of(config, self._engine)
         self._turns = Turns(
             Spreading(config.partitioner_adaptive_partitioning_enable, self._engine.runtime.rng),
@@ -177,10 +179,9 @@ class Delivery:
     def note_on_thread(self, status: AppendStatus) -> None:
         """The same, on any thread. A timer that fires in time spares the change of threads."""
         timer, loop = self._timer, self._loop  # the timer may be replaced meanwhile, but only by an earlier one
+        in_time = status is _OK
         if status is _OPENED and timer is not None and loop is not None and not self._topics.outdated:
             in_time = timer.when() <= loop.time() + self._config.linger_ms / 1000
-        else:
-            in_time = status is _OK
         if not in_time:
             self.wake_from_thread()
 
@@ -449,7 +450,13 @@ class Delivery:
     def _acknowledge(self, action: Acknowledge) -> None:
         batch = action.batch
         self._metrics.acknowledged(batch)
+        if self._batch_sizes.learned:
+            self._batch_sizes.written(batch.topic, batch.size_bytes)
         batch.promise.resolve(action.base_offset, action.log_append_time_ms)
+
+    def _note_split(self, action: Resplit) -> None:
+        self._metrics.split()
+        self._batch_sizes.refused(action.batch.topic, action.batch.size_bytes)
 
     def _fail(self, action: Fail) -> None:
         promise = action.batch.promise
@@ -465,8 +472,7 @@ class Delivery:
 
     def _set_timer(self) -> None:
         """Have the next step made when something is due."""
-        deadline_ms = self._machine.deadline_ms()
-        if deadline_ms is not None:
+        if (deadline_ms := self._machine.deadline_ms()) is not None:
             self._step_by(deadline_ms)
         due_ms = self.open_batches.next_due_ms(self._config.linger_ms)
         if due_ms is not None:  # by the wall clock, which may be set: never wait longer than linger_ms
@@ -573,8 +579,7 @@ class Delivery:
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
         self._broken = True
         self.open_batches.refuse(raising(ClosedError, message))
-        batches = [*self._machine.unsettled(), *self.open_batches.seal_all()]
-        for batch in batches:
+        for batch in [*self._machine.unsettled(), *self.open_batches.seal_all()]:
             batch.promise.fail(DeliveryError(message))
         self._room.fail(ClosedError(message))
 
@@ -587,7 +592,7 @@ _DOING: Final[dict[type[Action], Callable[[Delivery, Any], None]]] = {
     SendProduce: Delivery._send,  # noqa: SLF001 - the table of this class
     Acknowledge: Delivery._acknowledge,  # noqa: SLF001
     Release: lambda delivery, action: delivery._release(action.batch),  # noqa: SLF001
-    Resplit: lambda delivery, _: delivery._metrics.split(),  # noqa: SLF001
+    Resplit: Delivery._note_split,  # noqa: SLF001
     Fail: Delivery._fail,  # noqa: SLF001
     AddPartitions: Delivery._add_partitions,  # noqa: SLF001
     RefreshMetadata: lambda delivery, action: delivery._outbox.refresh(action.topics),  # noqa: SLF001

@@ -10,6 +10,7 @@ cdef class Topic:
     cdef long long sticky_bytes
     cdef tuple order
     cdef Py_ssize_t position
+    cdef Py_ssize_t batch_size
     cdef list batches
 
 

@@ -85,8 +85,15 @@ class OpenBatch(BatchBuilder):
 class Topic:
     """What `OpenBatches` knows about one topic; `batches` has one for each partition, or None."""
 
-    def __init__(self, name: str, partition_count: cython.Py_ssize_t, sticky_partition: cython.Py_ssize_t) -> None:
+    def __init__(
+        self,
+        name: str,
+        partition_count: cython.Py_ssize_t,
+        sticky_partition: cython.Py_ssize_t,
+        batch_size: cython.Py_ssize_t,
+    ) -> None:
         self.name = name
+        self.batch_size = batch_size
         self.sticky_partition = sticky_partition
         self.sticky_bytes = 0
         self.order = ()
@@ -167,7 +174,7 @@ class OpenBatches:
         number: cython.Py_ssize_t = count
         # Not always 0: many short-lived producers of one record each must not all meet in one partition.
         first: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, self._now() % number)
-        fresh = Topic(topic, number, first)
+        fresh = Topic(topic, number, first, self._batch_size)
         more = [None] * number
         # In one go.
         self._last_name = None
@@ -202,6 +209,13 @@ class OpenBatches:
             if not 0 <= partition < len(entry.batches):
                 return
         entry.order = turns
+
+    def limit_batches(self, topic: str, size: int) -> None:
+        """Seal the next batches of a topic, if it is known, at a smaller size than `batch_size`."""
+        size_bytes: cython.Py_ssize_t = min(size, self._batch_size)
+        entry: Topic = self._topics.get(topic)
+        if entry is not None:
+            entry.batch_size = size_bytes
 
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
@@ -378,7 +392,7 @@ class OpenBatches:
             batch = self._open_batch(entry, number)
             if batch is not None:
                 ticket = self._add(batch, time, key, value, headers)
-                if batch.size_bytes > self._batch_size:
+                if batch.size_bytes > entry.batch_size:
                     self._seal(batch)
                 return (_SEALED if self._sealed_batches else _OPENED, ticket)
         return _UNKNOWN_TOPIC
@@ -386,7 +400,7 @@ class OpenBatches:
     def _open_batch(self, entry: Topic, number: cython.Py_ssize_t) -> OpenBatch | None:
         """Open a batch; None when another thread has opened one in the meantime, or taken the partition away."""
         promise = BatchPromise(entry.name, number, self._waiter)
-        batch = OpenBatch(self._batch_size, self._pool, entry, number, promise, self._now())
+        batch = OpenBatch(entry.batch_size, self._pool, entry, number, promise, self._now())
         # In one go.
         if number >= len(entry.batches) or entry.batches[number] is not None:
             return None

@@ -111,6 +111,9 @@ class OpenBatches(Protocol):
     def set_partitions(self, topic: str, count: int) -> None:
         """Say how many partitions a topic has."""
 
+    def limit_batches(self, topic: str, size: int) -> None:
+        """Seal the next batches of a topic at a smaller size than `batch_size`."""
+
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
 

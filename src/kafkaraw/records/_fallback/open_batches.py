@@ -114,10 +114,20 @@ class _OpenBatch(BatchBuilder):
 class _Topic:
     """What `OpenBatches` knows about one topic."""
 
-    __slots__ = ("batches", "name", "order", "partition_count", "position", "sticky_bytes", "sticky_partition")
+    __slots__ = (
+        "batch_size",
+        "batches",
+        "name",
+        "order",
+        "partition_count",
+        "position",
+        "sticky_bytes",
+        "sticky_partition",
+    )
 
-    def __init__(self, name: str, partition_count: int, sticky_partition: int) -> None:
+    def __init__(self, name: str, partition_count: int, sticky_partition: int, batch_size: int) -> None:
         self.name = name
+        self.batch_size = batch_size
         self.partition_count = partition_count
         self.sticky_partition = sticky_partition
         self.sticky_bytes = 0
@@ -188,7 +198,7 @@ class OpenBatches:
             entry = self._topics.get(topic)
             if entry is None:
                 # Not always 0: many short-lived producers of one record each must not all meet in one partition.
-                self._topics[topic] = _Topic(topic, count, self._clock_ms() % count)
+                self._topics[topic] = _Topic(topic, count, self._clock_ms() % count, self._batch_size)
                 return
             for batch in entry.batches[count:]:
                 if batch is not None:
@@ -209,6 +219,13 @@ class OpenBatches:
             entry = self._topics.get(topic)
             if entry is not None and all(0 <= partition < entry.partition_count for partition in order):
                 entry.order = tuple(order)
+
+    def limit_batches(self, topic: str, size: int) -> None:
+        """Seal the next batches of a topic, if it is known, at a smaller size than `batch_size`."""
+        with self._lock:
+            entry = self._topics.get(topic)
+            if entry is not None:
+                entry.batch_size = min(size, self._batch_size)
 
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
@@ -387,12 +404,12 @@ class OpenBatches:
             if sticky:
                 partition = entry.sticky_partition
         promise = BatchPromise(entry.name, partition, self._waiter)
-        batch = _OpenBatch(self._batch_size, promise, self._clock_ms())
+        batch = _OpenBatch(entry.batch_size, promise, self._clock_ms())
         batch.append(timestamp_ms, key, value, headers)  # raises before anything is changed
         self._used_bytes += batch.size_bytes
         entry.batches[partition] = batch
         self._open[batch] = entry
-        if batch.size_bytes > self._batch_size:
+        if batch.size_bytes > entry.batch_size:
             self._seal(batch)
         return Ticket(promise, 0, timestamp_ms)
 
