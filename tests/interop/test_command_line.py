@@ -1,0 +1,136 @@
+"""`kafkaraw produce`, `consume` and `groups` beside kcat and Kafka's own tools, on our broker and on Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkaraw.broker import EmbeddedBroker
+from tests.cli.running import make_topic, read, run
+from tests.interop.apache_kafka import ApacheKafka
+from tests.interop.java_tools import SharedTools
+
+TOOLS = "org.apache.kafka.tools"
+CONSUMER, PRODUCER = f"{TOOLS}.consumer.ConsoleConsumer", f"{TOOLS}.ConsoleProducer"
+GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+TIMEOUT = 30.0
+
+GIVEN = b"k1:v1\nk2:\nk3:\xc3\xa9\nk1:a:b\n"
+FORMATS = [
+    [],
+    ["-K", "\\t"],
+    ["-Z", "-K", ":"],
+    ["-J"],
+    ["-f", "%t [%p] @%o %T: %k (%K) = %s (%S) %h\\n"],
+    ["-f", "%R%s\\x01\\t%%\\n"],
+    ["-o", "-2", "-f", "%o\\n"],
+    ["-o", "s@2000", "-f", "%T\\n"],
+    ["-o", "end"],
+]
+
+
+@pytest.fixture(scope="module", params=["ours", "apache"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of our broker, and of Apache Kafka."""
+    if request.param == "apache":
+        kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
+        yield kafka.bootstrap_servers
+        return
+    with EmbeddedBroker(properties={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def tools(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTools]:
+    """Kafka's own tools."""
+    with SharedTools(tmp_path_factory.mktemp("tools")) as tools:
+        yield tools
+
+
+def kcat(servers: str, *arguments: str, given: bytes = b"") -> bytes:
+    done = subprocess.run(
+        ["kcat", "-b", servers, *arguments], input=given, capture_output=True, timeout=TIMEOUT, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat_shows_what_we_sent_as_we_do_and_we_what_it_sent(cluster: str):
+    for sender, topic in (("ours", "cli-ours"), ("kcat", "cli-kcat")):
+        make_topic(cluster, topic)
+        options = ["-K:", "-Z", "-H", "source=test", "-H", "empty=", "-p", "0"]
+        if sender == "ours":
+            run(cluster, "produce", topic, *options, "-z", "lz4", given=GIVEN)
+        else:
+            kcat(cluster, "-P", "-t", topic, *options, given=GIVEN)
+        for form in FORMATS if sender == "ours" else FORMATS[4:6]:
+            theirs, ours = kcat(cluster, "-C", "-t", topic, "-e", "-q", *form), read(cluster, topic, *form)
+            if form == ["-J"]:
+                objects = [json.loads(line) for line in theirs.splitlines()]
+                assert [each.pop("broker") for each in objects]  # who sent it is nothing that our consumer tells
+                assert [json.loads(line) for line in ours.splitlines()] == objects
+            else:
+                assert ours == theirs, (sender, form)
+    assert read(cluster, "cli-ours") == read(cluster, "cli-kcat") == b"v1\n\n\xc3\xa9\na:b\n"
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat_goes_on_where_our_group_has_stopped_and_the_other_way_round(cluster: str):
+    make_topic(cluster, "cli-relay")
+    run(cluster, "produce", "cli-relay", given=b"1\n2\n3\n4\n5\n6\n")
+    group, begin = ["-G", "cli-relay"], ["-X", "auto.offset.reset=earliest"]
+    assert read(cluster, *group, *begin, "-c", "2", "cli-relay") == b"1\n2\n"
+    assert kcat(cluster, *group, *begin, "-c", "2", "-q", "cli-relay") == b"3\n4\n"
+    assert read(cluster, *group, *begin, "-c", "2", "cli-relay") == b"5\n6\n"
+
+
+def test_kafkas_console_tools_read_what_we_sent_and_we_what_they_sent(cluster: str, tools: SharedTools):
+    make_topic(cluster, "cli-java")
+    to = ("--bootstrap-server", cluster, "--topic", "cli-java")
+    run(cluster, "produce", "cli-java", "-K:", "-Z", "-H", "h=1", given=b"a:1\nb:\n")
+    split = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    headers = ("--reader-property", "parse.headers=true", "--reader-property", "headers.delimiter=|")
+    marker = ("--reader-property", "null.marker=NULL")
+    tools.run(PRODUCER, *to, *split, *headers, *marker, given="x:y|c:3\nx:y|d:NULL\n")
+    show = [word for name in ("key", "headers", "offset") for word in ("--formatter-property", f"print.{name}=true")]
+    theirs = tools.run(CONSUMER, *to, *show, "--from-beginning", "--max-messages", "4")
+    ours = read(cluster, "cli-java", "--null-marker", "null", "-f", "Offset:%o\\t%h\\t%k\\t%s\\n").decode()
+    assert (
+        theirs
+        == ours.replace("=", ":")
+        == ("Offset:0\th:1\ta\t1\nOffset:1\th:1\tb\tnull\nOffset:2\tx:y\tc\t3\nOffset:3\tx:y\td\tnull\n")
+    )
+
+
+def test_kafkas_groups_tool_says_the_same_of_a_group(cluster: str, tools: SharedTools, tmp_path: Path):
+    make_topic(cluster, "cli-groups", partitions=2)
+    for partition in ("0", "1"):
+        run(cluster, "produce", "cli-groups", "-p", partition, given=b"1\n2\n3\n")
+    read(cluster, "cli-groups", "-g", "cli-group", "--from-beginning", "-c", "4")
+    to = ("--bootstrap-server", cluster, "--group", "cli-group")
+
+    def described() -> list[list[str]]:
+        theirs, ours = tools.run(GROUPS, *to, "--describe"), run(cluster, "groups describe", "cli-group").stdout
+        rows = [[line.split() for line in text.splitlines() if line.strip()] for text in (theirs, ours)]
+        assert rows[0][0] == rows[1][0] and sorted(rows[0]) == sorted(rows[1])
+        return sorted(row[1:6] for row in rows[1][1:])
+
+    assert sum(int(row[4]) for row in described()) == 2
+
+    scope = ("--reset-offsets", "--all-topics", "--to-earliest", "--export", "--dry-run")
+    theirs = tools.run(GROUPS, *to, *scope).splitlines()
+    saved = run(cluster, "groups reset", "cli-group", "--all-topics", "--to-earliest", "--export").stdout
+    exported = [line for line in theirs if line]
+    assert sorted(exported) == sorted(saved.splitlines()) == ["cli-groups,0,0", "cli-groups,1,0"]
+
+    (tmp_path / "ours.csv").write_text("cli-groups,0,1\ncli-groups,1,2\n")
+    run(cluster, "groups reset", "cli-group", "--from-file", str(tmp_path / "ours.csv"), "--execute")
+    assert described() == [["cli-groups", "0", "1", "3", "2"], ["cli-groups", "1", "2", "3", "1"]]
+    (tmp_path / "theirs.csv").write_text(saved)
+    tools.run(GROUPS, *to, "--reset-offsets", "--from-file", str(tmp_path / "theirs.csv"), "--execute")
+    assert described() == [["cli-groups", "0", "0", "3", "3"], ["cli-groups", "1", "0", "3", "3"]]
