@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from kafkaraw import AsyncConsumer, TopicPartition, UsageError
+from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
 from kafkaraw.errors import KafkaError, MaxPollExceeded
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -153,5 +154,44 @@ def test_a_subscription_and_partitions_by_hand_exclude_each_other() -> None:
                 consumer.assign([TopicPartition(TOPIC, 0)])
             await consumer.unsubscribe()
             assert consumer.assignment() == []
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def test_a_member_that_closes_hears_what_it_gives_up_though_nothing_can_be_committed() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        consumer, given_up = cluster.consumer(group_id="g", enable_auto_commit=True), []
+        consumer.subscribe([TOPIC], on_revoked=given_up.extend)
+        await settle(consumer)
+        await fill(cluster, 8)
+        while not await consumer.poll(1):
+            pass
+        owned = consumer.assignment()
+        cluster.silence()
+        began_s = cluster.now
+        await consumer.close(2)
+        assert given_up == owned
+        assert cluster.now - began_s < 3
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def test_what_waits_for_a_coordinator_is_not_sent_by_a_member_that_has_left() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster, group_instance_id="one") as consumer:
+            await settle(consumer)
+            await cluster.kill()
+            await asyncio.sleep(4)
+            cluster.silence()
+            await cluster.restart()
+            await asyncio.sleep(4)  # by now a heartbeat waits for a connection
+            await consumer.unsubscribe(0.5)
+            left_s = cluster.now
+            cluster.silence(False)
+            await asyncio.sleep(20)
+        keys = {int.from_bytes(sent.data[4:6], "big") for sent in cluster.network.history if sent.at_s > left_s}
+        assert keys.isdisjoint({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
 
     on_cluster(test, group_initial_rebalance_delay_ms=0)

@@ -17,7 +17,7 @@ from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.listeners import Callback, CallUser, Listeners
 from kafkaraw.core.group.actions import Handover
-from kafkaraw.errors import RetriableError
+from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.records import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class HandingOver:
         self._owner = owner
         self._call = call
         self._work: asyncio.Task[None] | None = None
+        self._hurries = False
         self._starts: Positions = {}
         self._steps: deque[Callable[[Deadline], Coroutine[None, None, bool]]] = deque()
         kept = (handover.after - (handover.assigned or frozenset())) | frozenset()
@@ -88,6 +89,23 @@ class HandingOver:
                 return False
             self._steps.popleft()
         return True
+
+    async def finish(self, deadline: Deadline) -> None:
+        """Go on to the end: once the time is up, only what the user has to hear is still done.
+
+        Raises:
+            CallUser: a callback has to be called elsewhere; then call again.
+        """
+        try:
+            if await self.go_on(deadline):
+                return
+        except KafkaError as error:
+            log.warning("a rebalance is ended before its time: %s", error)
+        self._hurries = True
+        if self._work is not None:
+            self._work.cancel()
+            self._work = None
+        await self.go_on(deadline)
 
     def cancel(self) -> None:
         """Give up, as when the consumer is closed."""
@@ -130,6 +148,8 @@ class HandingOver:
 
     def _then_wait(self, work: Callable[[], Coroutine[object, None, None]]) -> None:
         async def step(deadline: Deadline) -> bool:
+            if self._hurries:
+                return True
             if self._work is None:
                 self._work = asyncio.get_running_loop().create_task(work(), name="handing over")
             done, _ = await asyncio.wait({self._work}, timeout=deadline.remaining)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.committed import GroupMetadata
 from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.connection import Connection
 from kafkaraw.client.coordinator import Coordinator
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.engine import Engine
@@ -26,6 +27,7 @@ from kafkaraw.core.fetch.positions import Start
 from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailed, KafkaError, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 3.0
 """How often is looked after what no event tells: topics that were made, a user who is away, commits that are due."""
+
+
+class _Withdrawn(Exception):
+    """While the coordinator was looked for, the member has left or begun anew, and this request is wrong by now."""
 
 
 class Membership:
@@ -244,17 +250,16 @@ class Membership:
     async def _tell_last(self, deadline: Deadline) -> BaseException | None:
         """Tell the user that nothing is theirs any more, after what they were being told; what a callback raised."""
         if not self._leaving:
+            if self._telling is not None:
+                await self._telling.finish(deadline)
             self._leaving = True
-            if self._telling is None or await self._telling.go_on(deadline):
-                self.member.end_handover(self._now_ms())
-                owned = self.member.owned
-                last = Handover(lost=owned) if self.member.generation_id < 0 else Handover(revoked=owned)
-                self._telling = HandingOver(last, self._listeners, self, self.call)
-        telling, problem = self._telling, None
-        if telling is not None:
-            if not await telling.go_on(deadline):
-                telling.cancel()
-            problem = telling.problem
+            self.member.end_handover(self._now_ms())
+            owned = self.member.owned
+            last = Handover(lost=owned) if self.member.generation_id < 0 else Handover(revoked=owned)
+            self._telling = HandingOver(last, self._listeners, self, self.call)
+        assert self._telling is not None
+        await self._telling.finish(deadline)
+        problem = self._telling.problem
         self._telling, self._leaving = None, False
         return problem
 
@@ -342,13 +347,18 @@ class Membership:
 
     async def _send(self, action: Send) -> None:
         find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
+
+        def make(connection: Connection) -> object:
+            if not self.member.awaits(action.attempt):
+                raise _Withdrawn
+            return action.make(connection.version_for(action.api_key))
+
         try:
             response = await self._coordinator.once(
-                lambda connection: action.make(connection.version_for(action.api_key)),
-                timeout=action.wait_ms / 1000,
-                find_s=find_s,
-                lane="group" if action.held else "main",
+                make, timeout=action.wait_ms / 1000, find_s=find_s, lane="group" if action.held else "main"
             )
+        except _Withdrawn:
+            return
         except KafkaError as error:
             self.member.unanswered(action.attempt, error, self._now_ms())
         else:
@@ -378,11 +388,16 @@ class Membership:
         self._news.set()
 
     async def _part(self, action: Part) -> None:
+        """Say that this member leaves; else the others would wait for it until its session is over."""
+        deadline, moved = Deadline(self._config.request_timeout_ms / 1000), True
         try:
-            await self._coordinator.once(
-                lambda connection: action.make(connection.version_for(action.api_key)),
-                timeout=self._config.request_timeout_ms / 1000,
-            )
+            while moved and not deadline.expired:
+                response = await self._coordinator.once(
+                    lambda connection: action.make(connection.version_for(action.api_key)), timeout=deadline.remaining
+                )
+                moved = is_retriable(getattr(response, "error_code", ErrorCode.NONE))
+                if moved:
+                    await deadline.sleep(self._config.retry_backoff_ms / 1000)
         except KafkaError as error:
             log.info("leaving group %r (%s) was not confirmed: %s", self._config.group_id, action.reason, error)
 

@@ -1,7 +1,8 @@
 """How far a consumer has come: what was processed, and committing it, by hand or automatically.
 
 A record counts as processed when the user asks for more after it was given to them. Commits of one consumer follow each
-other in the order in which they were asked for, so that no committed position goes back by itself.
+other in the order in which they were asked for, and end when a partition is given up meanwhile, so that no committed
+position goes back by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.group_metrics import GroupMetrics
+from kafkaraw.client.line import Line, Place
 from kafkaraw.errors import CommitFailed, KafkaError
 from kafkaraw.records import TopicPartition
 
@@ -59,7 +61,8 @@ class Progress:
         self._refused = refused
         self._settled = settled
         self._metrics = metrics
-        self._order = asyncio.Lock()
+        self._line = Line()
+        self._tenures: dict[TopicPartition, object] = {}  # by which a partition that was given up and came back is told
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._due_s: float | None = None
@@ -77,6 +80,7 @@ class Progress:
     def forget(self, kept: Iterable[TopicPartition]) -> None:
         """Only these partitions are this consumer's now."""
         keep = set(kept)
+        self._tenures = {partition: self._tenures.get(partition, object()) for partition in keep}
         self._stored = {partition: at for partition, at in self._stored.items() if partition in keep}
         self._processed = {partition: at for partition, at in self._processed.items() if partition in keep}
 
@@ -84,11 +88,34 @@ class Progress:
 
     async def commit(self, offsets: Positions, deadline: Deadline) -> None:
         """Store positions, after those that were to be stored before; see `Commits.commit` for the errors."""
-        await deadline.wait(self._order.acquire(), "committing: waiting for earlier commits")
+        await self._commit(offsets, self._owner_of(offsets), self._line.take_place(), deadline)
+
+    def _owner_of(self, offsets: Positions) -> Identity:
+        """Who commits these: this consumer, as long as it does not give any of them up.
+
+        A commit may have to wait, for others or for a coordinator. Then the group can have moved on, and this consumer
+        with it: under its new generation what it wanted before would be stored over what the next owner has stored.
+        """
+        tenures = {partition: self._tenures[partition] for partition in offsets if partition in self._tenures}
+
+        def identity() -> GroupMetadata:
+            gone = sorted(partition for partition, had in tenures.items() if self._tenures.get(partition) is not had)
+            if gone:
+                names = ", ".join(f"{topic}-{number}" for topic, number in gone)
+                raise CommitFailed(
+                    f"nothing was committed for group {self._config.group_id!r}: the consumer had to give up {names} "
+                    f"before that, and others may have them"
+                )
+            return self._identity()
+
+        return identity
+
+    async def _commit(self, offsets: Positions, identity: Identity, place: Place, deadline: Deadline) -> None:
         try:
+            await deadline.wait(place.wait(), "committing: waiting for earlier commits")
             await self._settled(deadline)
             began_s = self._metrics.begin()
-            await self._commits.commit(offsets, self._identity, deadline, self._refused)
+            await self._commits.commit(offsets, identity, deadline, self._refused)
             if offsets:
                 self._metrics.committed(began_s)
                 self._stored.update(offsets)
@@ -98,15 +125,16 @@ class Progress:
             self._metrics.commit_failed()
             raise
         finally:
-            self._order.release()
+            place.leave()
 
     def commit_nowait(self, offsets: Positions, done: Done | None, deadline: Deadline) -> None:
         """Begin to store positions; the user hears of the end in a later call."""
+        identity, place = self._owner_of(offsets), self._line.take_place()
 
         async def run() -> None:
             problem: KafkaError | None = None
             try:
-                await self.commit(offsets, deadline)
+                await self._commit(offsets, identity, place, deadline)
             except KafkaError as error:
                 problem = error
                 if done is None:
@@ -116,6 +144,7 @@ class Progress:
 
         self._unwatched.add(task := asyncio.get_running_loop().create_task(run(), name="commit"))
         task.add_done_callback(self._unwatched.discard)
+        task.add_done_callback(lambda _: place.leave())  # also when it was cancelled before it began
 
     def take_ended(self) -> list[tuple[Done, Positions, KafkaError | None]]:
         """Commits that have ended and of which the user is to be told."""
@@ -160,16 +189,25 @@ class Progress:
             return
         news = self._news()
         if news:
-            self._automatic = asyncio.get_running_loop().create_task(self._commit_quietly(news), name="auto commit")
+            place = self._line.take_place()
+            work = self._commit_quietly(news, self._owner_of(news), place)
+            self._automatic = asyncio.get_running_loop().create_task(work, name="auto commit")
+            self._automatic.add_done_callback(lambda _: place.leave())
 
     async def commit_processed(self) -> None:
-        """Store what was processed, if this consumer does so without being asked; a failure is logged."""
-        if self._config.commits_itself:
-            await self._commit_quietly(self._news())
+        """Store what was processed, if this consumer does so without being asked; a failure is logged.
 
-    async def _commit_quietly(self, offsets: Positions) -> None:
+        What the user has asked for before, and does not wait for, ends first: afterwards it might come too late.
+        """
+        if self._unwatched:
+            await asyncio.wait(set(self._unwatched))
+        if self._config.commits_itself:
+            news = self._news()
+            await self._commit_quietly(news, self._owner_of(news), self._line.take_place())
+
+    async def _commit_quietly(self, offsets: Positions, identity: Identity, place: Place) -> None:
         try:
-            await self.commit(offsets, Deadline(self._config.default_api_timeout_ms / 1000))
+            await self._commit(offsets, identity, place, Deadline(self._config.default_api_timeout_ms / 1000))
         except KafkaError as error:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
 

@@ -246,7 +246,7 @@ class Reading:
         if not await self._is_ready(deadline):
             return []
         batches = self.cursor.take(limit, size_bytes)
-        if not batches and await self._more(deadline):
+        while not batches and await self._more(deadline):  # again, when the group called before they were taken
             batches = self.cursor.take(limit, size_bytes)
         return batches
 

@@ -254,6 +254,18 @@ def test_a_changed_subscription_makes_the_member_join_again() -> None:
     assert group.member.owned == partitions(0, topic="u")
 
 
+def test_a_subscription_that_changes_in_a_rebalance_waits_for_its_end_so_that_commits_are_taken() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.join()
+    group.subscribe("u")
+    assert group.phase is Phase.SYNCING
+    group.sync(0, 1)
+    assert group.poll() == Handover(revoked=partitions(0, 1))
+
+
 def test_the_leader_joins_again_when_a_topic_has_grown_and_others_do_not_look() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")

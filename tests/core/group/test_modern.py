@@ -176,6 +176,25 @@ def test_after_an_error_everything_is_told_again() -> None:
     assert again.rebalance_timeout_ms == 300_000
 
 
+def test_what_the_user_may_be_given_at_any_moment_is_claimed_so_that_nobody_else_gets_it() -> None:
+    group = Group()
+    group.beat(0, 1)
+    group.member.unanswered(group.next_action().attempt, OUTAGE, group.now_ms)
+    again = group.beat(0)
+    assert again.topic_partitions == [TopicPartitions(topic_id=T, partitions=[0, 1])]
+    assert group.poll() == Handover(assigned=partitions(0), after=partitions(0))
+    assert group.beat(change=False).topic_partitions == [TopicPartitions(topic_id=T, partitions=[0])]
+
+
+def test_a_member_that_is_not_let_in_pauses_longer_and_longer() -> None:
+    group = Group()
+    joined_ms = []
+    for _ in range(6):
+        assert group.beat(code=ErrorCode.FENCED_MEMBER_EPOCH, change=False).member_epoch == 0
+        joined_ms.append(group.now_ms)
+    assert joined_ms[-1] > 1_000, "it is the broker's word that its older self is a member still"
+
+
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_a_fenced_member_tells_its_user_and_joins_again(code: int) -> None:
     group = Group()

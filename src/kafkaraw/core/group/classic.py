@@ -153,7 +153,7 @@ class ClassicMember(GroupMember):
             self._change(Change.JOINS)
             self._join_at_ms = now_ms
             self._rebalance_begins(now_ms)
-        elif wanted != self._asked_for:
+        elif wanted != self._asked_for and self.phase not in _BETWEEN:  # else it compares when it has its assignment
             self._rejoin("the subscription has changed", now_ms)
 
     def leave(self, reason: str) -> None:
@@ -211,6 +211,10 @@ class ClassicMember(GroupMember):
     @property
     def _patience_ms(self) -> int:
         return max(self.settings.request_timeout_ms, self.settings.rebalance_timeout_ms + JOIN_LAPSE_MS)
+
+    def awaits(self, attempt: int) -> bool:
+        """See `GroupMember`."""
+        return attempt in (self._beat, self._attempt)
 
     def answered(self, attempt: int, response: object, now_ms: int) -> None:
         """See `GroupMember`."""

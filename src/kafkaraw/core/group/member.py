@@ -128,6 +128,10 @@ class GroupMember(ABC):
         """Time has passed."""
 
     @abstractmethod
+    def awaits(self, attempt: int) -> bool:
+        """Whether the answer to a request is still of use; else it need not be sent any more."""
+
+    @abstractmethod
     def answered(self, attempt: int, response: object, now_ms: int) -> None:
         """A request was answered."""
 

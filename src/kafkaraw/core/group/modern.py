@@ -13,10 +13,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from kafkaraw.core.group.actions import NONE, FindNames, GroupSettings, Handover, Part, Partitions, Send, Wanted
+from kafkaraw.core.group.actions import NONE, FindNames, GroupSettings, Handover, Part, Send, Wanted
 from kafkaraw.core.group.member import NO_GENERATION, GroupMember
 from kafkaraw.core.group.modern_errors import Meaning, meaning_of, stuck_error
-from kafkaraw.core.group.subscription import by_topic
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import KafkaError, MemberFenced, RetriableError
 from kafkaraw.protocol import ZERO_UUID, Uuid
@@ -76,6 +75,9 @@ TRANSITIONS: Final = {
 }
 _BEATING: Final = frozenset({Phase.JOINING, Phase.MEMBER, Phase.GIVING})
 
+Claims = frozenset[tuple[Uuid, int]]
+"""Partitions, by the ids of their topics."""
+
 
 class ModernMember(GroupMember):
     """A member of a group in which the broker assigns; see `GroupMember`.
@@ -107,7 +109,7 @@ class ModernMember(GroupMember):
         self._beat_at_ms = 0
         self._tell_all = True
         self._told_wanted: Wanted | None = None
-        self._told_owned: Partitions | None = None
+        self._told_claims: Claims | None = None
         self._finding = 0
         self._find_at_ms: int | None = None
         self._lost_meanwhile = False
@@ -196,17 +198,27 @@ class ModernMember(GroupMember):
             told = self._told_wanted
             if wanted.pattern is not None or (told is not None and told.pattern is not None):
                 request.subscribed_topic_regex = wanted.pattern or ""
-        if whole or self.owned != self._told_owned:
-            request.topic_partitions = [] if joins else self._owned_by_id()
-        self._told_wanted, self._told_owned, self._tell_all = wanted, self.owned, False
+        claims = self._claims
+        if whole or claims != self._told_claims:
+            request.topic_partitions = [] if joins else _by_id(claims)
+        self._told_wanted, self._told_claims, self._tell_all = wanted, claims, False
         self._beat = self._next_attempt()
         self._actions.append(Send(CONSUMER_GROUP_HEARTBEAT, lambda _: request, self._beat, settings.request_timeout_ms))
 
-    def _owned_by_id(self) -> list[TopicPartitions]:
-        return [
-            TopicPartitions(topic_id=self._ids.get(topic, ZERO_UUID), partitions=numbers)
-            for topic, numbers in by_topic(self.owned).items()
-        ]
+    @property
+    def _claims(self) -> Claims:
+        """What nobody else may have: what the user has, and what they may be given at any moment.
+
+        A member that did not mention the latter would see it given to somebody else as soon as the broker has changed
+        its mind, while its user is being told that it is theirs.
+        """
+        owned = {(self._ids.get(topic, ZERO_UUID), number) for topic, number in self.owned}
+        given = {(topic_id, number) for topic_id, numbers in (self._target or {}).items() for number in numbers}
+        return frozenset(owned | given)
+
+    def awaits(self, attempt: int) -> bool:
+        """See `GroupMember`."""
+        return attempt == self._beat
 
     def answered(self, attempt: int, response: object, now_ms: int) -> None:
         """See `GroupMember`."""
@@ -226,7 +238,7 @@ class ModernMember(GroupMember):
         self.generation_id = response.member_epoch
         if response.assignment is not None:
             self._given(response.assignment, now_ms)
-        elif self.wanted != self._told_wanted or (self.phase is Phase.MEMBER and self.owned != self._told_owned):
+        elif self.wanted != self._told_wanted or (self.phase is Phase.MEMBER and self._claims != self._told_claims):
             self._beat_at_ms = now_ms
 
     def unanswered(self, attempt: int, error: KafkaError, now_ms: int) -> None:
@@ -251,7 +263,7 @@ class ModernMember(GroupMember):
     def _given(self, assignment: Assignment, now_ms: int) -> None:
         """The broker wants this member to own these, and to hear when it does."""
         self._target = {entry.topic_id: tuple(entry.partitions) for entry in assignment.topic_partitions}
-        self._told_owned = None
+        self._told_claims = None
         self._find_names()
         self._reconcile(now_ms)
 
@@ -297,7 +309,7 @@ class ModernMember(GroupMember):
     def _settled(self, now_ms: int) -> None:
         """The user has what the broker wants them to have: the broker waits for the word."""
         self._rebalance_ends(now_ms)
-        if self._told_owned != self.owned:
+        if self._told_claims != self._claims:
             self._beat_at_ms = now_ms
 
     # -- what goes wrong
@@ -332,8 +344,10 @@ class ModernMember(GroupMember):
             self._handover = Handover(lost=self.owned)
             self._change(Change.IS_LOST)
         else:
+            at_ms = now_ms + self._pause_ms() if self.phase is Phase.JOINING else now_ms
             self._handover = None
             self._join(now_ms)
+            self._beat_at_ms = at_ms  # who is not let in may be taken for one who is in, until that one's time is up
 
     def _break(self, error: KafkaError) -> None:
         """Nothing can be done before the user has heard of it."""
@@ -380,7 +394,7 @@ class ModernMember(GroupMember):
         self._find_at_ms = None
         self._target = None
         self._tell_all = True
-        self._told_owned = self._told_wanted = None
+        self._told_claims = self._told_wanted = None
 
     def _part(self, reason: str, epoch: int) -> None:
         if self.generation_id == NO_GENERATION:
@@ -392,3 +406,10 @@ class ModernMember(GroupMember):
             instance_id=self.settings.group_instance_id,
         )
         self._actions.append(Part(CONSUMER_GROUP_HEARTBEAT, lambda _: request, reason))
+
+
+def _by_id(claims: Claims) -> list[TopicPartitions]:
+    topics: dict[Uuid, list[int]] = {}
+    for topic_id, number in sorted(claims):
+        topics.setdefault(topic_id, []).append(number)
+    return [TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in topics.items()]
