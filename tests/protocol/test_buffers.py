@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaraw.protocol import FrameReader
 from kafkaraw.protocol.buffers import SPARE_BYTES_MAX, SPARES_MAX, SpareBuffers
+from kafkaraw.protocol.reader import FIRST_BUFFER_SIZE
 
 LARGE = 1 << 20
 
@@ -53,3 +54,22 @@ def test_frames_reuse_memory_only_when_nobody_looks_at_it() -> None:
     owner = again.obj
     del again
     assert frame_of(reader, b"d").obj is owner
+
+
+def test_frames_as_large_as_those_before_need_no_growing_and_reuse_their_memory() -> None:
+    reader, size = FrameReader(limit=1 << 30), 5 * LARGE
+    assert size > FIRST_BUFFER_SIZE
+    frames = [reader.feed(size.to_bytes(4) + bytes(size))[0] for _ in range(3)]  # held at once
+    owners = {id(frame.obj) for frame in frames}
+    del frames
+    made = reader._spares._known
+    assert {id(buffer) for buffer in made} == owners  # those that were outgrown are forgotten
+    for _ in range(3):
+        (frame,) = reader.feed(size.to_bytes(4) + bytes(size))
+        assert id(frame.obj) in owners
+
+
+def test_a_claim_allocates_no_more_than_was_sent_before() -> None:
+    reader = FrameReader(limit=1 << 30)
+    reader.feed((1 << 29).to_bytes(4) + b"x")
+    assert len(reader.get_buffer()) <= 2 * FIRST_BUFFER_SIZE

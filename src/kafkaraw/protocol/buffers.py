@@ -45,6 +45,10 @@ class SpareBuffers:
                 del self._known[0]
         return buffer
 
+    def forget(self, buffer: bytearray) -> None:
+        """A buffer was outgrown: what comes is larger, and it would take the place of one that fits."""
+        self._known = [known for known in self._known if known is not buffer]
+
 
 def _is_free(buffer: bytearray) -> bool:
     """Whether no view into it is left. Taking one byte off and putting it back moves nothing."""

@@ -15,8 +15,8 @@ from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.buffers import SpareBuffers
 
 SIZE_PREFIX = struct.Struct(">i")
-# A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this. It holds what a
-# consumer asks for by default (1 MiB of a partition) and the fields around it, so that the usual answer never grows.
+# A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this, or than what frames
+# before it have had. It holds what a consumer asks for by default (1 MiB of a partition) and the fields around it.
 FIRST_BUFFER_SIZE = (1 << 20) + (1 << 18)
 # What can be read at once between frames. Each connection keeps this much: no larger than requests mostly are.
 ENTRANCE_SIZE = 1 << 13
@@ -45,6 +45,7 @@ class FrameReader:
         self._frame: bytearray | None = None
         self._size = 0
         self._filled = 0
+        self._size_max = FIRST_BUFFER_SIZE  # of a frame that has come, if that is larger
         self._spares = SpareBuffers()
 
     @property
@@ -91,6 +92,7 @@ class FrameReader:
             if self._filled < self._size:
                 return None
             frame, self._frame = self._frame, None
+            self._size_max = max(self._size_max, self._size)
             return memoryview(frame)[: self._size]
         start, end = self._start + SIZE_PREFIX.size, self._end
         if end < start:
@@ -99,7 +101,7 @@ class FrameReader:
         if start + size <= end:
             self._start = start + size
             return memoryview(bytearray(self._entrance[start : start + size]))
-        self._frame = self._spares.take(size) or self._spares.make(min(size, FIRST_BUFFER_SIZE))
+        self._frame = self._spares.take(size) or self._spares.make(min(size, self._size_max))
         self._size, self._filled = size, end - start
         self._frame[: self._filled] = self._entrance[start:end]
         self._start = self._end = 0
@@ -135,6 +137,7 @@ class FrameReader:
         assert self._frame is not None
         larger = self._spares.make(min(self._size, 4 * len(self._frame)))
         larger[: self._filled] = self._frame
+        self._spares.forget(self._frame)
         self._frame = larger
 
 
