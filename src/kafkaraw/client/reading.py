@@ -499,7 +499,7 @@ class Reading:
         return self._make_batch(
             piece.topic_partition.topic,
             piece.topic_partition.partition,
-            piece.data,
+            piece.wires,
             start_offset=piece.start_offset,
             check_crcs=self._config.check_crcs,
             convert=self._conversion,

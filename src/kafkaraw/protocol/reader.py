@@ -15,8 +15,8 @@ from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.buffers import SpareBuffers
 
 SIZE_PREFIX = struct.Struct(">i")
-# A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this, or than what frames
-# before it have had. It holds what a consumer asks for by default (1 MiB of a partition) and the fields around it.
+# A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this, or than a frame
+# before it has had. It holds what a consumer asks for by default (1 MiB of a partition) and the fields around it.
 FIRST_BUFFER_SIZE = (1 << 20) + (1 << 18)
 # What can be read at once between frames. Each connection keeps this much: no larger than requests mostly are.
 ENTRANCE_SIZE = 1 << 13

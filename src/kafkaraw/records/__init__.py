@@ -32,6 +32,7 @@ from kafkaraw.records.header import (
     HEADER_SIZE,
     BatchHeader,
     OldFormat,
+    Wire,
     emptied,
     iter_headers,
     parse_header,
@@ -41,7 +42,7 @@ from kafkaraw.records.header import (
     verify_crc,
 )
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
-from kafkaraw.records.legacy import modern
+from kafkaraw.records.legacy import batches_of, modern
 from kafkaraw.records.memory import keep_freed_memory
 from kafkaraw.records.partitioning import (
     PARTITIONERS,
@@ -110,6 +111,8 @@ __all__ = [
     "TimestampUnit",
     "TopicPartition",
     "Waiter",
+    "Wire",
+    "batches_of",
     "codec_by_id",
     "codec_by_name",
     "control_type",

@@ -29,7 +29,9 @@ from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_i
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _RECORD_SIZE_MIN = cython.declare(cython.Py_ssize_t, 7)
 _INT64_MAX = cython.declare(cython.longlong, 2**63 - 1)
-_LOG_APPEND_TIME = cython.declare(cython.int, 1)
+_CODEC_MASK = cython.declare(cython.int, 0x07)
+_TIMESTAMP_TYPE_BIT = cython.declare(cython.int, 0x08)
+_TIMELESS_BIT = cython.declare(cython.int, 0x4000)
 _FIELDS = cython.declare(
     tuple, ("topic", "partition", "offset", "timestamp_ms", "timestamp_type", "key", "value", "headers")
 )
@@ -68,9 +70,9 @@ class Body:
     ) -> cython.int:
         """Decompress, and stand before the first record."""
         content: object = batch[_HEADER_SIZE:]
-        codec_id: cython.int = header.codec_id
-        if codec_id:
-            content = codec_by_id(codec_id).decompress(content, size_max_bytes)
+        attributes: cython.int = header.attributes  # looked into here: the header's properties cost a call each
+        if attributes & _CODEC_MASK:
+            content = codec_by_id(attributes & _CODEC_MASK).decompress(content, size_max_bytes)
         elif len(content) > size_max_bytes:
             raise too_large(size_max_bytes)
         PyObject_GetBuffer(content, cython.address(self.view), PyBUF_SIMPLE)
@@ -82,7 +84,7 @@ class Body:
         walk.last_delta = header.last_offset_delta
         walk.base_timestamp = header.base_timestamp
         walk.append_time = header.max_timestamp
-        walk.appended = header.timestamp_type == _LOG_APPEND_TIME
+        walk.appended = attributes & (_TIMESTAMP_TYPE_BIT | _TIMELESS_BIT) == _TIMESTAMP_TYPE_BIT
         walk.start_offset = max(min(start_offset, _INT64_MAX), 0)
         walk.end_offset = _INT64_MAX if end_offset is None else max(min(end_offset, _INT64_MAX), 0)
         walk.begin = cython.cast(cython.p_uchar, self.view.buf)

@@ -8,7 +8,7 @@ Source: KIP-98; Kafka's DefaultRecordBatch and CompletedFetch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -22,13 +22,14 @@ from kafkaraw.records.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     BatchHeader,
+    Wire,
     patch_header,
     set_attribute,
     stamp_producer,
     verify_crc,
 )
 from kafkaraw.records.interface import TimestampUnit
-from kafkaraw.records.legacy import iter_batches
+from kafkaraw.records.legacy import batches_of
 from kafkaraw.records.record import Headers, Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class Batch:
     Args:
         topic: where the records come from.
         partition: where the records come from.
-        data: wire batches one after the other, or messages of older formats; one cut short at the end is ignored.
+        data: wire batches one after the other, or messages of older formats; one cut short at the end is ignored. Or
+            wire batches with their headers, for who has looked at these.
         start_offset: the position that was asked for; brokers send the whole batch that contains it.
         end_offset: records from here on are not given, for readers that want so many and no more; None is no limit.
         size_max_bytes: limit on the decompressed size of one wire batch.
@@ -136,7 +138,7 @@ class Batch:
         self,
         topic: str,
         partition: int,
-        data: memoryview,
+        data: memoryview | Sequence[Wire],
         *,
         start_offset: int,
         end_offset: int | None = None,
@@ -151,14 +153,10 @@ class Batch:
         self._size_max_bytes = size_max_bytes
         self._checked: set[int] | None = set() if check_crcs else None  # base offsets; shared with parts of this one
         self._convert = convert
-        self._batches: list[tuple[BatchHeader, memoryview]] = []
-        self.next_offset = start_offset
+        self._batches: Sequence[Wire] = batches_of(data) if isinstance(data, memoryview) else data
+        self.size_bytes = sum(len(wire) for _, wire in self._batches)
+        self.next_offset = max(self._batches[-1][0].next_offset, start_offset) if self._batches else start_offset
         self.records_count = 0
-        self.size_bytes = 0
-        for header, wire in iter_batches(data):
-            self._batches.append((header, wire))
-            self.size_bytes += header.size
-            self.next_offset = max(header.next_offset, start_offset)
         self._count()
         if end_offset is not None:
             self.next_offset = min(self.next_offset, end_offset)
@@ -200,13 +198,16 @@ class Batch:
         return self
 
     def _count(self) -> None:
-        self.records_count = sum(map(self._count_in, self.headers))
+        self.records_count = sum(self._count_in(header) for header, _ in self._batches)
 
     def _count_in(self, header: BatchHeader) -> int:
         """How many records of a wire batch are meant, at most."""
-        if header.is_control:
+        if header.attributes & CONTROL_BIT:
             return 0
-        end = header.next_offset if self.end_offset is None else min(header.next_offset, self.end_offset)
+        end = header.next_offset
+        if header.base_offset >= self.start_offset and (self.end_offset is None or end <= self.end_offset):
+            return header.records_count  # all of it, as nearly always
+        end = end if self.end_offset is None else min(end, self.end_offset)
         return max(0, min(header.records_count, end - max(header.base_offset, self.start_offset)))
 
     def _copy(self) -> Batch:
@@ -216,10 +217,10 @@ class Batch:
                 setattr(copy, name, getattr(self, name))
         return copy
 
-    def _readable(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+    def _readable(self) -> Iterator[Wire]:
         """Give the wire batches that hold records for the user, checked."""
         for header, wire in self._batches:
-            if header.is_control or not header.records_count or header.next_offset <= self.start_offset:
+            if header.attributes & CONTROL_BIT or not header.records_count or header.next_offset <= self.start_offset:
                 continue
             if self.end_offset is not None and header.base_offset >= self.end_offset:
                 return

@@ -122,6 +122,10 @@ class BatchHeader(NamedTuple):
         return self.batch_length + LENGTH_PREFIX_SIZE
 
 
+Wire: TypeAlias = tuple[BatchHeader, memoryview]
+"""A batch as it was sent, with its header read."""
+
+
 def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """Read the header that starts at `at`; the batch behind it may be cut short.
 
@@ -172,7 +176,7 @@ def _problem(header: BatchHeader) -> str:
     return ""
 
 
-def iter_headers(records: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+def iter_headers(records: memoryview) -> Iterator[Wire]:
     """Walk over the whole batches of a Fetch or Produce `records` field.
 
     A batch that is cut short at the end is not an error: brokers cut at a byte count. It is left out.
@@ -196,6 +200,26 @@ def iter_headers(records: memoryview) -> Iterator[tuple[BatchHeader, memoryview]
         yield header, records[at:end]
         at = end
     _check_magic(records, at)
+
+
+def whole_batches(records: memoryview) -> list[Wire]:
+    """The same at one go, for readers: nothing is given of a field that is damaged somewhere."""
+    wires: list[Wire] = []
+    at, size = 0, len(records)
+    unpack, make = LAYOUT.unpack_from, BatchHeader._make
+    while size - at >= HEADER_SIZE:
+        header = make(unpack(records, at))
+        base_offset, length, _, magic, _, _, last_delta, *_, count = header
+        sound = magic == MAGIC and length >= _BATCH_LENGTH_MIN and base_offset >= 0 <= last_delta and count >= 0
+        if not sound or base_offset + last_delta >= _INT64_MAX:
+            parse_header(records, at)  # says what is wrong
+        end = at + length + LENGTH_PREFIX_SIZE
+        if end > size:
+            return wires
+        wires.append((header, records[at:end]))
+        at = end
+    _check_magic(records, at)
+    return wires
 
 
 def verify_crc(batch: Buffer) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkaraw.errors import BatchTooLarge, CorruptBatch
@@ -40,9 +40,11 @@ from kafkaraw.records.header import (
     BatchHeader,
     Buffer,
     OldFormat,
+    Wire,
     iter_headers,
     parse_header,
     stamp_crc,
+    whole_batches,
 )
 from kafkaraw.records.varint import encode_varint
 from kafkaraw.records.xxh32 import xxh32
@@ -117,19 +119,16 @@ def _first_old(records: memoryview, at: int) -> int | None:
     return None
 
 
-def iter_batches(records: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Walk over whole batches as `iter_headers` does, with those that messages of magic 0 and 1 turn into.
+def batches_of(records: memoryview) -> list[Wire]:
+    """The whole batches of a `records` field, with those that messages of magic 0 and 1 turn into.
 
     Raises:
         CorruptBatch: a length that cannot be, or a format that is not known.
     """
-    walked = 0
     try:
-        for header, batch in iter_headers(records):
-            walked += header.size
-            yield header, batch
+        return whole_batches(records)
     except OldFormat:
-        yield from iter_headers(modern(records[walked:]))
+        return whole_batches(modern(records))
 
 
 def old_header(buffer: Buffer, base_offset: int) -> BatchHeader:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkaraw.core.fetch.committed import without_aborted
 from kafkaraw.protocol.messages.fetch import AbortedTransaction
-from kafkaraw.records import Batch, ControlType, encode_batch, encode_control_batch, iter_headers
+from kafkaraw.records import Batch, ControlType, batches_of, encode_batch, encode_control_batch
 
 
 class Log:
@@ -51,7 +51,7 @@ class Log:
             self.aborted.append(AbortedTransaction(producer_id=producer_id, first_offset=first))
 
     def read(self) -> list[bytes | None]:
-        data = without_aborted(memoryview(self.data), self.aborted)
+        data = without_aborted(batches_of(memoryview(self.data)), self.aborted)
         batch = Batch("t", 0, data, start_offset=0)
         assert not self.data or batch.next_offset == self.end
         return [record.value for record in batch]
@@ -73,7 +73,7 @@ def test_without_aborted_transactions_nothing_is_copied() -> None:
     log = Log()
     log.send(1, b"a")
     log.decide(1, ControlType.COMMIT)
-    data = memoryview(log.data)
+    data = batches_of(memoryview(log.data))
     assert without_aborted(data, ()) is data
 
 
@@ -88,8 +88,8 @@ def test_batches_that_belong_to_no_transaction_are_kept_whoever_wrote_them() -> 
 def test_an_abort_that_lies_beyond_what_was_sent_counts_as_well() -> None:
     log = Log()
     log.send(1, b"a")
-    data = without_aborted(memoryview(log.data), [AbortedTransaction(producer_id=1, first_offset=0)])
-    headers = [header for header, _ in iter_headers(data)]
+    data = without_aborted(batches_of(memoryview(log.data)), [AbortedTransaction(producer_id=1, first_offset=0)])
+    headers = [header for header, _ in data]
     assert [(header.records_count, header.next_offset) for header in headers] == [(0, 1)]
 
 

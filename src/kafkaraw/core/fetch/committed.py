@@ -10,33 +10,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkaraw.protocol.messages.fetch import AbortedTransaction
-from kafkaraw.records import ControlType, control_type_of, emptied, iter_headers
+from kafkaraw.records import ControlType, Wire, control_type_of, emptied, parse_header
 
 
-def without_aborted(records: memoryview, aborted: Sequence[AbortedTransaction]) -> memoryview:
+def without_aborted(wires: Sequence[Wire], aborted: Sequence[AbortedTransaction]) -> Sequence[Wire]:
     """The same batches, those of aborted transactions empty.
 
     Args:
-        records: whole wire batches.
+        wires: whole wire batches with their headers.
         aborted: the transactions that end in an abort, with the first offset of each; in any order.
 
     Raises:
         CorruptBatch: a header or a marker makes no sense.
     """
     if not aborted:
-        return records
+        return wires
     coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     skipped: set[int] = set()
-    pieces: list[bytes | memoryview] = []
-    for header, batch in iter_headers(records):
+    left: list[Wire] = []
+    for header, batch in wires:
         while coming and coming[-1].first_offset <= header.last_offset:
             skipped.add(coming.pop().producer_id)
         if header.is_control:
             if header.producer_id in skipped and control_type_of(batch) is ControlType.ABORT:
                 skipped.discard(header.producer_id)
-            pieces.append(batch)
         elif header.is_transactional and header.producer_id in skipped:
-            pieces.append(emptied(header))
-        else:
-            pieces.append(batch)
-    return memoryview(b"".join(pieces))
+            empty = memoryview(emptied(header))
+            left.append((parse_header(empty), empty))
+            continue
+        left.append((header, batch))
+    return left

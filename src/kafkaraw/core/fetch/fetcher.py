@@ -40,7 +40,7 @@ from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from kafkaraw.records import OldFormat, TopicPartition, iter_headers, modern
+from kafkaraw.records import TopicPartition, Wire, batches_of
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class _Fetched:
     """What one answer brought for one partition and is not handed over yet; whole batches only."""
 
     node_id: int
-    data: memoryview
+    wires: Sequence[Wire]
     epochs: Sequence[tuple[int, int]]
     topic_id: Uuid
 
@@ -448,17 +448,18 @@ class Fetcher:
         aborted: Sequence[AbortedTransaction],
     ) -> None:
         try:
-            records, size, next_offset, epochs = _read_headers(records, position.offset)
+            wires = batches_of(records)
         except CorruptBatch as error:
             raise CorruptBatch(f"{where(target)}: {error}; seek() behind it to go on") from error
-        if not size:
+        if not wires:
             position.size_wanted_bytes = _size_of_first(target, records)
             return
+        next_offset = wires[-1][0].next_offset
         if next_offset <= position.offset:
             raise CorruptBatch(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
         position.size_wanted_bytes = 0
-        data = without_aborted(records[:size], aborted)
-        self._fetched[target.topic_partition] = _Fetched(node_id, data, epochs, target.topic_id)
+        left = without_aborted(wires, aborted)
+        self._fetched[target.topic_partition] = _Fetched(node_id, left, _epochs_in(wires), target.topic_id)
 
     def _ready(self) -> list[TopicPartition]:
         """The partitions of which something waits to be handed over."""
@@ -468,7 +469,7 @@ class Fetcher:
         fetched = self._fetched.pop(topic_partition)
         position = self._positions.pop(topic_partition)
         self._positions[topic_partition] = position  # to the end of the order
-        piece = cut(topic_partition, fetched.data, position.offset)
+        piece = cut(topic_partition, fetched.wires, position.offset)
         position.advance(piece.next_offset, fetched.epochs, fetched.topic_id)
         return piece
 
@@ -535,20 +536,15 @@ class Fetcher:
         self._problems[position.topic_partition] = error
 
 
-def _read_headers(records: memoryview, next_offset: int) -> tuple[memoryview, int, int, list[tuple[int, int]]]:
-    """The records without old formats, the bytes of the whole batches, the offset after these, and their epochs."""
-    size, after, epoch = 0, next_offset, None
+def _epochs_in(wires: Iterable[Wire]) -> list[tuple[int, int]]:
+    """The leader epochs in which batches were written, each with the first offset of it."""
     epochs: list[tuple[int, int]] = []
-    try:
-        for header, batch in iter_headers(records):
-            size += len(batch)
-            after = header.next_offset
-            if header.partition_leader_epoch != epoch:
-                epoch = header.partition_leader_epoch
-                epochs.append((header.base_offset, epoch))
-    except OldFormat:
-        return _read_headers(modern(records), next_offset)
-    return records, size, after, epochs
+    epoch = None
+    for header, _ in wires:
+        if header.partition_leader_epoch != epoch:
+            epoch = header.partition_leader_epoch
+            epochs.append((header.base_offset, epoch))
+    return epochs
 
 
 def _size_of_first(target: FetchTarget, records: memoryview) -> int:
