@@ -7,6 +7,7 @@ import pytest
 from kafkaraw.client.consumer import AsyncConsumer, reading_of
 from kafkaraw.client.consumer_metrics import MEANINGS
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.core.fetch.positions import Start
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.messages.fetch import FetchRequest
 from kafkaraw.records import TopicPartition
@@ -92,7 +93,7 @@ def test_a_partition_with_a_start_begins_there() -> None:
         cluster.append("t", 1, b"a", b"b")
         reading = reading_of(consumer)
         reading.assign([P0])
-        reading.assign([P0, P1], {P1: 1, P0: 99})
+        reading.assign([P0, P1], {P1: Start(1), P0: Start(99)})
         assert reading.position_of(P1) == 1
         assert await read(consumer, 1) == [b"b"]
 
