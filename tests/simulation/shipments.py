@@ -9,7 +9,7 @@ from kafkaraw.client.outbox import Outbox
 from kafkaraw.core.producer.events import Answered, Event, RequestLost, SendProduce
 from kafkaraw.core.producer.outcomes import Verdict, verdict_on
 from kafkaraw.protocol.error_codes import error_name
-from kafkaraw.records import SealedBatch, TopicPartition
+from kafkaraw.records import BatchPromise, SealedBatch, TopicPartition
 from kafkaraw.testing.audit import History, Step
 
 
@@ -25,18 +25,26 @@ def watch_shipments(
         covered: counts what the story is made of.
         clock: gives the seconds.
     """
-    numbers: dict[int, tuple[int, SealedBatch]] = {}  # by identity; the batch is kept, so that no other gets its own
+    numbers: dict[int, tuple[int, BatchPromise]] = {}  # by identity; it is kept, so that no other gets its own
     under_way: dict[int, SendProduce] = {}
     story, send, tell = history.shipments[name], outbox.send, outbox._tell
 
+    def promise_of(batch: SealedBatch) -> BatchPromise:
+        """What its senders wait for; parts of a batch are as old as the whole, and go where it would have gone."""
+        promise = batch.promise
+        while promise.whole is not None:
+            promise = promise.whole
+        return promise
+
     def number_of(batch: SealedBatch) -> int:
-        return numbers.setdefault(id(batch), (len(numbers), batch))[0]
+        promise = promise_of(batch)
+        return numbers.setdefault(id(promise), (len(numbers), promise))[0]
 
     def noted_send(action: SendProduce) -> None:
         under_way[action.request_id] = action
         covered["several requests in flight"] += len(under_way) > 1
         for numbered in action.batches:
-            covered["sent again"] += id(numbered.batch) in numbers
+            covered["sent again"] += id(promise_of(numbered.batch)) in numbers
             covered["next epoch"] += numbered.identity.epoch > 0
             tp = TopicPartition(numbered.batch.topic, numbered.batch.partition)
             story.append((clock(), tp, number_of(numbered.batch), Step.LEFT))
