@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kafkaraw import Admin, NewTopic
+from kafkaraw import Admin, ConfigResource, NewTopic
 from kafkaraw.errors import BrokerError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -97,6 +97,8 @@ class Table:
                 for field in dataclasses.fields(answer)
                 if field.name != "throttle_time_ms"
             }
+        if isinstance(answer, tuple):
+            return tuple(map(self.told, answer))
         if isinstance(answer, list):
             parts = [self.told(one) for one in answer]
             return sorted(parts, key=repr)
@@ -370,6 +372,27 @@ def reads_nothing(table: Table) -> Iterator[Any]:
     yield one.ask(table.consumer(member_epoch=-1, **keep), 1)
 
 
+def settings_of_its_own(table: Table) -> Iterator[Any]:
+    """The heartbeat interval of one group is changed while it lives, and taken back."""
+    one, group = table.client(), ConfigResource.group(table.group_id)
+    keep = {"rebalance_timeout_ms": -1, "subscribed_topic_names": None, "topic_partitions": None}
+    before = one.ask(table.consumer(), 1).heartbeat_interval_ms
+    with Admin(bootstrap_servers=table.bootstrap_servers) as admin:
+        for value, expected in (("450", 450), (None, before)):
+            admin.alter_configs({group: {"consumer.heartbeat.interval.ms": value}})
+            deadline = time.monotonic() + READY_SECONDS  # brokers learn of it after the controller's answer
+            while (told := one.ask(table.consumer(member_epoch=2, **keep), 1)).heartbeat_interval_ms != expected:
+                assert time.monotonic() < deadline, told
+            yield told
+            found = admin.describe_configs([group], names=["consumer.heartbeat.interval.ms"])[group]
+            yield [(entry.name, entry.value, entry.source.name) for entry in found.values()]
+        for value in ("99", "x", "600000"):
+            try:
+                admin.alter_configs({group: {"consumer.heartbeat.interval.ms": value}})
+            except BrokerError as error:
+                yield error.name, error.message
+
+
 def static_consumer(table: Table) -> Iterator[Any]:
     """A static member of a group of the new protocol."""
     one = table.client()
@@ -386,7 +409,16 @@ def static_consumer(table: Table) -> Iterator[Any]:
 
 CONVERSATIONS: Final[dict[str, Callable[[Table], Iterator[Any]]]] = {
     talk.__name__: talk
-    for talk in (joining, living, two_members, static_member, consumer_group, reads_nothing, static_consumer)
+    for talk in (
+        joining,
+        living,
+        two_members,
+        static_member,
+        consumer_group,
+        reads_nothing,
+        settings_of_its_own,
+        static_consumer,
+    )
 }
 """By name."""
 

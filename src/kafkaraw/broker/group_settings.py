@@ -6,7 +6,7 @@ Source: org.apache.kafka.coordinator.group.{GroupCoordinatorConfig, ConsumerGrou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -44,9 +44,20 @@ GROUP_SETTINGS: Final = (
             choices=("uniform", "range"), is_list=True),
     Setting("group.consumer.heartbeat.interval.ms", 5_000, "between heartbeats of a consumer group's members", low=1,
             high=INT_MAX),
+    Setting("group.consumer.max.assignment.interval.ms", 15_000, "largest such interval of one group", low=0,
+            high=INT_MAX),
+    Setting("group.consumer.max.heartbeat.interval.ms", 15_000, "largest such interval of one group", low=1,
+            high=INT_MAX),
+    Setting("group.consumer.max.session.timeout.ms", 60_000, "largest such timeout of one group", low=1, high=INT_MAX),
     Setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1, high=INT_MAX),
     Setting("group.consumer.migration.policy", "bidirectional", "which way groups with members may change protocol",
             choices=tuple(policy.value for policy in MigrationPolicy)),
+    Setting("group.consumer.min.assignment.interval.ms", 0, "smallest such interval of one group", low=0,
+            high=INT_MAX),
+    Setting("group.consumer.min.heartbeat.interval.ms", 5_000, "smallest such interval of one group", low=1,
+            high=INT_MAX),
+    Setting("group.consumer.min.session.timeout.ms", 45_000, "smallest such timeout of one group", low=1,
+            high=INT_MAX),
     Setting("group.consumer.session.timeout.ms", 45_000, "a consumer group's member silent for so long is gone", low=1,
             high=INT_MAX),
     Setting("offsets.retention.minutes", 10_080, "how long offsets of an empty group are kept", low=1, high=INT_MAX),
@@ -75,6 +86,26 @@ class Limits:
     new_member_join_timeout_ms: int = 300_000  # of a JoinGroup of somebody new, who cannot send heartbeats
     offsets_retention_ms: int = 604_800_000  # offsets.retention.minutes
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+
+
+# What may be set for one group alone, and the limit that this is.
+_OF_ONE_GROUP: Final[dict[str, str]] = {
+    "consumer.assignment.interval.ms": "assignment_interval_ms",
+    "consumer.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "consumer.session.timeout.ms": "consumer_session_ms",
+}
+
+
+def limits_of_group(limits: Limits, configs: Mapping[str, str]) -> Limits:
+    """The limits of one group.
+
+    Args:
+        limits: the broker's settings.
+        configs: what is set for the group alone, by Kafka's names.
+    """
+    own = {_OF_ONE_GROUP[name]: int(value) for name, value in configs.items() if name in _OF_ONE_GROUP}
+    # The fields are named in a table, so their types cannot be known here: all are whole numbers.
+    return replace(limits, **own) if own else limits  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

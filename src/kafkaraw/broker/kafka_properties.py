@@ -51,10 +51,7 @@ controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controll
 controller.socket.timeout.ms cordoned.log.dirs
 create.topic.policy.class.name delete.records.purgatory.purge.interval.requests early.start.listeners
 fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-group.consumer.max.session.timeout.ms
-group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
+group.consumer.regex.refresh.interval.ms
 group.coordinator.append.linger.ms group.coordinator.background.threads
 group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols group.coordinator.threads
 group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit

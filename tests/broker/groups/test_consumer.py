@@ -444,3 +444,29 @@ def test_a_group_without_members_may_change_its_protocol():
     assert a.join().error_code == NONE
     around.move()
     assert list(group(around).members) == ["a"]
+
+
+def test_settings_of_one_group_count_from_the_next_heartbeat_on():
+    around = world()
+    a = Member(around, "a")
+    assert a.join().heartbeat_interval_ms == 5_000
+    around.own_settings.update({"consumer.heartbeat.interval.ms": "100", "consumer.session.timeout.ms": "60000"})
+    around.pass_ms(44_000)
+    assert a.beat().heartbeat_interval_ms == 100
+    around.pass_ms(59_999)
+    assert set(group(around).members) == {"a"}
+    around.pass_ms(1)
+    assert not group(around).members
+
+
+def test_a_group_may_have_its_assignments_made_less_often_than_others():
+    around = world()
+    around.own_settings["consumer.assignment.interval.ms"] = "10000"
+    a, b = Member(around, "a"), Member(around, "b")
+    a.join()
+    b.join()
+    a.beat()
+    assert len(a.parts["t"]) == 4
+    around.pass_ms(10_000)
+    a.beat()
+    assert len(a.parts["t"]) == 2

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.journal import Batch
 from kafkaraw.broker.groups.means import Caller
@@ -47,6 +47,7 @@ class World:
     refuse: ErrorCode = ErrorCode.NONE
     log: list[Batch] = field(default_factory=list)
     waiting: list[Callable[[ErrorCode], None]] = field(default_factory=list)
+    own_settings: dict[str, str] = field(default_factory=dict)
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
@@ -84,6 +85,7 @@ class World:
             lambda: START_MS + int(self.elapsed_ms),
             lambda: f"id{next(self.ids)}",
             self.limits,
+            lambda group_id: limits_of_group(self.limits, self.own_settings),
         )
         self.coordinator.load(self.log)
 

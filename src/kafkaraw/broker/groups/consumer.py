@@ -120,7 +120,7 @@ class ConsumerProtocol:
         self.update_target(change)
         after = self.reconciled(change, member_id, claimed, readable_changed=subscription_changed)
         self._watch(change, after, anew=after.state is not before.state or after.epoch != before.epoch)
-        response = self._response(after)
+        response = self._response(group.group_id, after)
         names = request.subscribed_topic_names, request.subscribed_topic_regex
         whole = request.rebalance_timeout_ms != -1 and names != (None, None) and claimed is not None
         if joins or whole or _plain(after.assigned) != _plain(before.assigned):
@@ -145,12 +145,12 @@ class ConsumerProtocol:
                 f"The consumer group has reached its maximum capacity of {limit} members.",
             )
 
-    def _response(self, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+    def _response(self, group_id: str, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
         return ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._means.limits.heartbeat_interval_ms,
+            heartbeat_interval_ms=self._means.limits_of(group_id).heartbeat_interval_ms,
         )
 
     def _member(
@@ -271,7 +271,7 @@ class ConsumerProtocol:
     def update_target(self, change: Change) -> None:
         """Make a new target for a new epoch, unless the last one was made a moment ago."""
         group, now_ms = change.group, self._means.now_ms()
-        interval_ms = self._means.limits.assignment_interval_ms
+        interval_ms = self._means.limits_of(group.group_id).assignment_interval_ms
         recent = group.target_ms and interval_ms and now_ms < group.target_ms + interval_ms
         if group.epoch <= group.target_epoch or recent:
             return
@@ -373,7 +373,7 @@ class ConsumerProtocol:
 
     def _fenced(self, group_id: str, member_id: str, why: str, code: ErrorCode) -> None:
         if code:  # it stays a member, and is looked at again
-            delay_ms = self._means.limits.consumer_session_ms
+            delay_ms = self._means.limits_of(group_id).consumer_session_ms
             self._means.timers.set(
                 _session(group_id, member_id), delay_ms, lambda: self.fence(group_id, member_id, why)
             )
@@ -394,7 +394,7 @@ class ConsumerProtocol:
         timers, member_id = self._means.timers, member.member_id
         if member.classic is None:
             self.cancel_waits(group_id, member_id)
-        timeout_ms = self._means.limits.consumer_session_ms
+        timeout_ms = self._means.limits_of(group_id).consumer_session_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         self.watch_session(group_id, member_id, timeout_ms)

@@ -80,7 +80,8 @@ class GroupCoordinator:
         timers: what is to happen later.
         now_ms: wall clock, in milliseconds since 1970.
         new_id: gives a random UUID, as text.
-        limits: the settings.
+        limits: the broker's settings.
+        limits_of: the settings for one group; the broker's when None.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class GroupCoordinator:
         now_ms: Callable[[], int],
         new_id: Callable[[], str],
         limits: Limits,
+        limits_of: Callable[[str], Limits] | None = None,
     ) -> None:
         self._writer = Writer(journal)
         self._timers = timers
@@ -99,7 +101,7 @@ class GroupCoordinator:
         self._topics = topics
         self._groups: dict[str, Group] = {}
         self._offsets = GroupOffsets()
-        means = Means(self._writer.write, timers, now_ms, new_id, limits)
+        means = Means(self._writer.write, timers, now_ms, new_id, limits, limits_of or (lambda group_id: limits))
         self._classic = ClassicProtocol(means, topics, self._classic_group)
         self._consumer = ConsumerProtocol(means, topics, self._begin_change, self._carry_out, self._classic.take_over)
         self._classic_members = ClassicMembers(means, topics, self._consumer, self._carry_out)

@@ -39,7 +39,8 @@ class Means:
         timers: what is to happen later.
         now_ms: wall clock, in milliseconds since 1970.
         new_id: gives a random UUID, as text.
-        limits: the settings.
+        limits: the broker's settings.
+        limits_of: the settings for one group.
     """
 
     write: Write
@@ -47,3 +48,4 @@ class Means:
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
     limits: Limits
+    limits_of: Callable[[str], Limits]

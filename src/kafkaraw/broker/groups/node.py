@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkaraw.broker.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.journal import Batch
 from kafkaraw.broker.groups.means import Done
@@ -24,6 +25,7 @@ from kafkaraw.broker.replicated import ReplicatedLog
 from kafkaraw.broker.state_topic import StateTopic
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import ControlType, TopicPartition
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ class GroupNode:
             self._clock.time_ms,
             lambda: random_uuid_text(self._rng),
             self._config.groups.limits,
+            self._limits_of,
         )
         try:
             found = list(journal.read())
@@ -96,6 +99,10 @@ class GroupNode:
             _logger.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)
             return None
         return _Coordinating(coordinator, timers), lambda: coordinator.load(found)
+
+    def _limits_of(self, group_id: str) -> Limits:
+        configs = self._controller.dynamic_configs.of(ConfigResourceType.GROUP, group_id)
+        return limits_of_group(self._config.groups.limits, configs)
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """The node has no replica of a partition of `__consumer_offsets` any more."""
