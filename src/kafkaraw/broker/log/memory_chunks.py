@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 
 CHUNK_BYTES_MIN: Final = 64 * 1024
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
+GROWTH: Final = 4
+"""Few chunks make large answers: what a fetch gives of one partition ends with its chunk."""
 SPARE_BYTES_MAX: Final = 512 * 1024 * 1024
 """More than that goes back to the system."""
 HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
@@ -45,9 +47,9 @@ class ChunkPool:
 
         Args:
             size: what it must hold at least, in bytes.
-            file_bytes: how large the file is: chunks grow with it.
+            file_bytes: how large the file is: chunks grow with it, and what is never touched costs nothing.
         """
-        wanted = max(size, min(max(CHUNK_BYTES_MIN, file_bytes), CHUNK_BYTES_MAX))
+        wanted = max(size, min(max(CHUNK_BYTES_MIN, GROWTH * (file_bytes + size)), CHUNK_BYTES_MAX))
         capacity = 1 << (wanted - 1).bit_length()  # of few different sizes, so that they fit other files, too
         return Chunk(self._spare(capacity) or _fresh(capacity), file_bytes)
 
