@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import ClassVar
 
 import pytest
 
@@ -222,6 +223,37 @@ def test_a_pause_holds_for_frames_that_had_been_read_already() -> None:
             assert await handler.frame() == expected
             assert handler.frames.empty()
             link.resume_reading()
+
+    asyncio.run(main())
+
+
+def test_answers_to_frames_that_came_together_leave_together() -> None:
+    class Answering(Recorder):
+        def frame_received(self, frame: memoryview) -> None:
+            assert self.link is not None
+            self.link.send([bytes(frame).upper()])
+
+    class Transport(asyncio.Transport):
+        written: ClassVar[list[object]] = []
+
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return default
+
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+            pass
+
+        def write(self, data: object) -> None:
+            self.written.append(data)
+
+    async def main() -> None:
+        transport = Transport()
+        link = StreamLink(asyncio.get_running_loop(), Answering(), frame_size_max=100)
+        link.connection_made(transport)
+        for together in (framed(b"one", b"two", b"three"), framed(b"four")):
+            link.get_buffer(-1)[: len(together)] = together
+            link.buffer_updated(len(together))
+        assert transport.written == [framed(b"ONE", b"TWO", b"THREE"), framed(b"FOUR")]
+        link.connection_lost(None)
 
     asyncio.run(main())
 

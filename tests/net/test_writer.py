@@ -50,19 +50,59 @@ class FakeTransport:
         self.limits = (high, low)
 
 
-def written(*segments: object, transport: FakeTransport | None = None) -> list[object]:
+@contextlib.contextmanager
+def writer_on(transport: FakeTransport) -> Iterator[SegmentWriter]:
     loop = asyncio.new_event_loop()
-    transport = transport or FakeTransport()
-    writer = SegmentWriter(
+    yield SegmentWriter(
         loop,
-        transport,
+        transport,  # type: ignore[arg-type]
         on_paused=print,
         on_failed=print,
-        on_file_sent=lambda: None,  # type: ignore[arg-type]
+        on_file_sent=lambda: None,
     )
-    writer.write(segments, segments_size(segments))  # type: ignore[arg-type]
     loop.close()
+
+
+def written(*segments: object, transport: FakeTransport | None = None) -> list[object]:
+    transport = transport or FakeTransport()
+    with writer_on(transport) as writer:
+        writer.write(segments, segments_size(segments))  # type: ignore[arg-type]
     return transport.written
+
+
+def test_short_frames_that_are_held_leave_with_one_write() -> None:
+    transport = FakeTransport()
+    with writer_on(transport) as writer:
+        writer.hold()
+        writer.write([b"one"], 3)
+        writer.write([b"t", memoryview(b"wo")], 3)
+        assert transport.written == []
+        writer.let_go()
+        writer.write([b"three"], 5)
+    assert transport.written == [b"onetwo", b"three"]
+
+
+def test_what_is_held_is_not_overtaken_and_has_a_bound() -> None:
+    transport, large = FakeTransport(), pattern(JOIN_BELOW_BYTES)
+    with writer_on(transport) as writer:
+        writer.hold()
+        writer.write([b"one"], 3)
+        writer.write([large], len(large))
+        writer.write([large[:-1]], len(large) - 1)
+        writer.write([b"two"], 3)
+        assert transport.written == [b"one", large, large[:-1] + b"two"]
+        writer.let_go()
+    assert len(transport.written) == 3
+
+
+def test_a_short_file_slice_that_is_held_may_be_closed(fd: int) -> None:
+    transport, own = FakeTransport(), os.dup(fd)
+    with writer_on(transport) as writer:
+        writer.hold()
+        writer.write([FileSlice(own, 100, 50)], 50)
+        os.close(own)
+        writer.let_go()
+    assert transport.written == [CONTENT[100:150]]
 
 
 def test_small_neighbours_are_joined() -> None:
@@ -100,6 +140,14 @@ def test_a_large_frame_goes_to_the_socket_at_once(ends: tuple[socket.socket, soc
     large = pattern(JOIN_BELOW_BYTES)
     assert written(b"size", b"header", memoryview(large), b"tail", transport=FakeTransport(ours)) == []
     assert theirs.recv(100_000) == b"sizeheader" + large + b"tail"
+
+
+def test_a_file_goes_to_the_socket_at_once(ends: tuple[socket.socket, socket.socket], fd: int) -> None:
+    ours, theirs = ends
+    transport = FakeTransport(ours)
+    assert written(b"size", FileSlice(fd, 1000, 50_000), b"then", FileSlice(fd, 0, 60_000), transport=transport) == []
+    expected = b"size" + CONTENT[1000:51_000] + b"then" + CONTENT[:60_000]
+    assert theirs.recv(len(expected), socket.MSG_WAITALL) == expected
 
 
 def test_what_the_socket_does_not_take_is_left_to_the_transport(ends: tuple[socket.socket, socket.socket]) -> None:

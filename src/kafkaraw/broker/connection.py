@@ -82,10 +82,12 @@ class BrokerConnection:
         self._quiet_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
         self._last_used = 0.0
+        self._now: Callable[[], float] = lambda: 0.0
 
     def link_made(self, link: Link) -> None:
         """The connection stands."""
         self._link = link
+        self._now = asyncio.get_running_loop().time
         security = self._state.config.security
         if security.wants_login(self._listener):
             self._begin_login(link)
@@ -204,7 +206,7 @@ class BrokerConnection:
                 self._link.resume_reading()
 
     def _answer(self, link: Link, frame: memoryview) -> None:
-        self._last_used = asyncio.get_running_loop().time()
+        self._last_used = self._now()
         self._closing_on_failure(link, self._take, link, frame)
 
     def _take(self, link: Link, frame: memoryview) -> None:

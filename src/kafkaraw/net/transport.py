@@ -163,7 +163,10 @@ class StreamLink(asyncio.BufferedProtocol):
         return None
 
     def _deliver(self) -> None:
-        """Hand frames over until one of them has the link closed or paused."""
+        """Hand frames over until one of them has the link closed or paused; short answers to them leave together."""
+        writer = self._writer
+        if writer is not None:
+            writer.hold()
         try:
             while self._reading and not self._closed_here and self._error is None:
                 frame = self._reader.next_frame()
@@ -172,6 +175,9 @@ class StreamLink(asyncio.BufferedProtocol):
                 self._handler.frame_received(frame)
         except KafkaError as error:
             self._fail(error)
+        finally:
+            if writer is not None:
+                writer.let_go()
 
     def _go_on_reading(self) -> None:
         # What was read before the pause comes first; only then may there be more.

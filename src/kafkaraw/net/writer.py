@@ -1,15 +1,18 @@
 """Writes frames that come in segments to one asyncio transport, in order.
 
-Small neighbours are joined, large memoryviews are written as they are, file slices go by `loop.sendfile`. While a
-file is under way later segments queue up behind it. A large frame goes to the socket in one system call where the
-transport has nothing left to send: asyncio would make one for each piece, and each gives up the GIL. Decides nothing
-about frames; knows no sizes but bytes. Start at `SegmentWriter.write`.
+Small neighbours are joined, large memoryviews are written as they are, file slices go by sendfile. Where the transport
+has nothing left to send, a large frame goes to the socket at once, past the transport: asyncio would make a system call
+for each piece in memory, each of which gives up the GIL, and a task for each file. What the socket does not take then
+goes by `loop.sendfile`; while a file is under way later segments queue up behind it. Decides nothing about frames;
+knows no sizes but bytes. Start at `SegmentWriter.write`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
@@ -22,6 +25,7 @@ JOIN_BELOW_BYTES = 16 * 1024
 """Segments shorter than this are copied into one write with their neighbours; a copy is cheaper than a system call."""
 PIECES_AT_ONCE_MAX = 1024
 """How many pieces one system call takes (IOV_MAX of Linux and macOS)."""
+_CORK = getattr(socket, "TCP_CORK", None)
 READ_CHUNK_BYTES = 256 * 1024
 """How much of a file is read at once where sendfile cannot be used (TLS)."""
 
@@ -37,7 +41,8 @@ class _FilePart:
         self.size = part.size
 
 
-_Piece: TypeAlias = bytes | bytearray | memoryview | _FilePart
+_Data: TypeAlias = bytes | bytearray | memoryview
+_Piece: TypeAlias = _Data | _FilePart
 
 
 def _read_whole(part: FileSlice) -> bytes:
@@ -52,9 +57,9 @@ def _ended_early(missing: int) -> OSError:
     return OSError(f"a file that is being sent ended {missing} bytes early")
 
 
-def _join_neighbours(segments: Segments) -> Iterator[_Piece]:
+def _join_neighbours(segments: Segments) -> Iterator[_Data | FileSlice]:
     """Yield what to write, in order: joined small segments, large ones as they are, large files."""
-    small: list[bytes | bytearray | memoryview] = []
+    small: list[_Data] = []
     small_bytes = 0
     for segment in segments:
         size = segment.size if isinstance(segment, FileSlice) else len(segment)
@@ -68,14 +73,14 @@ def _join_neighbours(segments: Segments) -> Iterator[_Piece]:
             small.clear()
             small_bytes = 0
         if size >= JOIN_BELOW_BYTES:
-            yield _FilePart(segment) if isinstance(segment, FileSlice) else segment
+            yield segment
     if small:
         yield b"".join(small)
 
 
-def _join_small(segments: Segments) -> tuple[bytes]:
+def _join_small(segments: Segments) -> bytes:
     """Join a whole short frame at once: nearly every request, and most answers."""
-    return (b"".join([_read_whole(it) if isinstance(it, FileSlice) else it for it in segments]),)
+    return b"".join([_read_whole(it) if isinstance(it, FileSlice) else it for it in segments])
 
 
 def _descriptor_of(transport: asyncio.Transport) -> int | None:
@@ -118,6 +123,7 @@ class SegmentWriter:
         self._writable: asyncio.Future[None] | None = None
         self._transport_paused = False
         self._closing = False
+        self._held: bytearray | None = None
         self._descriptor = _descriptor_of(transport)
         self.paused = False
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
@@ -132,33 +138,93 @@ class SegmentWriter:
         if self._closing:
             return
         try:
-            pieces: Iterable[_Piece]
-            if size < JOIN_BELOW_BYTES:
-                pieces = _join_small(segments)
-            elif self._may_write_at_once(segments):
-                pieces = self._write_at_once(segments, size)
-            else:
-                pieces = _join_neighbours(segments)
-            for piece in pieces:
-                if self._pump is None and not isinstance(piece, _FilePart):
-                    self._transport.write(piece)
-                else:
-                    self._enqueue(piece)
+            if size < JOIN_BELOW_BYTES and self._held is not None:
+                self._held += _join_small(segments)
+                if len(self._held) < JOIN_BELOW_BYTES:
+                    return
+                segments, self._held = (bytes(self._held),), bytearray()
+            elif self._held:
+                self._flush_held()
+            self._write(segments, size)
         except OSError as error:
             self._fail(error)
 
-    def _may_write_at_once(self, segments: Segments) -> bool:
-        """Whether a frame may go to the socket past the transport: nothing is before it, and it is all in memory."""
+    def hold(self) -> None:
+        """Keep short frames back, so that those up to `let_go` leave with one system call, and wake the peer once."""
+        self._held = bytearray()
+
+    def let_go(self) -> None:
+        """Write what was kept back."""
+        if self._held:
+            self._flush_held()
+        self._held = None
+
+    def _flush_held(self) -> None:
+        assert self._held is not None
+        held, self._held = bytes(self._held), bytearray()
+        if not self._closing:
+            self._write((held,), len(held))
+
+    def _write(self, segments: Segments, size: int) -> None:
+        pieces: Iterable[_Data | FileSlice]
+        if size < JOIN_BELOW_BYTES:
+            pieces = (_join_small(segments),)
+        elif not self._may_write_at_once():
+            pieces = _join_neighbours(segments)
+        elif FileSlice in map(type, segments):
+            pieces = self._send_at_once(list(_join_neighbours(segments)))
+        else:
+            pieces = self._write_at_once(segments, size)
+        for piece in pieces:
+            if isinstance(piece, FileSlice):
+                self._enqueue(_FilePart(piece))
+            elif self._pump is None:
+                self._transport.write(piece)
+            else:
+                self._enqueue(piece)
+
+    def _may_write_at_once(self) -> bool:
+        """Whether a frame may go to the socket past the transport: nothing is before it."""
         return (
             self._descriptor is not None
             and self._pump is None
             and not self._transport.get_write_buffer_size()
             and not self._transport.is_closing()
-            and FileSlice not in map(type, segments)
         )
 
-    def _write_at_once(self, segments: Segments, size: int) -> Iterable[_Piece]:
-        """Give a frame to the socket in one system call; returns what it did not take."""
+    def _send_at_once(self, pieces: list[_Data | FileSlice]) -> list[_Data | FileSlice]:
+        """Give a frame with files to the socket, as far as it takes it now; returns what it did not take."""
+        self._cork(1)
+        try:
+            for index, piece in enumerate(pieces):
+                rest = self._send_piece(piece)
+                if rest is not None:
+                    return [rest, *pieces[index + 1 :]]
+        finally:
+            self._cork(0)
+        return []
+
+    def _send_piece(self, piece: _Data | FileSlice) -> _Data | FileSlice | None:
+        assert self._descriptor is not None
+        try:
+            if not isinstance(piece, FileSlice):
+                sent = os.write(self._descriptor, piece)
+                return None if sent == len(piece) else memoryview(piece)[sent:]
+            sent = os.sendfile(self._descriptor, piece.fd, piece.offset, piece.size)
+        except OSError:  # it is full, or broken: the transport will see the same, and knows what to do
+            return piece
+        if not sent:
+            raise _ended_early(piece.size)
+        return None if sent == piece.size else FileSlice(piece.fd, piece.offset + sent, piece.size - sent)
+
+    def _cork(self, value: int) -> None:
+        """Have the socket send what precedes a file together with it, or no longer."""
+        if _CORK is not None:
+            with contextlib.suppress(OSError):
+                self._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _CORK, value)
+
+    def _write_at_once(self, segments: Segments, size: int) -> Iterable[_Data | FileSlice]:
+        """Give a frame in memory to the socket in one system call; returns what it did not take."""
         assert self._descriptor is not None
         try:
             sent = os.writev(self._descriptor, segments[:PIECES_AT_ONCE_MAX])  # type: ignore[arg-type]  # there is no file slice in it
@@ -175,6 +241,8 @@ class SegmentWriter:
 
     def close(self) -> None:
         """Close the transport after everything written before has been handed to it."""
+        if self._held:
+            self._flush_held()
         self._closing = True
         if self._pump is None:
             self._transport.close()
