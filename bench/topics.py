@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -17,14 +17,14 @@ class BenchError(click.ClickException):
 
 
 @contextlib.contextmanager
-def broker_at(bootstrap_server: str | None) -> Iterator[tuple[str, str]]:
-    """The broker to measure against, and what to call it."""
+def broker_at(bootstrap_server: str | None, properties: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
+    """The broker to measure against, and what to call it; an embedded one has these properties."""
     if bootstrap_server is not None:
         yield bootstrap_server, f"at {bootstrap_server}"
         return
     from kafkaraw.broker import EmbeddedBroker
 
-    with EmbeddedBroker(process=True) as broker:
+    with EmbeddedBroker(process=True, properties=dict(properties or {})) as broker:
         yield broker.bootstrap_servers, "kafkaraw's embedded broker, in memory, in a process of its own"
 
 

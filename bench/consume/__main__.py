@@ -18,6 +18,7 @@ from typing import Final
 
 import click
 
+from bench.consume import joining
 from bench.consume.readers import FETCH_QUEUE_BACKOFF_MS, READERS, Job
 from bench.report import Goal, Line, Report, environment, output_options
 from bench.settings import Settings
@@ -25,8 +26,8 @@ from bench.topics import BenchError, broker_at, fill, new_topic
 from kafkaraw import Admin
 
 WORKER_SECONDS_MAX: Final = 600
-JUDGED: Final = {"cpu": "CPU µs per record", "rate": "records/s"}
-DIGITS: Final = {"cpu": ".3f", "rate": ",.0f"}
+JUDGED: Final = {"cpu": "CPU µs per record", "rate": "records/s", "join": "ms to the first record"}
+DIGITS: Final = {"cpu": ".3f", "rate": ",.0f", "join": ".0f"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,51 @@ class Run:
         return self.cpu_seconds * 1e6 / self.records if name == "cpu" else self.records / self.seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """One start of a member, once; see `joining.py`.
+
+    Attributes:
+        row: "join classic" or "join KIP-848".
+        who: "kafkaraw" or "confluent".
+    """
+
+    row: str
+    who: str
+    seconds: float
+    cpu_seconds: float
+
+
+JOIN_GOAL: Final = Goal(1, 2)
+
+
+def joins(admin: Admin, bootstrap_servers: str, rows: Iterable[str], turns: int) -> list[Joined]:
+    """Let one member of a new group start, again and again, by turns of the clients."""
+    runs: list[Joined] = []
+    settings = Settings(records=1000)
+    with new_topic(admin, settings.partitions) as topic:
+        fill(settings, bootstrap_servers, topic)
+        for turn in range(2 * turns):  # short ones: so there can be more of them
+            for row in rows:
+                for who in joining.JOINERS if turn % 2 == 0 else reversed(joining.JOINERS):
+                    command = [sys.executable, "-m", "bench.consume.joining", who, joining.PROTOCOLS[row]]
+                    command += [bootstrap_servers, topic]
+                    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+                    if done.returncode:
+                        raise BenchError(f"{row} of {who} failed:\n{done.stderr[-2000:]}")
+                    runs.append(Joined(row, who, **json.loads(done.stdout.splitlines()[-1])))
+    return runs
+
+
+def line_of_join(row: str, runs: Sequence[Joined]) -> Line:
+    """The medians of both clients, and how many times as fast ours is."""
+    mine = [run for run in runs if (run.row, run.who) == (row, "kafkaraw")]
+    other = [run for run in runs if (run.row, run.who) == (row, "confluent")]
+    ours, theirs = (1000 * statistics.median(run.seconds for run in side) for side in (mine, other))
+    cpu = statistics.median(run.cpu_seconds for run in other) / statistics.median(run.cpu_seconds for run in mine)
+    return Line(row, JUDGED["join"], ours, JOIN_GOAL, theirs / ours, "confluent", theirs, cpu, DIGITS["join"])
+
+
 def read(reader: str, job: Job, data: Data) -> Run:
     """Run one worker.
 
@@ -154,7 +200,9 @@ def line_of(row: Row, runs: Sequence[Run]) -> Line:
 @click.option("--bootstrap-server", help="Measure against this broker instead of the embedded one.")
 @click.option("--megabytes", default=200, show_default=True, type=click.IntRange(1), help="Values in a topic.")
 @click.option("--turns", default=5, show_default=True, type=click.IntRange(1), help="Runs of each; medians count.")
-@click.option("--only", multiple=True, type=click.Choice(list(READERS)), help="Rows of these readers only.")
+@click.option(
+    "--only", multiple=True, type=click.Choice([*READERS, *joining.PROTOCOLS]), help="Rows of these readers only."
+)
 @click.option("--data", "only_data", multiple=True, help='Rows with these data only, as in "100 B lz4".')
 @output_options
 def main(
@@ -169,17 +217,27 @@ def main(
     """Read topics with our client and with others, and hold the factors against what they must be."""
     report = Report("consume", output, picture)
     rows = [row for row in ROWS if (not only or row.reader in only) and (not only_data or str(row.data) in only_data)]
+    join_rows = [row for row in joining.PROTOCOLS if (not only or row in only) and not only_data]
     runs: list[Run] = []
-    with broker_at(bootstrap_server) as (servers, name), Admin(bootstrap_servers=servers) as admin:
+    joined: list[Joined] = []
+    with (
+        broker_at(bootstrap_server, joining.NO_WAIT) as (servers, name),
+        Admin(bootstrap_servers=servers) as admin,
+    ):
         settings = {"megabytes": megabytes, "turns": turns, "fetch.queue.backoff.ms": FETCH_QUEUE_BACKOFF_MS}
         report.begin(environment(name), settings)
         for data in dict.fromkeys(row.data for row in rows):
             named = (reader for row in rows if row.data == data for reader in (row.reader, row.rival))
             count = data.records(megabytes * 1_000_000)
             runs += measure(admin, servers, data, dict.fromkeys(named), count, turns)
+        if join_rows:
+            joined = joins(admin, servers, join_rows, turns)
     for reader in dict.fromkeys(run.reader for run in runs):
         report.say(f"{reader}: {READERS[reader].does}")
-    report.publish([line_of(row, runs) for row in rows], runs)
+    if joined:
+        report.say("join: from making the consumer to its first record, in a process that has done nothing else")
+    lines = [line_of(row, runs) for row in rows] + [line_of_join(row, joined) for row in join_rows]
+    report.publish(lines, [*runs, *joined])
 
 
 if __name__ == "__main__":

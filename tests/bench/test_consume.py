@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.consume.__main__ import LZ4, PLAIN, ROWS, Row, Run, line_of
+from bench.consume.__main__ import LZ4, PLAIN, ROWS, Joined, Row, Run, line_of, line_of_join
 from bench.report import Goal
 
 ROOT = Path(__file__).parents[2]
@@ -24,10 +24,19 @@ def test_rows_are_measured(tmp_path: Path, only: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stderr
     runs = json.loads(result.read_text())["measurements"]
     rows = [row for row in ROWS if not only or (row.reader in only and row.data == LZ4)]
+    assert len([run for run in runs if "row" in run]) == (0 if only else 8)
+    runs = [run for run in runs if "reader" in run]
     wanted = {(reader, str(row.data)) for row in rows for reader in (row.reader, row.rival)}
     assert {(run["reader"], run["data"]) for run in runs} == wanted
     assert all(run["records"] > 0 and run["cpu_seconds"] > 0 for run in runs)
     assert "fetch.queue.backoff.ms=5" in done.stdout
+
+
+def test_a_join_is_as_many_times_as_good_as_it_is_faster() -> None:
+    runs = [Joined("join classic", "kafkaraw", seconds, 1.0) for seconds in (0.1, 0.2, 9.0)]
+    runs += [Joined("join classic", "confluent", seconds, 2.0) for seconds in (0.2, 0.3, 0.4)]
+    line = line_of_join("join classic", runs)
+    assert (line.ours, line.theirs, round(line.got, 6), line.cpu_factor, line.verdict) == (200, 300, 1.5, 2, "must")
 
 
 def test_a_factor_is_that_of_the_medians() -> None:
