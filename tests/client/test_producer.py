@@ -456,6 +456,30 @@ def test_a_record_that_is_not_acknowledged_in_time_fails_its_ticket():
     assert 2.99 <= on_cluster(test) < 3.02
 
 
+def test_flushes_end_each_in_its_own_time_and_one_that_is_cancelled_disturbs_none():
+    async def test(cluster):
+        producer = cluster.producer()
+        await (await producer.send("t", b"one"))
+        await cluster.kill()
+        await producer.send("t", b"two")
+        began = cluster.now
+        short, long, cancelled = (asyncio.create_task(producer.flush(seconds)) for seconds in (1, 4, 2))
+        await asyncio.sleep(0.5)
+        cancelled.cancel()
+        ends = []
+        for flush in (short, long):
+            with pytest.raises(DeliveryTimeout, match="flush"):
+                await flush
+            ends.append(cluster.now - began)
+        await cluster.node.start()
+        await producer.flush(float("inf"))
+        await producer.close()
+        return ends
+
+    short, long = on_cluster(test)
+    assert 1 <= short < 1.1 and 4 <= long < 4.1
+
+
 def test_failures_that_nobody_has_looked_at_are_reported_by_flush_once():
     async def test(cluster):
         await cluster.create("t", max_message_bytes="300")

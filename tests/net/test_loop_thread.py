@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -94,8 +94,13 @@ def test_it_refuses_to_wait_for_itself(loop_thread: LoopThread) -> None:
     async def call_back() -> int:
         return loop_thread.run(answer(1))
 
+    async def begin() -> None:
+        loop_thread.run_until_told(lambda over: over(None))
+
     with pytest.raises(UsageError, match="loop thread itself"):
         loop_thread.run(call_back(), timeout=10)
+    with pytest.raises(UsageError, match="loop thread itself"):
+        loop_thread.run(begin(), timeout=10)
 
 
 def test_it_can_be_used_by_many_threads(loop_thread: LoopThread) -> None:
@@ -106,6 +111,51 @@ def test_it_can_be_used_by_many_threads(loop_thread: LoopThread) -> None:
     for thread in threads:
         thread.join()
     assert sorted(results) == list(range(20))
+
+
+def test_what_was_begun_is_waited_for_until_it_is_told_over(loop_thread: LoopThread) -> None:
+    told: list[bool] = []
+
+    def begin(over: Callable[[BaseException | None], None]) -> None:
+        def later() -> None:
+            told.append(threading.current_thread().name == "test")
+            over(None)
+            over(ValueError("only the first counts"))
+
+        asyncio.get_running_loop().call_later(0.01, later)
+
+    loop_thread.run_until_told(begin)
+    assert told == [True]
+
+
+def test_what_was_begun_raises_what_it_is_told_or_raises_itself(loop_thread: LoopThread) -> None:
+    def breaks(over: Callable[[BaseException | None], None]) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(KafkaTimeoutError, match="told"):
+        loop_thread.run_until_told(lambda over: over(KafkaTimeoutError("told")))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        loop_thread.run_until_told(breaks)
+
+
+def test_stopping_wakes_those_who_wait_to_be_told() -> None:
+    loop_thread = LoopThread("test")
+    begun, errors = threading.Event(), []
+
+    def wait() -> None:
+        try:
+            loop_thread.run_until_told(lambda _: begun.set())
+        except ClosedError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert begun.wait(10)
+    loop_thread.stop()
+    waiting.join(10)
+    assert len(errors) == 1
+    with pytest.raises(ClosedError):
+        loop_thread.run_until_told(lambda over: over(None))
 
 
 def test_after_stop_it_refuses() -> None:

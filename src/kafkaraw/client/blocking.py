@@ -187,7 +187,7 @@ class Producer(Sender):
             again = status is _FULL
 
     def flush(self, timeout: float | None = None) -> None:
-        _run(self._delivery.flush(timeout))
+        client_loop_thread().run_until_told(partial(self._delivery.begin_flush, timeout))
 
     def init_transactions(self, timeout: float | None = None) -> None:
         _run(self._in_transactions(lambda transactions: transactions.init(timeout)))

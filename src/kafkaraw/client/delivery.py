@@ -34,9 +34,10 @@ from kafkaraw.client.refusals import CLOSED, closed_before, raising
 from kafkaraw.client.room import Ahead, Room
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.security import with_principal
+from kafkaraw.client.settling import Settling
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.client.turns import Turns, partitioner_of
-from kafkaraw.client.waiting import FORKED, PromiseWaiter, all_done
+from kafkaraw.client.waiting import FORKED, PromiseWaiter
 from kafkaraw.core.producer.batch_sizes import BatchSizes
 from kafkaraw.core.producer.events import (
     Abandoned,
@@ -131,6 +132,7 @@ class Delivery:
         self._room = Room()
         self.ahead = Ahead(lambda: self.open_batches.used_bytes)
         self._failures = UnseenFailures()
+        self._settling = Settling(self._machine, self._failures, self)
         self._transactions: Transactions | None = None
         self._topics = KnownTopics(self._engine, self.open_batches, self._turns)
         self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
@@ -174,7 +176,7 @@ class Delivery:
             self.wake()
         elif status is _OPENED:
             self._topics.sync()
-            self._step_by(self._now_ms() + self._config.linger_ms)
+            self.step_by(self.now_ms() + self._config.linger_ms)
 
     def note_on_thread(self, status: AppendStatus) -> None:
         """The same, on any thread. A timer that fires in time spares the change of threads."""
@@ -309,7 +311,7 @@ class Delivery:
 
     def receive(self, event: Event) -> None:
         """Tell the machine something that happened to the transaction, and do what follows."""
-        self._machine.receive(event, self._now_ms())
+        self._machine.receive(event, self.now_ms())
         self._step()
 
     async def settle_all(self, deadline: Deadline, what: str) -> None:
@@ -325,15 +327,20 @@ class Delivery:
                 async with asyncio.timeout(deadline.remaining):
                     await self._nothing_left.wait()
             except TimeoutError:
-                raise self._not_settled(what, deadline.timeout) from None
+                raise self._settling.too_late(what, deadline.timeout) from None
 
     # ---- until it is done
 
     async def flush(self, timeout: float | None) -> None:
         """Send everything now, and wait until all of it is settled; see `AsyncProducer.flush`."""
         self._begin()
-        await self._settle(timeout, "flush")
+        await self._settling.wait(self._longest_delivery() if timeout is None else timeout, "flush")
         self._failures.raise_if_any()
+
+    def begin_flush(self, timeout: float | None, over: Callable[[BaseException | None], None]) -> None:
+        """`flush` for a thread that waits: on the loop, `over` is called with what `flush` would raise, or None."""
+        self._begin()
+        self._settling.begin_flush(self._longest_delivery() if timeout is None else timeout, over)
 
     @property
     def begun(self) -> bool:
@@ -361,7 +368,7 @@ class Delivery:
         self.open_batches.refuse(raising(ClosedError, CLOSED))
         problem: DeliveryError | None = None
         try:
-            await self._settle(timeout, "close")
+            await self._settling.wait(self._longest_delivery() if timeout is None else timeout, "close")
         except DeliveryTimeout as error:
             problem = error
         finally:
@@ -404,9 +411,10 @@ class Delivery:
         self._step_scheduled = self._wake_sent = False
         try:
             self._collect(everything=everything)
-            due_ms, now_ms = self._machine.deadline_ms(), self._now_ms()
+            due_ms, now_ms = self._machine.deadline_ms(), self.now_ms()
             if due_ms is not None and due_ms <= now_ms:
                 self._machine.tick(now_ms)
+            self._settling.expire(now_ms)
         except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
         else:
@@ -427,6 +435,10 @@ class Delivery:
         finally:
             self._acting = False
 
+    def send_everything(self) -> None:
+        """See `Sending.send_everything`."""
+        self._step(everything=True)
+
     def _collect(self, *, everything: bool) -> None:
         """Tell the machine about the batches that are full or have waited long enough."""
         self._topics.sync()
@@ -435,8 +447,8 @@ class Delivery:
         sealed = self.open_batches.seal_all() if everything else self.open_batches.seal_due(now_ms, linger_ms)
         if sealed:
             ages_ms = [min(max(0, now_ms - batch.created_ms), linger_ms) for batch in sealed]
-            self._machine.receive(BatchesSealed(sealed, ages_ms), self._now_ms())
-            self._turns.renew((batch.topic for batch in sealed), self._now_ms())
+            self._machine.receive(BatchesSealed(sealed, ages_ms), self.now_ms())
+            self._turns.renew((batch.topic for batch in sealed), self.now_ms())
 
     def _do(self, action: Action) -> None:
         _DOING[type(action)](self, action)
@@ -472,14 +484,15 @@ class Delivery:
 
     def _set_timer(self) -> None:
         """Have the next step made when something is due."""
-        if (deadline_ms := self._machine.deadline_ms()) is not None:
-            self._step_by(deadline_ms)
+        for deadline_ms in (self._machine.deadline_ms(), self._settling.due_ms):
+            if deadline_ms is not None:
+                self.step_by(deadline_ms)
         due_ms = self.open_batches.next_due_ms(self._config.linger_ms)
         if due_ms is not None:  # by the wall clock, which may be set: never wait longer than linger_ms
             left_ms = min(max(due_ms - self._clock.time_ms(), 0), self._config.linger_ms)
-            self._step_by(self._now_ms() + left_ms)
+            self.step_by(self.now_ms() + left_ms)
 
-    def _step_by(self, time_ms: int) -> None:
+    def step_by(self, time_ms: int) -> None:
         """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
         assert self._loop is not None
         if self._timer is not None:
@@ -493,7 +506,8 @@ class Delivery:
         self._timer = None
         self._step()
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """See `Sending.now_ms`."""
         return int(self._now_s() * 1000)
 
     def _now_s(self) -> float:
@@ -540,28 +554,13 @@ class Delivery:
 
     # ---- inside: the end
 
-    async def _settle(self, timeout: float | None, what: str) -> None:
-        """Send everything and wait until every batch that there is now has an outcome."""
-        seconds = self._longest_delivery() if timeout is None else timeout
-        deadline = Deadline(seconds)
-        self._step(everything=True)
-        promises = [batch.promise for batch in self._machine.unsettled()]
-        if not promises or await all_done(promises, deadline.remaining):
-            return
-        raise self._not_settled(what, seconds)
-
-    def _not_settled(self, what: str, seconds: float) -> DeliveryTimeout:
-        entries = self._machine.unacknowledged()
-        message = f"{what}: not acknowledged within {seconds:g} s: {describe(entries)}{self._last_seen()}"
-        return DeliveryTimeout(message, unacknowledged=entries)
-
     def _longest_delivery(self) -> float:
         """After so many seconds every record that was sent before is settled."""
         return (self._config.delivery_timeout_ms + self._config.linger_ms) / 1000 + 1.0
 
     def _give_up(self, make_error: Callable[[Unacknowledged], KafkaError]) -> None:
         self._collect(everything=True)
-        self._machine.receive(Abandoned(make_error), self._now_ms())
+        self._machine.receive(Abandoned(make_error), self.now_ms())
         for action in self._machine.actions():
             if isinstance(action, Acknowledge | Fail | Release):
                 self._do(action)

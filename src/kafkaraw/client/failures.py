@@ -31,6 +31,8 @@ class UnseenFailures:
         Raises:
             DeliveryError: some records failed; a `DeliveryTimeout` when all of them did so by running out of time.
         """
+        if not self._failures:
+            return
         unseen = [(promise.error, report) for promise, report in self._failures if not promise.seen]
         self._failures.clear()
         if not unseen:

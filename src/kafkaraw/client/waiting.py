@@ -113,31 +113,6 @@ class PromiseWaiter:
         return self.forked
 
 
-async def all_done(promises: Sequence[BatchPromise], timeout: float) -> bool:
-    """Wait for all of them, on the loop that settles them; False when the time is up."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    missing = len(promises)
-
-    def count_down(_: BatchPromise) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing and not done.done():
-            done.set_result(None)
-
-    def give_up() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    for promise in promises:
-        promise.add_callback(count_down)
-    timer = asyncio.get_running_loop().call_later(timeout, give_up)
-    try:
-        await done
-    finally:
-        timer.cancel()
-    return not missing
-
-
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

@@ -85,6 +85,27 @@ class LoopThread:
                 raise self._closed_error() from None
             raise CancelledError from None
 
+    def run_until_told(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
+        """Have the loop call `begin(over)`, and wait until `over(error)` is called there; raises the error, if any.
+
+        What `run` does for a coroutine, without one: a task takes two turns of the loop, and its creation and its end.
+        Ctrl-C interrupts the wait at once.
+
+        Args:
+            begin: what to do; it may call `over` before it returns. It keeps its own time limit.
+
+        Raises:
+            UsageError: called on the loop's own thread, where waiting would hang it for ever.
+            ClosedError: the thread was stopped.
+        """
+        with self._lock:
+            turn = self._started().submit_turn(begin)
+        turn.wait(None)
+        try:
+            turn.result()
+        except asyncio.CancelledError:
+            raise self._closed_error() from None
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Have the loop call `callback`; may be called on any thread, and returns at once."""
         self.loop.call_soon_threadsafe(callback)
@@ -142,7 +163,7 @@ class _Call(Generic[T]):
     __slots__ = ("_calls", "_coroutine", "_loop", "_over", "_task")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[object, None, T], calls: set[_Call[Any]]
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[object, None, T], calls: set[_Call[Any] | _Turn]
     ) -> None:
         self._loop = loop
         self._coroutine = coroutine
@@ -189,25 +210,81 @@ class _Call(Generic[T]):
         self._over.release()
 
 
+class _Turn:
+    """Something on its way to the loop that will say when it is over; as `_Call`.
+
+    Args:
+        begin: what to do there.
+        calls: those under way; this one is in it until it is over.
+    """
+
+    __slots__ = ("_begin", "_calls", "_error", "_over")
+
+    def __init__(
+        self, begin: Callable[[Callable[[BaseException | None], None]], None], calls: set[_Call[Any] | _Turn]
+    ) -> None:
+        self._begin = begin
+        self._calls = calls
+        self._error: BaseException | None = None
+        self._over = threading.Lock()
+        self._over.acquire()
+        calls.add(self)
+
+    def begin(self) -> None:
+        """Start it; on the loop's thread."""
+        try:
+            self._begin(self._end)
+        except Exception as error:  # noqa: BLE001 - raised where somebody waits for it
+            self._end(error)
+
+    def wait(self, timeout: float | None) -> bool:
+        """See `_Call.wait`."""
+        return self._over.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+    def result(self) -> None:
+        """Raise what came of it, if anything."""
+        if self._error is not None:
+            raise self._error
+
+    def give_up(self) -> None:
+        """See `_Call.give_up`."""
+        self._end(asyncio.CancelledError())
+
+    def _end(self, error: BaseException | None) -> None:
+        if self in self._calls:
+            self._calls.discard(self)
+            self._error = error
+            self._over.release()
+
+
 class _RunningLoop:
     """One started thread and its loop."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._calls: set[_Call[Any]] = set()
+        self._calls: set[_Call[Any] | _Turn] = set()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
         release_in_child(self)
 
     def submit(self, coroutine: Coroutine[object, None, T]) -> _Call[T]:
+        self._refuse_on_loop()
+        call = _Call(self.loop, coroutine, self._calls)
+        self.loop.call_soon_threadsafe(call.begin)
+        return call
+
+    def submit_turn(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> _Turn:
+        self._refuse_on_loop()
+        turn = _Turn(begin, self._calls)
+        self.loop.call_soon_threadsafe(turn.begin)
+        return turn
+
+    def _refuse_on_loop(self) -> None:
         if self._thread is threading.current_thread():
             raise UsageError(
                 "a blocking call was made on the loop thread itself, where it would wait for ever; "
                 "use the Async... classes inside callbacks and coroutines"
             )
-        call = _Call(self.loop, coroutine, self._calls)
-        self.loop.call_soon_threadsafe(call.begin)
-        return call
 
     def stop(self, timeout: float) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
