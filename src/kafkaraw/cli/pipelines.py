@@ -1,0 +1,68 @@
+"""`kafkaraw pipelines`: Spark Declarative Pipelines with format "kafkaraw"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@click.group()
+def pipelines() -> None:
+    """Spark Declarative Pipelines whose tables and sinks may be Kafka topics."""
+
+
+def _common(command: F) -> F:
+    options = (
+        click.option(
+            "--spec",
+            type=click.Path(dir_okay=False, exists=True, path_type=Path),
+            help="The pipeline's spec; else spark-pipeline.yml of this folder or of the nearest one above it.",
+        ),
+        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of the Spark session."),
+        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs; sc://HOST:PORT, too."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@pipelines.command()
+@_common
+@click.option("--refresh", multiple=True, metavar="TABLES", help="Only these, separated by commas.")
+@click.option("--full-refresh", multiple=True, metavar="TABLES", help="Empty these first, and compute them anew.")
+@click.option("--full-refresh-all", is_flag=True, help="Empty everything first.")
+def run(
+    spec: Path | None,
+    conf: tuple[str, ...],
+    master: str,
+    refresh: tuple[str, ...],
+    full_refresh: tuple[str, ...],
+    full_refresh_all: bool,
+) -> None:
+    """Run a pipeline until it has read what is there; the exit code is 0 if it worked."""
+    tables = [f"--refresh={each}" for each in refresh] + [f"--full-refresh={each}" for each in full_refresh]
+    _start(["run", *tables, *(["--full-refresh-all"] if full_refresh_all else [])], spec, conf, master)
+
+
+@pipelines.command("dry-run")
+@_common
+def dry_run(spec: Path | None, conf: tuple[str, ...], master: str) -> None:
+    """Check a pipeline without running it."""
+    _start(["dry-run"], spec, conf, master)
+
+
+def _start(arguments: list[str], spec: Path | None, conf: tuple[str, ...], master: str) -> None:
+    from kafkaraw.spark.declarative import run_pipelines
+
+    settings = dict[str, str]()
+    for each in conf:
+        name, separator, value = each.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--conf")
+        settings[name] = value
+    run_pipelines([*arguments, *([] if spec is None else [f"--spec={spec}"])], settings, master)
