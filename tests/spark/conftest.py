@@ -11,7 +11,6 @@ import pytest
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.blocking import Admin, Producer
 from kafkaraw.spark import session
-from tests.spark import stalling
 from tests.spark.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ def spark(tmp_path_factory) -> Iterator[SparkSession]:
     conf = {"spark.sql.shuffle.partitions": "1", "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     spark = session("kafkaraw tests", master="local[2]", conf=conf)
     spark.sparkContext.setLogLevel("OFF")
-    stalling.register(spark)
     yield spark
     spark.stop()
 

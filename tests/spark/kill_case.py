@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.spark.stalling import stall, stalled
+from tests.spark.faulty import Fault
 
 TRIGGERS = {
     "once": {"once": True},
@@ -20,14 +19,17 @@ TRIGGERS = {
 
 @dataclass(frozen=True)
 class KillCase:
-    """Copy topic `source` to topic `target`, from `starting`, with `trigger`; die at `step` of batch 0."""
+    """Copy topic `source` to topic `target`, from `starting`, with `trigger`; die at `step` of micro-batch `batch`."""
 
-    starting: str
-    trigger: str
-    step: str
+    servers: str
     source: str
     target: str
     folder: str
+    starting: str
+    trigger: str
+    step: str
+    batch: int = 0
+    exactly_once: bool = False
 
     @property
     def checkpoint(self) -> Path:
@@ -37,26 +39,22 @@ class KillCase:
     def reached(self) -> Path:
         return Path(self.folder, "reached")
 
-    def start(self, spark: SparkSession, servers: str) -> StreamingQuery:
-        """Start the query, to stop at its step."""
-        return self._query(spark, servers, self.step, TRIGGERS[self.trigger])
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Start the query, to fail at its step."""
+        fault = Fault(self.step, self.batch, str(self.reached))
+        return self._query(spark, "faulty", fault.options(), TRIGGERS[self.trigger])
 
-    def finish(self, spark: SparkSession, servers: str) -> StreamingQuery:
+    def finish(self, spark: SparkSession, **options: str) -> StreamingQuery:
         """Start the query again, to go from what is in its checkpoint to what is in the topic."""
-        return self._query(spark, servers, "never", TRIGGERS["available now"])
+        return self._query(spark, "kafkaraw", options, TRIGGERS["available now"])
 
-    def _query(self, spark: SparkSession, servers: str, step: str, trigger: dict[str, object]) -> StreamingQuery:
-        options = {"kafka.bootstrap.servers": servers, "subscribe": self.source, "startingOffsets": self.starting}
-        rows = spark.readStream.format("kafkaraw").options(**options).load().select("value")
-        copy = partial(
-            _copy, servers=servers, topic=self.target, reached=str(self.reached) if step == "written" else ""
-        )
-        writer = stalled(rows, step, str(self.reached)).writeStream.foreachBatch(copy)
+    def _query(
+        self, spark: SparkSession, kind: str, options: dict[str, str], trigger: dict[str, object]
+    ) -> StreamingQuery:
+        common = {"kafka.bootstrap.servers": self.servers}
+        reading = common | {"subscribe": self.source, "startingOffsets": self.starting, "maxOffsetsPerTrigger": "10"}
+        writing = common | {"topic": self.target, "exactlyOnce": str(self.exactly_once).lower()}
+        faults = options if kind == "faulty" else {}
+        rows = spark.readStream.format(kind).options(**reading | options).load().select("value")
+        writer = rows.writeStream.format(kind).options(**writing | faults)
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()
-
-
-def _copy(batch: DataFrame, batch_id: int, servers: str, topic: str, reached: str) -> None:
-    options = {"kafka.bootstrap.servers": servers, "topic": topic}
-    batch.write.format("kafkaraw").options(**options).mode("append").save()
-    if reached:
-        stall(reached)
