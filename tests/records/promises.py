@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import threading
 from collections.abc import Awaitable, Generator
 
 from kafkaraw.errors import KafkaTimeoutError
@@ -61,7 +61,7 @@ def open_batches(
         buffer_memory,
         clock or FakeClock(3),
         waiter=waiter or FakeWaiter(),
-        lock=contextlib.nullcontext(),
+        lock=threading.Lock(),
         value_size_safe=value_size_safe,
         partitioner=partitioner,
     )

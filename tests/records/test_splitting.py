@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ RECORDS = st.lists(
 
 
 def batches_of(codec: str = "none", level: int | None = None, memory: int = 2**30) -> OpenBatches:
-    return OpenBatches(2**20, codec, level, memory, FakeClock(), waiter=FakeWaiter(), lock=contextlib.nullcontext())
+    return OpenBatches(2**20, codec, level, memory, FakeClock(), waiter=FakeWaiter(), lock=threading.Lock())
 
 
 def sealed(count: int, codec: str = "none") -> tuple[OpenBatches, list[Ticket], SealedBatch]:

@@ -10,12 +10,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-import kafkaraw.records
 from kafkaraw.records import _fallback, _implementation
 
 NAMES = {
@@ -28,7 +26,7 @@ NAMES = {
 }
 IMPLEMENTATIONS = (
     "python",
-    *(["native"] if _implementation.choose("", Path(kafkaraw.records.__file__).parent) == "native" else []),
+    *(["native"] if _implementation.IMPLEMENTATION == "native" else []),
 )
 PATCHED = ("kafkaraw.records", "kafkaraw.core", "tests.records", "tests.property")
 

@@ -1,52 +1,12 @@
-"""Which implementation of the hot path runs: the compiled modules, or plain Python.
-
-The choice is made once, at import, by looking for the compiled files. Never by trying to import them: the sources of
-the compiled modules import fine without a compiler and run several times slower, which nobody would notice. The
-environment variable KAFKARAW_IMPL=python|native overrules it. Start at `choose`.
-"""
+"""The hot path as it was chosen: the compiled modules, or plain Python. How it is chosen is in `choice.py`."""
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from kafkaraw.errors import ConfigError
-
-_VARIABLE: Final = "KAFKARAW_IMPL"
-_COMPILED_MODULES: Final = ("_builder", "_ticket", "_open_batches", "_reader", "_filling", "_rows")
-
-
-def choose(setting: str, folder: Path) -> str:
-    """Decide between "native" and "python".
-
-    Args:
-        setting: value of KAFKARAW_IMPL; empty lets the files decide.
-        folder: where the compiled modules would be.
-
-    Raises:
-        ConfigError: an unknown setting, or "native" without the compiled files.
-    """
-    if setting not in ("", "native", "python"):
-        raise ConfigError(f"{_VARIABLE}={setting} is unknown; it can be python or native")
-    if setting == "python":
-        return "python"
-    finder = FileFinder(str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES))
-    missing = [name for name in _COMPILED_MODULES if finder.find_spec(name) is None]
-    if not missing:
-        return "native"
-    if setting == "native":
-        raise ConfigError(
-            f"{_VARIABLE}=native, but the compiled modules {', '.join(missing)} are not there; "
-            "install with a C compiler present, or unset the variable to run in plain Python"
-        )
-    return "python"
-
-
-IMPLEMENTATION: Final = choose(os.environ.get(_VARIABLE, ""), Path(__file__).parent)
-"""What runs: "native" or "python"."""
+from kafkaraw.records.choice import IMPLEMENTATION as IMPLEMENTATION
+from kafkaraw.records.choice import choose as choose
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kafkaraw.records._fallback import (

@@ -1,7 +1,7 @@
 # What other compiled modules may use of `_open_batches.py`: C types and attributes of its classes. Documented there.
 
 from kafkaraw.records._builder cimport BatchBuilder, Pool
-from kafkaraw.records._ticket cimport Ticket
+from kafkaraw.records._ticket cimport Outcome, Ticket
 
 
 cdef class Topic:
@@ -15,7 +15,7 @@ cdef class Topic:
 
 
 cdef class OpenBatch(BatchBuilder):
-    cdef object promise
+    cdef Outcome promise
     cdef Topic topic
     cdef Py_ssize_t partition
     cdef long long created_ms

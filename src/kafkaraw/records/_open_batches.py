@@ -27,7 +27,7 @@ from cython.cimports.kafkaraw.records._builder import (
     encode_headers,
     murmur2,
 )
-from cython.cimports.kafkaraw.records._ticket import Ticket, ticket_of
+from cython.cimports.kafkaraw.records._ticket import Outcome, Ticket, ticket_of
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 
 from kafkaraw.errors import UsageError
@@ -69,7 +69,7 @@ class OpenBatch(BatchBuilder):
         pool: Pool,
         topic: Topic,
         partition: cython.Py_ssize_t,
-        promise: object,
+        promise: Outcome,
         created_ms: cython.longlong,
     ) -> None:
         self._usual_size = pool.block_size

@@ -1,15 +1,24 @@
-"""What a sender gets, compiled: `Ticket`. The twin in plain Python is in `_fallback/open_batches.py`.
+"""What a sender gets, compiled: `Ticket`; and `Outcome`, the base of the promise that it asks.
 
-One is made for every record, so it holds as little as it can and costs nothing but its memory. This is Cython in its
-pure-Python mode, as `_open_batches.py` is, where tickets are made.
+Their twins in plain Python are in `_fallback/open_batches.py` and `outcome.py`. A ticket is made for every record, so
+it holds as little as it can and costs nothing but its memory. This is Cython in its pure-Python mode, as
+`_open_batches.py` is, where tickets are made.
 """
 
 from __future__ import annotations
 
 import cython
 
-from kafkaraw.records.promise import BatchPromise
 from kafkaraw.records.record import RecordMetadata
+
+
+@cython.cclass
+class Outcome:
+    """The base of a promise. See `outcome.PlainOutcome`."""
+
+    def __cinit__(self, *_: object, **__: object):
+        self.error = None
+        self.parts = None
 
 
 @cython.final
@@ -25,7 +34,7 @@ class Ticket:
         timestamp_ms: the timestamp it was given.
     """
 
-    def __init__(self, batch_promise: BatchPromise, index: cython.Py_ssize_t, timestamp_ms: cython.longlong) -> None:
+    def __init__(self, batch_promise: Outcome, index: cython.Py_ssize_t, timestamp_ms: cython.longlong) -> None:
         self.batch_promise = batch_promise
         self.index = index
         self.timestamp_ms = timestamp_ms
@@ -45,7 +54,7 @@ class Ticket:
             KafkaTimeoutError: still no outcome; the record may yet be delivered.
             KafkaError: the record was given up, and why.
         """
-        promise = self.batch_promise
+        promise: object = self.batch_promise
         if not promise.done:
             promise.waiter.wait(promise, timeout)
         return self._outcome()
@@ -53,13 +62,13 @@ class Ticket:
     @cython.binding(False)  # called for every record by who keeps tickets, and this is a third cheaper
     def exception(self) -> BaseException | None:
         """The error of a record that failed; None when it is acknowledged or still under way."""
-        promise = self.batch_promise
+        promise: Outcome = self.batch_promise
         if promise.parts is not None:
-            promise, _ = promise.part_of(self.index)
-        error = promise.error
-        if error is not None:
-            promise.error_seen = True
-        return error
+            promise, _ = cython.cast(object, promise).part_of(self.index)
+        if promise.error is None:
+            return None
+        cython.cast(object, promise).error_seen = True
+        return promise.error
 
     def add_done_callback(self, callback: object) -> None:
         """Call `callback(ticket)` once the outcome is known; at once when it is."""
@@ -67,13 +76,14 @@ class Ticket:
         self.batch_promise.add_callback(lambda _: callback(self))
 
     def __await__(self):
-        promise = self.batch_promise
+        promise: object = self.batch_promise
         if not promise.done:
             yield from promise.waiter.awaitable(promise).__await__()
         return self._outcome()
 
     def _outcome(self) -> object:
-        promise, index = self.batch_promise, self.index
+        promise: object = self.batch_promise
+        index: cython.Py_ssize_t = self.index
         if promise.parts is not None:
             promise, index = promise.part_of(index)
         if promise.error is not None:
@@ -85,12 +95,12 @@ class Ticket:
         return RecordMetadata(promise.topic, promise.partition, offset, timestamp_ms)
 
     def __repr__(self) -> str:
-        promise = self.batch_promise
+        promise: object = self.batch_promise
         return f"Ticket({promise.topic}-{promise.partition}, record {self.index}, {promise.state.value})"
 
 
 @cython.cfunc
-def ticket_of(promise: object, index: cython.Py_ssize_t, timestamp: cython.longlong) -> Ticket:
+def ticket_of(promise: Outcome, index: cython.Py_ssize_t, timestamp: cython.longlong) -> Ticket:
     """Make a ticket; `Ticket(...)` would take a tuple."""
     ticket: Ticket = Ticket.__new__(Ticket)
     ticket.batch_promise = promise

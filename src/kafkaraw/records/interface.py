@@ -44,7 +44,13 @@ class AppendStatus(IntEnum):
 
 
 class Lock(Protocol):
-    """A mutual exclusion lock used as a context manager; the client passes `threading.Lock()`."""
+    """A mutual exclusion lock; the client passes `threading.Lock()`."""
+
+    def acquire(self) -> bool:
+        """Take the lock."""
+
+    def release(self) -> None:
+        """Give it back."""
 
     def __enter__(self) -> object:
         """Take the lock."""

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
+from kafkaraw.records.outcome import Outcome
+
 _LOG = logging.getLogger("kafkaraw.records")
 
 
@@ -45,7 +47,7 @@ class Waiter(Protocol):
         """Give something that the running loop can await until the promise is done."""
 
 
-class BatchPromise:
+class BatchPromise(Outcome):
     """The outcome of one batch: a base offset, or an error; set once, from any thread.
 
     A batch that was split is done when its parts are. Each part has a promise of its own, and what holds for a record
@@ -66,11 +68,9 @@ class BatchPromise:
         "_callbacks",
         "_state",
         "base_offset",
-        "error",
         "error_seen",
         "log_append_time_ms",
         "partition",
-        "parts",
         "topic",
         "waiter",
         "whole",
@@ -82,9 +82,9 @@ class BatchPromise:
         self.waiter = waiter
         self.base_offset = -1
         self.log_append_time_ms = -1
-        self.error: BaseException | None = None
+        self.error = None
         self.error_seen = False
-        self.parts: list[tuple[int, BatchPromise]] | None = None
+        self.parts = None
         self.whole: BatchPromise | None = None
         self._state = _PENDING
         # append and popleft are atomic, so a callback added while the promise is being kept runs exactly once.

@@ -1,7 +1,8 @@
 """Encoding records in plain Python: `BatchBuilder`. Start at `BatchBuilder.append`.
 
 The interface and its documentation are in `records/interface.py`; this is its twin for machines without a C compiler.
-A record is one `%` on bytes with varints from a table, a batch is one join: no loop runs over bytes.
+A record is one join of bytes with varints from a table, a batch another: no loop runs over bytes. (`%` takes twice as
+long as a join.)
 
 Source: KIP-98; Kafka's DefaultRecord (layout).
 """
@@ -26,19 +27,19 @@ class BatchBuilder:
         limit: bytes that it may grow to.
         parts: the encoded records, each as its length and itself.
         last_timestamp: of the record before, or of one that did not fit.
-        timestamp_varint: how that one is encoded.
+        front: how a record of that time begins: its attributes, which are none, and the timestamp.
         max_timestamp: the greatest of all records.
     """
 
     __slots__ = (
         "_base_timestamp",
+        "front",
         "last_timestamp",
         "limit",
         "max_timestamp",
         "parts",
         "records_count",
         "size_bytes",
-        "timestamp_varint",
     )
 
     def __init__(self, size_max_bytes: int) -> None:
@@ -47,7 +48,7 @@ class BatchBuilder:
         self._base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.last_timestamp: int | None = None
-        self.timestamp_varint = b"\x00"
+        self.front = b"\x00\x00"
         self.records_count = 0
         self.size_bytes = HEADER_SIZE
 
@@ -60,19 +61,19 @@ class BatchBuilder:
             value = as_bytes(value, "value")
         if type(key) is not bytes and key is not None:
             key = as_bytes(key, "key")
-        timestamp = self.timestamp_varint
+        front = self.front
         tail = _encode_headers(headers) if headers else b"\x00"
         try:
             if value is None:
-                record = _encode_record(timestamp, index, key, None, tail)
+                record = _encode_record(front, index, key, None, tail)
             elif key is None:
-                record = b"\x00%b%b\x01%b%b%b" % (timestamp, VARINTS[index], VARINTS[len(value)], value, tail)
+                record = b"".join((front, VARINTS[index], b"\x01", VARINTS[len(value)], value, tail))
             else:
-                fields = (timestamp, VARINTS[index], VARINTS[len(key)], key, VARINTS[len(value)], value, tail)
-                record = b"\x00%b%b%b%b%b%b%b" % fields
+                fields = (front, VARINTS[index], VARINTS[len(key)], key, VARINTS[len(value)], value, tail)
+                record = b"".join(fields)
             length = VARINTS[len(record)]
         except IndexError:  # longer than the table of varints
-            record = _encode_record(timestamp, index, key, value, tail)
+            record = _encode_record(front, index, key, value, tail)
             length = encode_varint(len(record))
         size_bytes = self.size_bytes + len(length) + len(record)
         if size_bytes > self.limit and index:
@@ -90,7 +91,7 @@ class BatchBuilder:
             raise UsageError(f"timestamp {timestamp_ms!r} is not a number of milliseconds since 1970")
         if not self.records_count:
             self._base_timestamp = timestamp_ms
-        self.timestamp_varint = encode_varint(as_int64(timestamp_ms - self._base_timestamp))
+        self.front = b"\x00" + encode_varint(as_int64(timestamp_ms - self._base_timestamp))
         self.last_timestamp = timestamp_ms
 
     def finish(self, codec: Codec, level: int | None) -> memoryview:
@@ -113,9 +114,9 @@ def as_bytes(value: object, what: str) -> bytes:
     raise UsageError(f"a record's {what} is bytes or None, not {type(value).__name__}; serialize it first")
 
 
-def _encode_record(timestamp: bytes, index: int, key: bytes | None, value: bytes | None, tail: bytes) -> bytes:
+def _encode_record(front: bytes, index: int, key: bytes | None, value: bytes | None, tail: bytes) -> bytes:
     """Encode a record of any size, without its length: the general form of what `append` does in place."""
-    parts = [b"\x00", timestamp, encode_varint(index)]
+    parts = [front, encode_varint(index)]
     for field in (key, value):
         if field is None:
             parts.append(b"\x01")
