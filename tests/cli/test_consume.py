@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkaraw import Admin, Producer, TopicPartition
+from kafkaraw.cli.stopping import Stop
 from tests.cli.running import TIMEOUT, fill, make_topic, read, run, start
 
 NUMBERS = [b"%d" % number for number in range(20)]
@@ -233,7 +235,6 @@ def test_a_reader_that_goes_away_ends_it_quietly_even_when_nothing_comes(servers
 
 
 def test_a_second_signal_ends_it_at_once():
-    """Here the first one ends it, too, because there is nothing to leave yet; so both come while it leaves."""
     program = (
         "import os, signal, time\n"
         "from kafkaraw.cli.stopping import Stop\n"
@@ -245,3 +246,26 @@ def test_a_second_signal_ends_it_at_once():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"% Stopped at once.\n")
+
+
+def test_a_signal_that_is_lost_in_an_import_is_noted_all_the_same():
+    with pytest.raises(RuntimeError), Stop() as stop:
+        with contextlib.suppress(KeyboardInterrupt):  # as in a callback whose exceptions are ignored
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.asked and stop.exit_code == 143
+        raise RuntimeError
+    with Stop() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+    assert stop.exit_code == 130
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    """As in the background of a script, where Ctrl-C is meant for others."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Stop() as stop:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert not stop.asked
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

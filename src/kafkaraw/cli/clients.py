@@ -32,6 +32,7 @@ _OPTIONS = (
     click.option(
         "-F",
         "--config",
+        "--command-config",
         "config_file",
         type=click.Path(exists=True, dir_okay=False),
         envvar="KAFKARAW_CONFIG",
@@ -40,6 +41,7 @@ _OPTIONS = (
     ),
     click.option(
         "-X",
+        "--command-property",
         "properties",
         multiple=True,
         metavar="PROPERTY=VALUE",
@@ -50,13 +52,41 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Cluster:
-    """Which cluster, and how its clients are configured.
+    """Which cluster, and how its clients are configured; nothing is read before it is asked for.
 
     Attributes:
-        properties: names and values as the user wrote them.
+        servers: what `-b` says.
+        config_file: what `--config` says.
+        given: what `-X` says.
     """
 
-    properties: dict[str, str]
+    servers: str | None
+    config_file: str | None
+    given: tuple[str, ...]
+
+    @functools.cached_property
+    def properties(self) -> dict[str, str]:
+        """Names and values, as the user wrote them.
+
+        Raises:
+            click.UsageError: the file cannot be read, or nothing says where the cluster is.
+        """
+        from kafkaraw.client.java_names import read_properties
+
+        try:
+            found = in_our_names(read_properties(self.config_file) if self.config_file else {})
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        given = parse_properties(self.given)
+        found |= in_our_names({name.replace("-", "_"): value for name, value in given.items()})
+        if self.servers is not None:
+            found["bootstrap.servers"] = self.servers
+        if not found.get("bootstrap.servers") and not found.get("bootstrap_servers"):
+            raise click.UsageError(
+                "Which cluster? Give -b HOST:PORT, or bootstrap.servers in the file of --config, "
+                "or set KAFKARAW_BOOTSTRAP_SERVER."
+            )
+        return found
 
     def settings(self, kind: type[ClientConfig], **more: object) -> dict[str, object]:
         """Settings for a client's constructor.
@@ -91,31 +121,8 @@ def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
     def with_cluster(
         servers: str | None, config_file: str | None, properties: tuple[str, ...], **others: object
     ) -> object:
-        return command(cluster=cluster_of(servers, config_file, properties), **others)
+        return command(cluster=Cluster(servers, config_file, properties), **others)
 
     for option in reversed(_OPTIONS):
         with_cluster = option(with_cluster)
     return with_cluster
-
-
-def cluster_of(servers: str | None, config_file: str | None, properties: tuple[str, ...]) -> Cluster:
-    """Put together what the options say.
-
-    Raises:
-        click.UsageError: the file cannot be read, or nothing says where the cluster is.
-    """
-    from kafkaraw.client.java_names import read_properties
-
-    try:
-        given = in_our_names(read_properties(config_file) if config_file else {})
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
-    given |= in_our_names({name.replace("-", "_"): value for name, value in parse_properties(properties).items()})
-    if servers is not None:
-        given["bootstrap.servers"] = servers
-    if not given.get("bootstrap.servers") and not given.get("bootstrap_servers"):
-        raise click.UsageError(
-            "Which cluster? Give -b HOST:PORT, or bootstrap.servers in the file of --config, "
-            "or set KAFKARAW_BOOTSTRAP_SERVER."
-        )
-    return Cluster(given)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from kafkaraw.cli.consuming import ConsumeOptions
@@ -83,6 +84,8 @@ def consume(ctx: click.Context, cluster: Cluster, **options: Unpack[ConsumeOptio
     Without a group all partitions are read from the beginning, and nothing is stored. With one, they are shared with
     the other members, and what was written is committed.
     """
-    from kafkaraw.cli.consuming import consume as run
+    with Stop() as stop:
+        from kafkaraw.cli.consuming import consume as run
 
-    ctx.exit(run(cluster, **options))
+        run(cluster, stop, **options)
+    ctx.exit(stop.exit_code)

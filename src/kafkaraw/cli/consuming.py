@@ -90,13 +90,16 @@ class Plan:
         return self.group is not None and not self.partitions
 
 
-def consume(cluster: Cluster, **options: Unpack[ConsumeOptions]) -> int:
+def consume(cluster: Cluster, stop: Stop, **options: Unpack[ConsumeOptions]) -> None:
     """Run the command.
 
-    Returns:
-        the exit code.
+    Args:
+        cluster: where to read.
+        stop: what signals ask for.
+        options: see there.
 
     Raises:
+        KeyboardInterrupt: it was stopped before there was anything to end in good order.
         click.UsageError: the options make no sense.
         KafkaError: what the client says.
     """
@@ -110,7 +113,7 @@ def consume(cluster: Cluster, **options: Unpack[ConsumeOptions]) -> int:
     except UsageError as error:
         raise click.UsageError(str(error)) from error
     notes = Notes(quiet=options["quiet"], verbose=options["verbose"], shares_terminal=stream.isatty())
-    with Stop() as stop, notes:
+    with notes:
         try:
             with Consumer(runtime=None, **settings) as consumer:
                 reading = _Reading(consumer, plan, output, notes, stop, stream)
@@ -121,9 +124,6 @@ def consume(cluster: Cluster, **options: Unpack[ConsumeOptions]) -> int:
             notes.summary("Read", reading.count, output.size_bytes)
         except BrokenPipeError:
             let_go(stream)
-        except KeyboardInterrupt:
-            pass
-        return stop.exit_code
 
 
 def _plan(options: ConsumeOptions, now_ms: int) -> Plan:

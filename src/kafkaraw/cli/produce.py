@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from kafkaraw.cli.producing import ProduceOptions
@@ -68,6 +69,8 @@ def produce(ctx: click.Context, cluster: Cluster, **options: Unpack[ProduceOptio
     An empty line is an empty message. Returns when every message is acknowledged by the brokers (`-X acks=1` for the
     leader only), with an exit code that says so.
     """
-    from kafkaraw.cli.producing import produce as run
+    with Stop() as stop:
+        from kafkaraw.cli.producing import produce as run
 
-    ctx.exit(run(cluster, **options))
+        run(cluster, stop, **options)
+    ctx.exit(stop.exit_code)

@@ -81,11 +81,13 @@ class Plan:
     size_max: int
 
 
-def produce(cluster: Cluster, **options: Unpack[ProduceOptions]) -> int:
+def produce(cluster: Cluster, stop: Stop, **options: Unpack[ProduceOptions]) -> None:
     """Run the command.
 
-    Returns:
-        the exit code.
+    Args:
+        cluster: where to send.
+        stop: what signals ask for.
+        options: see there.
 
     Raises:
         click.UsageError: the options make no sense.
@@ -100,7 +102,7 @@ def produce(cluster: Cluster, **options: Unpack[ProduceOptions]) -> int:
     notes = Notes(quiet=options["quiet"], verbose=options["verbose"], shares_terminal=source.isatty())
     if not plan.files and source.isatty():
         notes.say("One message a line; Ctrl-D on a line of its own ends.")
-    with Stop() as stop, notes, Producer(runtime=None, **settings) as producer:
+    with notes, Producer(runtime=None, **settings) as producer:
         sending = _Sending(producer, plan, notes, sys.stdout.buffer if options["tee"] else None)
         if "transactional_id" in settings:
             producer.init_transactions()
@@ -117,7 +119,6 @@ def produce(cluster: Cluster, **options: Unpack[ProduceOptions]) -> int:
         with stop.noted():
             _finish(producer, notes, stop, in_transaction="transactional_id" in settings)
         notes.summary("Sent", sending.count, sending.size_bytes)
-        return stop.exit_code
 
 
 def _finish(producer: Producer, notes: Notes, stop: Stop, *, in_transaction: bool) -> None:

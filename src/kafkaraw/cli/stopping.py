@@ -21,7 +21,9 @@ _AT_ONCE: Final = b"% Stopped at once.\n"
 
 
 class Stop:
-    """What signals have asked for; as a context it takes the signals over.
+    """What signals have asked for; as a context it takes the signals over, and ends `KeyboardInterrupt` at its own end.
+
+    It is to be entered before slow imports: what a signal raises inside of them may get lost.
 
     Attributes:
         signal: the first one that came; None as long as there is none.
@@ -44,14 +46,17 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():  # others may not, and get no signals either
-            self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
+            for number in _SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as of a process in a script's background
+                    self._before[number] = signal.signal(number, self._came)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave
+        return self.asked and isinstance(error, KeyboardInterrupt)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:

@@ -127,7 +127,7 @@ class LoopThread:
             # The lock keeps `stop` away: what is submitted before it still runs, and is cancelled, so it ends.
             with self._lock:
                 return self._started().submit(coroutine)
-        except UsageError:
+        except BaseException:  # Ctrl-C, too, may come before it is handed over
             coroutine.close()
             raise
 
