@@ -6,7 +6,7 @@ import pytest
 
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import FrameReader
-from kafkaraw.protocol.reader import ENTRANCE_SIZE, FIRST_BUFFER_SIZE
+from kafkaraw.protocol.reader import ENTRANCE_SIZE, FIRST_BUFFER_SIZE, LARGER_ENTRANCE_SIZE
 
 
 def framed(body: bytes) -> bytes:
@@ -88,3 +88,20 @@ def test_the_beginning_of_a_long_frame_that_came_with_short_ones_is_not_lost() -
     reader = FrameReader(limit=1 << 20)
     frames = [bytes(frame) for frame in reader.feed(framed(b"short") + framed(body) + framed(b"after"))]
     assert frames == [b"short", body, b"after"]
+
+
+def test_after_a_frame_of_middle_size_the_next_ones_are_read_together() -> None:
+    reader = FrameReader(1 << 20)
+    frame = framed(bytes(range(250)) * 64)
+    assert [bytes(it) for it in reader.feed(frame)] == [frame[4:]]
+    assert len(reader.get_buffer()) == LARGER_ENTRANCE_SIZE
+    reader.get_buffer()[: 4 * len(frame)] = 4 * frame
+    reader.buffer_updated(4 * len(frame))
+    frames = [reader.next_frame() for _ in range(5)]
+    assert [it and bytes(it) for it in frames] == [frame[4:]] * 4 + [None]
+
+
+def test_frames_that_are_long_leave_the_entrance_small() -> None:
+    reader = FrameReader(1 << 20)
+    reader.feed(framed(bytes(100_000)))
+    assert len(reader.get_buffer()) == ENTRANCE_SIZE

@@ -20,6 +20,9 @@ SIZE_PREFIX = struct.Struct(">i")
 FIRST_BUFFER_SIZE = (1 << 20) + (1 << 18)
 # What can be read at once between frames. Each connection keeps this much: no larger than requests mostly are.
 ENTRANCE_SIZE = 1 << 13
+# And this much from the first frame on that is longer, but of which several fit: two reads for each cost more than a
+# copy. Larger frames are better read into their own buffers.
+LARGER_ENTRANCE_SIZE = 1 << 16
 # First bytes of other protocols, read as a size: what people really see when they dial a wrong port.
 STRANGERS: dict[bytes, str] = {
     b"HTTP": "the other side speaks HTTP, not Kafka",
@@ -105,6 +108,8 @@ class FrameReader:
         self._size, self._filled = size, end - start
         self._frame[: self._filled] = self._entrance[start:end]
         self._start = self._end = 0
+        if size <= LARGER_ENTRANCE_SIZE // 2 and len(self._entrance) < LARGER_ENTRANCE_SIZE:
+            self._entrance = memoryview(bytearray(LARGER_ENTRANCE_SIZE))
         return None
 
     def feed(self, data: bytes | memoryview) -> list[memoryview]:
