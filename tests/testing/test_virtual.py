@@ -100,6 +100,34 @@ def test_what_is_not_done_is_named() -> None:
     assert found[0] == "task sleeper"
 
 
+def test_tasks_that_wait_while_they_are_cancelled_are_ended_and_hide_no_error() -> None:
+    ended: list[str] = []
+
+    async def for_ever() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def stubborn(name: str) -> None:
+        try:
+            await for_ever()
+        finally:
+            try:
+                await for_ever()  # as who closes a connection, and nobody answers
+            finally:
+                try:
+                    await for_ever()
+                finally:
+                    ended.append(name)
+
+    async def main(simulation: Simulation) -> None:
+        tasks = [asyncio.create_task(stubborn(name)) for name in ("a", "b")]
+        await asyncio.sleep(1)
+        raise ValueError(f"the reason, with {len(tasks)} tasks at work")
+
+    with pytest.raises(ValueError, match="the reason"):
+        run_virtual(main, 1)
+    assert sorted(ended) == ["a", "b"]
+
+
 def test_what_only_a_cycle_still_holds_is_not_left_over_whenever_memory_is_collected() -> None:
     async def main(simulation: Simulation) -> list[str]:
         cycle: list[object] = [simulation.loop.create_future()]

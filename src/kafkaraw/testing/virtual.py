@@ -12,8 +12,9 @@ import random
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from kafkaraw.testing.memory_network import MemoryNetwork as MemoryNetwork
 
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 START_MS = 1_767_225_600_000
 """What `VirtualClock` shows first: 2026-01-01 UTC, in milliseconds."""
+_CANCELLED_AT_MOST: Final = 20
 
 
 class SimulationStalled(AssertionError):
@@ -110,6 +112,21 @@ class VirtualClock:
         return self._start_ms + int(self._loop.time() * 1000)
 
 
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is left, and cancel again what waits for something in the midst of that.
+
+    A task that is still there when the loop is gone ends when memory is collected: in some other test, and loudly.
+    """
+    for _ in range(_CANCELLED_AT_MOST):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        with suppress(SimulationStalled):
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Simulation:
     """Everything ambient, to be passed to clients and brokers.
@@ -153,7 +170,10 @@ def run_virtual(
         return await main(Simulation(seed, loop, VirtualClock(loop), random.Random(f"rng {seed}"), network))
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        result = runner.run(run())
+        try:
+            result = runner.run(run())
+        finally:
+            _end_tasks(runner.get_loop())
     if unhandled:
         raise unhandled[0]
     return result
