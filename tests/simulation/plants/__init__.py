@@ -88,7 +88,7 @@ PLANTS = {
         _one(one_broker.connection_drops_promises_when_it_dies, *_WAITING),
         _one(one_broker.consumer_steps_over_a_record, Invariant.POLL_SKIP, *_LOSS),
         _one(one_broker.consumer_hands_out_a_batch_twice, Invariant.NONMONOTONIC_POLL),
-        _one(one_broker.consumer_stands_behind_what_it_has_not_handed_out, Invariant.POLL_SKIP),
+        _one(one_broker.consumer_stands_behind_what_it_has_not_handed_out, Invariant.POLL_SKIP, *_LOSS),
         _several(several_brokers.leader_acknowledges_before_replication, Invariant.POLL_SKIP, *_LOSS),
         _several(several_brokers.leader_drops_its_newest_batch_when_it_begins, Invariant.POLL_SKIP, *_LOSS),
         _several(several_brokers.node_answers_after_it_was_deposed, Invariant.POLL_SKIP, *_LOSS),
@@ -136,7 +136,7 @@ PLANTS = {
 
 
 def find(name: str, *, seeds: int = SEEDS, hint: bool = False) -> tuple[int, set[Invariant]]:
-    """Plant a bug and simulate until it is found.
+    """Plant a bug and simulate until it is found, by one of the invariants by which it may be.
 
     Args:
         name: of the plant.
@@ -144,13 +144,15 @@ def find(name: str, *, seeds: int = SEEDS, hint: bool = False) -> tuple[int, set
         hint: begin with the seed at which it is known to show.
 
     Returns:
-        How many seeds it took, and which invariants were violated; none when it was not found.
+        How many seeds it took, and which invariants were violated in the last life that was not as it should be.
     """
+    seen: set[Invariant] = set()
     plant, first = PLANTS[name], [SHOWS_AT[name]] if hint and name in SHOWS_AT else []
     for tried, seed in enumerate([*first, *range(seeds)], 1):
         with pytest.MonkeyPatch.context() as monkeypatch:
             plant.plant(monkeypatch)
             violations = lives.live(plant.life, seed).violations
-        if violations:
-            return tried, {violation.invariant for violation in violations}
-    return seeds, set()
+        seen = {violation.invariant for violation in violations} or seen
+        if seen & plant.invariants:
+            return tried, seen
+    return seeds, seen
