@@ -1,4 +1,4 @@
-"""Members of a classic group against our broker on virtual time: what takes minutes, and what users do wrong."""
+"""Members of groups of both protocols against our broker, on virtual time: what takes minutes, what users do wrong."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ TOPIC = "t"
 PARTITIONS = 4
 
 
-def member(cluster: VirtualCluster, **settings: object) -> AsyncConsumer:
-    consumer = cluster.consumer(group_id="g", **settings)
+PROTOCOLS: dict[str, dict[str, object]] = {"classic": {}, "KIP-848": {"group_protocol": "consumer"}}
+both_protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def member(cluster: VirtualCluster, protocol: str = "classic", **settings: object) -> AsyncConsumer:
+    consumer = cluster.consumer(group_id="g", **PROTOCOLS[protocol], **settings)
     consumer.subscribe([TOPIC])
     return consumer
 
@@ -40,11 +44,12 @@ async def fill(cluster: VirtualCluster, count: int) -> None:
             await producer.send(TOPIC, b"v", partition=number % PARTITIONS)
 
 
+@both_protocols
 @pytest.mark.parametrize("seconds", [400, pytest.param(3600, marks=pytest.mark.soak)])
-def test_an_outage_longer_than_every_timeout_is_survived(seconds: int) -> None:
+def test_an_outage_longer_than_every_timeout_is_survived(seconds: int, protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
-        async with member(cluster) as first, member(cluster) as second:
+        async with member(cluster, protocol) as first, member(cluster, protocol) as second:
             await settle(first, second)
             await cluster.kill()
             end = cluster.now + seconds
@@ -58,10 +63,11 @@ def test_an_outage_longer_than_every_timeout_is_survived(seconds: int) -> None:
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 
 
-def test_a_blocked_loop_is_reported_with_how_long(caplog: pytest.LogCaptureFixture) -> None:
+@both_protocols
+def test_a_blocked_loop_is_reported_with_how_long(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
-        async with member(cluster) as consumer:
+        async with member(cluster, protocol) as consumer:
             await settle(consumer)
             cluster.simulation.loop.advance(20)  # what time.sleep(20) in a coroutine does
             await consumer.poll(1)
@@ -72,18 +78,20 @@ def test_a_blocked_loop_is_reported_with_how_long(caplog: pytest.LogCaptureFixtu
     assert "asyncio.to_thread" in told[0]
 
 
-def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is() -> None:
+@both_protocols
+def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         await fill(cluster, 40)
-        async with member(cluster, max_poll_interval_ms=30_000) as consumer:
-            read = 0
+        async with member(cluster, protocol, max_poll_interval_ms=30_000) as consumer:
+            joined_as, read = None, 0
             async for _ in consumer:
                 read += 1
+                joined_as = joined_as or consumer.group_metadata()
                 await asyncio.sleep(12)
                 if read == 20:
                     break
-            assert consumer.group_metadata().generation_id == 1
+            assert consumer.group_metadata() == joined_as, "it was a member all the time"
             await asyncio.sleep(40)
             with pytest.raises(MaxPollExceeded):
                 await consumer.poll(1)
@@ -92,20 +100,21 @@ def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is() -> 
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 
 
-def test_what_was_given_last_is_not_committed_when_an_error_ends_it() -> None:
+@both_protocols
+def test_what_was_given_last_is_not_committed_when_an_error_ends_it(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         await fill(cluster, 40)
         partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         with pytest.raises(ZeroDivisionError):
-            async with member(cluster) as consumer:
+            async with member(cluster, protocol) as consumer:
                 while not await consumer.poll(1):
                     pass
                 raise ZeroDivisionError
         async with cluster.consumer(group_id="g") as other:
             committed = await other.committed(partitions)
             assert all(position is None or position.offset == 0 for position in committed.values())
-        async with member(cluster) as again:
+        async with member(cluster, protocol) as again:
             read = 0
             while read < 40:
                 read += sum(batch.records_count for batch in (await again.poll(1)).values())
@@ -116,10 +125,11 @@ def test_what_was_given_last_is_not_committed_when_an_error_ends_it() -> None:
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 
 
-def test_a_callback_cannot_read() -> None:
+@both_protocols
+def test_a_callback_cannot_read(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
-        consumer = cluster.consumer(group_id="g")
+        consumer = cluster.consumer(group_id="g", **PROTOCOLS[protocol])
 
         async def assigned(_: list[TopicPartition]) -> None:
             await consumer.poll(1)
@@ -138,10 +148,11 @@ async def settle_once(consumer: AsyncConsumer) -> None:
         await consumer.poll(0.1)
 
 
-def test_a_subscription_and_partitions_by_hand_exclude_each_other() -> None:
+@both_protocols
+def test_a_subscription_and_partitions_by_hand_exclude_each_other(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
-        async with cluster.consumer(group_id="g") as consumer:
+        async with cluster.consumer(group_id="g", **PROTOCOLS[protocol]) as consumer:
             consumer.assign([TopicPartition(TOPIC, 0)])
             with pytest.raises(UsageError, match="assigned by hand"):
                 consumer.subscribe([TOPIC])

@@ -22,6 +22,7 @@ from kafkaraw.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest
 
 GROUPS: Final = ("g", "h")
@@ -80,3 +81,20 @@ GROUP_QUESTIONS: Final[dict[str, tuple[Callable[[str], object], range | None]]] 
     "DeleteGroups": (lambda group: DeleteGroupsRequest(groups_names=[group]), None),
 }
 """API -> a request about a group, and the versions to ask in; None for all."""
+
+SEVERAL: Final[dict[str, tuple[object, range | None]]] = {
+    "DescribeGroups of several": (
+        DescribeGroupsRequest(groups=list(GROUPS), include_authorized_operations=True),
+        range(3, VERSIONS_MAX),
+    ),
+    "ConsumerGroupDescribe of several": (
+        ConsumerGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True),
+        None,
+    ),
+    "OffsetFetch of several": (
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in GROUPS]),
+        range(8, VERSIONS_MAX),
+    ),
+    "DeleteGroups of several": (DeleteGroupsRequest(groups_names=["nowhere", *GROUPS[1:]]), None),
+}
+"""The same for what an administrator asks about several groups at once; one of them has positions by then."""

@@ -84,7 +84,7 @@ from kafkaraw.protocol.messages.write_txn_markers import (
 )
 from kafkaraw.records import encode_batch
 from tests.interop.acl_entries import create_entries, every_entry
-from tests.interop.acl_group_questions import GROUP_QUESTIONS, GROUPS
+from tests.interop.acl_group_questions import GROUP_QUESTIONS, GROUPS, SEVERAL
 
 NOW_MS = 1_700_000_000_000
 TOPICS = ("flights", "planes", "public")
@@ -450,4 +450,5 @@ QUESTIONS = [
     ),
     Question("DeleteTopics", _delete_topics, range(6, 99)),
     *GROUP_MEMBERS,
+    *(Question(name, lambda ids, made=made: made, versions) for name, (made, versions) in SEVERAL.items()),
 ]

@@ -31,7 +31,7 @@ class Member:
     """A member in a process of its own.
 
     Args:
-        client: confluent, kafka-python, aiokafka or java.
+        client: ours, confluent, kafka-python, aiokafka or java.
         strategy: the assignor; "KIP-848" for the protocol in which the broker assigns.
 
     Attributes:
@@ -45,6 +45,8 @@ class Member:
             source = Path(__file__).with_name("JavaGroupMember.java")
             command = ["java", "-Xmx128M", "-XX:+UseSerialGC", "-cp", jars, str(source)]
             command += [servers, group, topic, JAVA_STRATEGIES.get(strategy, strategy)]
+        elif client == "ours":
+            command = [sys.executable, "-m", "tests.interop.our_member", servers, group, topic, strategy]
         else:
             command = [sys.executable, "-m", __spec__.name, client, servers, group, topic, strategy]
         self.owned: set[int] = set()

@@ -83,6 +83,8 @@ def kafka() -> Iterator[str]:
         ),
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:root;User:ANONYMOUS",
+        # The records of the questions are old: retention would remove them when the machine is slow.
+        "log.initial.task.delay.ms": "3600000",
     }
     with ApacheKafka(properties=properties, ports=(ports["PLAINTEXT"], ports["CONTROLLER"])):
         yield f"127.0.0.1:{ports['LOGIN']}"
