@@ -29,6 +29,18 @@ def broker_at(bootstrap_server: str | None, properties: Mapping[str, str] | None
 
 
 @contextlib.contextmanager
+def apache_kafka() -> Iterator[tuple[str, str]]:
+    """Apache Kafka, one node in a process of its own, as the interoperation tests start it."""
+    from tests.interop.apache_kafka import ApacheKafka, kafka_version, why_missing
+
+    missing = why_missing()
+    if missing is not None:
+        raise BenchError(missing)
+    with ApacheKafka() as kafka:
+        yield kafka.bootstrap_servers, f"Apache Kafka {kafka_version()}, one node, in a process of its own"
+
+
+@contextlib.contextmanager
 def new_topic(admin: Admin, partitions: int) -> Iterator[str]:
     """A topic for one measurement, deleted afterwards so that runs do not pile up in the broker."""
     name = f"bench-{uuid.uuid4().hex[:12]}"

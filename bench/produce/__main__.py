@@ -27,7 +27,7 @@ from bench.produce.others import CLIENTS
 from bench.produce.rows import ROWS, Judged, Row
 from bench.report import Line, Report, environment, output_options
 from bench.settings import Settings
-from bench.topics import BenchError, broker_at, count, new_topic
+from bench.topics import BenchError, apache_kafka, broker_at, count, new_topic
 from kafkaraw import Admin
 
 WORKER_SECONDS_MAX: Final = 600
@@ -126,6 +126,7 @@ def line_of(row: Row, measurements: Sequence[Measurement], *, by_cpu: bool) -> L
 
 @click.command()
 @click.option("--bootstrap-server", help="Measure against this broker instead of the embedded one; judged by CPU.")
+@click.option("--apache", is_flag=True, help="Start Apache Kafka and measure against that; judged by CPU.")
 @click.option("--records", default=2_000_000, show_default=True, type=click.IntRange(1000))
 @click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Runs of each; medians are shown.")
 @click.option("--linger-ms", default=Settings().linger_ms, show_default=True, type=click.IntRange(0))
@@ -139,6 +140,7 @@ def line_of(row: Row, measurements: Sequence[Measurement], *, by_cpu: bool) -> L
 @output_options
 def main(
     bootstrap_server: str | None,
+    apache: bool,
     turns: int,
     by_cpu: bool,
     only: tuple[str, ...],
@@ -150,8 +152,8 @@ def main(
     settings = Settings(**chosen)  # type: ignore[arg-type]  # click has checked them
     report = Report("produce", output, picture)
     rows = [ROWS[name] for name in only or ROWS]
-    by_cpu = by_cpu or bootstrap_server is not None
-    with broker_at(bootstrap_server) as (bootstrap_servers, name):
+    by_cpu = by_cpu or apache or bootstrap_server is not None
+    with apache_kafka() if apache else broker_at(bootstrap_server) as (bootstrap_servers, name):
         about = environment(name) | {"aiokafka": importlib.metadata.version("aiokafka")}
         report.begin(about, asdict(settings) | {"turns": turns})
         for row in rows:
