@@ -19,6 +19,10 @@ def check_record_size(topic: str, value: object, key: object, headers: Headers |
     Raises:
         RecordTooLarge: over `max_request_size` or `buffer_memory`.
     """
+    if headers is None and key is None and type(value) is bytes:  # most records
+        size = RECORD_OVERHEAD_BYTES + len(value)
+        if size <= config.max_request_size and size <= config.buffer_memory:
+            return
     size = RECORD_OVERHEAD_BYTES + _size(value) + _size(key)
     size += sum(10 + len(name.encode()) + _size(content) for name, content in headers or ())
     for name in ("max_request_size", "buffer_memory"):

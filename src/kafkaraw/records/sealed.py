@@ -6,10 +6,14 @@ is decided above; how records get into it, in `OpenBatches`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafkaraw.records.compression import Codec
-from kafkaraw.records.header import stamp_producer
+from kafkaraw.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, stamp_crc, stamp_producer
 from kafkaraw.records.interface import BatchBuilder
 from kafkaraw.records.promise import BatchPromise
+
+_NO_PRODUCER: Final = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, False)
 
 
 class SealedBatch:
@@ -78,9 +82,13 @@ class SealedBatch:
         if self._builder is not None:
             batch = self._builder.finish(self.codec, self.level)
             self._builder = None
+            if stamp == _NO_PRODUCER:  # which is what `finish` writes
+                stamp_crc(batch)
+            else:
+                stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
         else:
             batch = memoryview(bytearray(self._encoded))
-        stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
+            stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
         self._encoded = batch
         self._stamp = stamp
         return batch
