@@ -74,6 +74,14 @@ Exit codes:
     help="What the bytes are: string, json, short, integer, long, float, double, boolean, uuid, hex, base64, bytes, or "
     "one of kcat's pack strings.",
 )
+@click.option(
+    "--formatter-property",
+    "--property",
+    "formatter_properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="As of Kafka's console consumer: print.key=true, print.timestamp=true, key.separator=: ...",
+)
 @click.option("-u", "--unbuffered", is_flag=True, help="For kcat's sake: output is never held back.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
 @click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")

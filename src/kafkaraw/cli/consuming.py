@@ -16,7 +16,8 @@ from typing import BinaryIO, Final, TypedDict, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster
-from kafkaraw.cli.formats import JsonRenderer, Renderer, TextRenderer, parse_format, unescape
+from kafkaraw.cli.formats import JsonRenderer, Part, Renderer, TextRenderer, parse_format, unescape
+from kafkaraw.cli.kafka_properties import format_of
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, is_gone, let_go
 from kafkaraw.cli.serdes import showing
@@ -55,6 +56,7 @@ class ConsumeOptions(TypedDict):
     show_null: bool
     null_marker: str | None
     serdes: tuple[str, ...]
+    formatter_properties: tuple[str, ...]
     unbuffered: bool
     quiet: bool
     verbose: int
@@ -165,19 +167,28 @@ def _settings(cluster: Cluster, plan: Plan, options: ConsumeOptions) -> dict[str
 
 
 def _renderer(options: ConsumeOptions) -> Renderer:
+    if options["formatter_properties"]:
+        return _kafkas_renderer(options)
     key, value = showing(options["serdes"])
     end = unescape(options["delimiter"])
     if options["as_json"]:
         return JsonRenderer(end, key=key, value=value)
+    parts: list[Part] = ["s", end]
     if options["text_format"] is not None:
         parts = parse_format(options["text_format"])
     elif options["key_delimiter"] is not None:
         parts = ["k", unescape(options["key_delimiter"]), "s", end]
-    else:
-        parts = ["s", end]
     marker = options["null_marker"]
     null = b"NULL" if options["show_null"] else b""
     return TextRenderer(parts, null=null if marker is None else marker.encode(), key=key, value=value)
+
+
+def _kafkas_renderer(options: ConsumeOptions) -> Renderer:
+    if options["as_json"] or options["text_format"] is not None or options["key_delimiter"] is not None:
+        raise UsageError("--formatter-property says how to write records; leave out --json, --format, --key-delimiter")
+    form = format_of(options["formatter_properties"])
+    key, value = showing(form.serdes + options["serdes"])
+    return TextRenderer(form.parts, null=form.null, key=key, value=value)
 
 
 class _Reading:

@@ -13,11 +13,14 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from json.encoder import encode_basestring
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kafkaraw.cli.serdes import ToText
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Batch, Header, Record
+
+Part: TypeAlias = bytes | str | Callable[[Record], bytes]
+"""Of a format: bytes as they are, the letter of a token, or a function for what has no token."""
 
 TOKENS: Final = {
     "s": "value",
@@ -69,13 +72,13 @@ def _escaped(body: str) -> bytes:
     return bytes([number])
 
 
-def parse_format(text: str) -> list[bytes | str]:
+def parse_format(text: str) -> list[Part]:
     """Read a format string: literal bytes, and the letters of tokens, in order.
 
     Raises:
         UsageError: an unknown token; the known ones are listed.
     """
-    parts: list[bytes | str] = []
+    parts: list[Part] = []
     for literal, token in re.findall(r"([^%]*)(%.?|$)", text, re.DOTALL):
         if literal:
             parts.append(unescape(literal))
@@ -103,7 +106,7 @@ class TextRenderer:
     """
 
     def __init__(
-        self, parts: Sequence[bytes | str], *, null: bytes = b"", key: ToText | None = None, value: ToText | None = None
+        self, parts: Sequence[Part], *, null: bytes = b"", key: ToText | None = None, value: ToText | None = None
     ) -> None:
         self._parts = parts
         self._null = null
@@ -111,7 +114,8 @@ class TextRenderer:
         self._of_value = value
         tokens = [part for part in parts if isinstance(part, str)]
         converted = (key is not None and "k" in tokens) or (value is not None and "s" in tokens)
-        self._is_plain = not converted and all(token in _PLAIN or token in "tp" for token in tokens)
+        simple = all(isinstance(part, bytes) or part in ("t", "p", *_PLAIN) for part in parts)
+        self._is_plain = simple and not converted
         self._fields = [_PLAIN[token][0] for token in tokens if token in _PLAIN]
         self._lines = self._is_plain and len(parts) == 2 and parts[0] == "s" and isinstance(parts[1], bytes)
         self._seen_null = False
@@ -123,7 +127,7 @@ class TextRenderer:
             return self._values(batch)
         if self._is_plain and self._fields:
             return self._rows(batch)
-        makers = [_constant(part) if isinstance(part, bytes) else self._maker(part) for part in self._parts]
+        makers = [self._maker(part) for part in self._parts]
         rows = [b"".join([make(record) for make in makers]) for record in batch]
         return b"".join(rows), len(rows)
 
@@ -160,15 +164,23 @@ class TextRenderer:
         found = self._templates.get(batch.topic_partition)
         if found is None:
             constants = {"t": batch.topic.encode(), "p": b"%d" % batch.partition}
-            found = self._templates[batch.topic_partition] = b"".join(
-                _PLAIN[part][1]
-                if isinstance(part, str) and part in _PLAIN
-                else (constants[part] if isinstance(part, str) else part).replace(b"%", b"%%")
+            texts = [
+                part.replace(b"%", b"%%")
+                if isinstance(part, bytes)
+                else _PLAIN[part][1]
+                if part in _PLAIN
+                else constants[part].replace(b"%", b"%%")
                 for part in self._parts
-            )
+                if not callable(part)
+            ]
+            found = self._templates[batch.topic_partition] = b"".join(texts)
         return found
 
-    def _maker(self, token: str) -> Callable[[Record], bytes]:
+    def _maker(self, part: Part) -> Callable[[Record], bytes]:
+        if isinstance(part, bytes):
+            return _constant(part)
+        if callable(part):
+            return part
         null, of_key, of_value = self._null, self._of_key, self._of_value
         makers: dict[str, Callable[[Record], bytes]] = {
             "s": lambda record: _shown(record, record.value, of_value, null),
@@ -182,7 +194,7 @@ class TextRenderer:
             "p": lambda record: b"%d" % record.partition,
             "o": lambda record: b"%d" % record.offset,
         }
-        return makers[token]
+        return makers[part]
 
 
 def headers_as_text(headers: Iterable[Header]) -> bytes:

@@ -106,12 +106,45 @@ def length_prefixed(source: Source, size_max: int) -> Iterator[list[bytes | None
 
 
 @dataclass(frozen=True)
+class HeadersOfLines:
+    """How headers stand in front of a line, as in `h1:v1,h2:v2` and a tab.
+
+    Attributes:
+        delimiter: behind the headers.
+        separator: between two of them.
+        key_separator: between name and value.
+    """
+
+    delimiter: bytes = b"\t"
+    separator: bytes = b","
+    key_separator: bytes = b":"
+
+    def read(self, text: bytes, null_marker: bytes | None, *, is_strict: bool) -> list[Header]:
+        """The headers of a text.
+
+        Raises:
+            ValueError: one has no value, and that is an error.
+        """
+        if text == null_marker:
+            return []
+        headers: list[Header] = []
+        for pair in text.split(self.separator):
+            name, found, value = pair.partition(self.key_separator)
+            if not found and is_strict:
+                raise ValueError(f"the header {pair.decode()!r} has no {self.key_separator.decode()!r}")
+            headers.append((name.decode(), value if found and value != null_marker else None))
+        return headers
+
+
+@dataclass(frozen=True)
 class Lines:
     """How lines become messages.
 
     Attributes:
         key_delimiter: stands between key and value; None when there are no keys.
         key: the key of lines that have none.
+        headers: how headers stand in front; None when there are none.
+        is_strict: a line without the delimiters is an error.
         empty_is_null: empty keys and values are null.
         null_marker: a text that stands for null.
         convert_key: makes bytes of a key's text.
@@ -120,6 +153,8 @@ class Lines:
 
     key_delimiter: bytes | None = None
     key: bytes | None = None
+    headers: HeadersOfLines | None = None
+    is_strict: bool = False
     empty_is_null: bool = False
     null_marker: bytes | None = None
     convert_key: ToBytes | None = None
@@ -136,12 +171,23 @@ class Lines:
         Raises:
             ValueError: it cannot be converted.
         """
-        key, value = self.key, line
-        if self.key_delimiter is not None and line is not None:
-            before, found, after = line.partition(self.key_delimiter)
-            if found:
+        if line is None:
+            return Message(None, self.key)
+        headers, key, value = None, self.key, line
+        if self.headers is not None:
+            before, found, after = value.partition(self.headers.delimiter)
+            if self._is_there(found, self.headers.delimiter, "headers"):
+                headers, value = self.headers.read(before, self.null_marker, is_strict=self.is_strict), after
+        if self.key_delimiter is not None:
+            before, found, after = value.partition(self.key_delimiter)
+            if self._is_there(found, self.key_delimiter, "key"):
                 key, value = self._converted(before, self.convert_key), after
-        return Message(self._converted(value, self.convert_value), key)
+        return Message(self._converted(value, self.convert_value), key, headers)
+
+    def _is_there(self, found: bytes, delimiter: bytes, behind: str) -> bool:
+        if self.is_strict and not found:
+            raise ValueError(f"no {delimiter.decode(errors='replace')!r} behind the {behind}")
+        return bool(found)
 
     def _converted(self, text: bytes | None, convert: ToBytes | None) -> bytes | None:
         if text is None or text == self.null_marker or (self.empty_is_null and not text):

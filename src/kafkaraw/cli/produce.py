@@ -57,6 +57,14 @@ Exit codes:
     help="What to make of the text: string, json, short, integer, long, float, double, boolean, uuid, hex, base64, "
     "bytes.",
 )
+@click.option(
+    "--reader-property",
+    "--property",
+    "reader_properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="As of Kafka's console producer: parse.key=true, parse.headers=true, key.separator=: ...",
+)
 @click.option("-z", "--compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd.")
 @click.option("-c", "-n", "--max-messages", type=click.IntRange(1), metavar="N", help="Stop after so many.")
 @click.option("-T", "--tee", is_flag=True, help="Write what was sent to standard output.")

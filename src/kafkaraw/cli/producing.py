@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypedDict, Unpack
 
@@ -18,6 +18,7 @@ import click
 from kafkaraw.cli.clients import Cluster
 from kafkaraw.cli.formats import unescape
 from kafkaraw.cli.inputs import Lines, Message, json_message, length_prefixed, lines, messages_of
+from kafkaraw.cli.kafka_properties import lines_of
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.outputs import let_go, write_all
 from kafkaraw.cli.serdes import reading
@@ -47,6 +48,7 @@ class ProduceOptions(TypedDict):
     length_prefixed: bool
     columns: str | None
     serdes: tuple[str, ...]
+    reader_properties: tuple[str, ...]
     compression: str | None
     max_messages: int | None
     tee: bool
@@ -150,23 +152,9 @@ def _plan(options: ProduceOptions, size_max: int) -> Plan:
     ]
     if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)}: the input has one form")
-    convert_key, convert_value = reading(options["serdes"])
-    marker, delimiter, key = options["null_marker"], unescape(options["delimiter"]), options["key"]
-    key_delimiter = None if options["key_delimiter"] is None else unescape(options["key_delimiter"])
-    if not delimiter or key_delimiter == b"":
+    how, delimiter = _lines(options), unescape(options["delimiter"])
+    if not delimiter or how.key_delimiter == b"":
         raise UsageError(f"{'-K' if delimiter else '-D'} must not be empty")
-    try:
-        fixed_key = None if key is None else key.encode()
-        how = Lines(
-            key_delimiter=key_delimiter,
-            key=fixed_key if convert_key is None or fixed_key is None else convert_key(fixed_key),
-            empty_is_null=options["empty_is_null"],
-            null_marker=None if marker is None else marker.encode(),
-            convert_key=convert_key,
-            convert_value=convert_value,
-        )
-    except ValueError as error:
-        raise UsageError(f"-k {key}: {error}") from error
     if forms and forms != ["--length-prefixed"] and how != Lines():
         raise UsageError(f"{forms[0]} says what keys, values and nulls are; leave out -k, -K, -Z, -s and --null-marker")
     return Plan(
@@ -180,6 +168,29 @@ def _plan(options: ProduceOptions, size_max: int) -> Plan:
         messages_max=options["max_messages"],
         size_max=size_max,
     )
+
+
+def _lines(options: ProduceOptions) -> Lines:
+    """How lines become messages: as Kafka's properties say, and then as our options do."""
+    how = lines_of(options["reader_properties"]) if options["reader_properties"] else Lines()
+    convert_key, convert_value = reading(options["serdes"])
+    how = replace(
+        how,
+        convert_key=convert_key or how.convert_key,
+        convert_value=convert_value or how.convert_value,
+        empty_is_null=options["empty_is_null"],
+    )
+    key, marker = options["key"], options["null_marker"]
+    if options["key_delimiter"] is not None:
+        how = replace(how, key_delimiter=unescape(options["key_delimiter"]))
+    if marker is not None:
+        how = replace(how, null_marker=marker.encode())
+    if key is None:
+        return how
+    try:
+        return replace(how, key=key.encode() if how.convert_key is None else how.convert_key(key.encode()))
+    except ValueError as error:
+        raise UsageError(f"-k {key}: {error}") from error
 
 
 def _header(text: str) -> Header:
