@@ -132,6 +132,32 @@ def test_records_that_nobody_acknowledges_fail_the_transaction_and_the_next_one_
     on_cluster(test, transaction_version=level)
 
 
+def test_a_producer_that_asks_again_for_the_epoch_after_an_abort_does_not_fence_itself() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        settings = {"request_timeout_ms": 500, "delivery_timeout_ms": 2_000, "linger_ms": 0}
+        async with cluster.producer(transactional_id="tx", **settings) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"written", partition=0)
+            await producer.flush()
+            cluster.silence()
+            await producer.send(TOPIC, b"lost", partition=0)
+            with pytest.raises(TransactionMustAbort, match="delivery_timeout_ms=2000"):
+                await producer.commit_transaction(20)
+            cluster.silence(False)
+            lost = cluster.node.faults.on(api="InitProducerId").swallow(handled=True)
+            with pytest.raises(KafkaTimeoutError, match="the coordinator of transaction 'tx'"):
+                await producer.abort_transaction(0.4)
+            assert lost.consumed
+            await producer.abort_transaction(60)
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+        assert await committed(cluster) == [b"next"]
+
+    on_cluster(test, transaction_version=0)
+
+
 def test_a_producer_without_a_transactional_id_says_what_is_missing() -> None:
     async def test(cluster: VirtualCluster) -> None:
         async with cluster.producer() as producer:

@@ -148,7 +148,10 @@ class Transactions:
         if not commit:
             self._delivery.receive(TransactionAborts(_aborted))
             await self._delivery.settle_all(deadline, "abort_transaction")
-        identity = await self._end_txn(commit=commit, deadline=deadline) if self._used else None
+        identity: ProducerIdentity | None = None
+        if self._used:
+            identity = await self._end_txn(commit=commit, deadline=deadline)
+            self._used = False  # should the next step not succeed in time: its epoch may be in force by the next call
         if identity is None and self._machine.cause is not None:
             # What was written under this epoch is not known for certain: the next one fences it (KIP-360).
             identity = await self._ask_identity(self._identity, deadline)
