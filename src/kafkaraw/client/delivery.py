@@ -449,7 +449,7 @@ class Delivery:
             ages_ms = [min(max(0, now_ms - batch.created_ms), linger_ms) for batch in sealed]
             now_loop_ms = self.now_ms()
             self._machine.receive(BatchesSealed(sealed, ages_ms), now_loop_ms)
-            self._turns.renew(sealed, now_loop_ms)
+            self._turns.renew((batch.topic for batch in sealed), now_loop_ms)
 
     def _do(self, action: Action) -> None:
         _DOING[type(action)](self, action)

@@ -14,7 +14,7 @@ from kafkaraw.client.config import ProducerConfig
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.machine import ProducerMachine
 from kafkaraw.core.producer.spreading import Spreading
-from kafkaraw.records import PARTITIONERS, KeyHash, OpenBatches, Partitioner, SealedBatch, TopicPartition
+from kafkaraw.records import PARTITIONERS, KeyHash, OpenBatches, Partitioner, TopicPartition
 
 RENEWED_AFTER_MS: Final = 5
 
@@ -64,14 +64,14 @@ class Turns:
         ]
         self._renew_ms = 0
 
-    def renew(self, sealed: Iterable[SealedBatch], now_ms: int) -> None:
-        """Say the turns anew, for the topics of batches that were sealed; mostly it is too early."""
+    def renew(self, topics: Iterable[str], now_ms: int) -> None:
+        """Say the turns anew, for topics of which batches were sealed; mostly it is too early, and nothing is done."""
         if now_ms < self._renew_ms:
             return
         self._renew_ms = now_ms + RENEWED_AFTER_MS
         waiting = self._machine.waiting()
         held_up = self._machine.held_up_nodes(now_ms - self._timeout_ms) if self._timeout_ms else set()
-        for topic in {batch.topic for batch in sealed} & self._led.keys():
+        for topic in set(topics) & self._led.keys():
             led = self._led[topic]
             unavailable = [
                 partition

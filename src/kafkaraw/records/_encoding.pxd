@@ -63,3 +63,18 @@ cdef inline unsigned int fnv1a_of(const unsigned char* data, Py_ssize_t size) no
     for at in range(size):
         value = (value ^ data[at]) * 0x01000193
     return value if value <= 0x7FFFFFFF else ~value + 1
+
+
+cdef inline unsigned int crc32_of(const unsigned char* data, Py_ssize_t size) noexcept nogil:
+    """CRC-32 as zlib computes it, four bits at a time: keys are short, and the table is small enough to be at hand."""
+    cdef unsigned int[16] table = [
+        0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
+        0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C, 0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C,
+    ]
+    cdef unsigned int value = 0xFFFFFFFF
+    cdef Py_ssize_t at
+    for at in range(size):
+        value ^= data[at]
+        value = (value >> 4) ^ table[value & 15]
+        value = (value >> 4) ^ table[value & 15]
+    return ~value

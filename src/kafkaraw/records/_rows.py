@@ -17,7 +17,7 @@ from __future__ import annotations
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.kafkaraw.records._builder import Block
-from cython.cimports.kafkaraw.records._encoding import fnv1a_of, murmur2_of, put_varint, varint_size
+from cython.cimports.kafkaraw.records._encoding import crc32_of, fnv1a_of, murmur2_of, put_varint, varint_size
 from cython.cimports.kafkaraw.records._open_batches import OpenBatch, OpenBatches, Topic
 from cython.cimports.kafkaraw.records._row_columns import (
     Bytes,
@@ -58,37 +58,6 @@ _OPENED = cython.declare(object, AppendStatus.OPENED)
 _SEALED = cython.declare(object, AppendStatus.SEALED)
 _FULL = cython.declare(object, AppendStatus.FULL)
 _UNKNOWN_TOPIC = cython.declare(object, AppendStatus.UNKNOWN_TOPIC)
-
-_crc_table = cython.declare(cython.uint[256])
-
-
-@cython.cfunc
-def _fill_crc_table() -> cython.int:
-    number: cython.int
-    value: cython.uint
-    for number in range(256):
-        value = number
-        for _ in range(8):
-            value = (value >> 1) ^ (0xEDB88320 if value & 1 else 0)
-        _crc_table[number] = value
-    return 0
-
-
-_fill_crc_table()
-
-
-# -- hashes of keys
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _crc32(data: cython.p_uchar, size: cython.longlong) -> cython.uint:
-    value: cython.uint = 0xFFFFFFFF
-    at: cython.longlong
-    for at in range(size):
-        value = _crc_table[(value ^ data[at]) & 0xFF] ^ (value >> 8)
-    return ~value
 
 
 # -- where rows go
@@ -342,7 +311,7 @@ class Rows:
         if self._key_hash == _MURMUR2:
             hashed = murmur2_of(key.data, max(key.size, 0)) & 0x7FFFFFFF
         elif self._key_hash == _CRC32:
-            hashed = _crc32(key.data, max(key.size, 0))
+            hashed = crc32_of(key.data, cython.cast(cython.Py_ssize_t, max(key.size, 0)))
         else:
             hashed = fnv1a_of(key.data, max(key.size, 0))
         return target.first + cython.cast(cython.Py_ssize_t, hashed % cython.cast(cython.uint, target.count))
