@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from kafkaraw.spark.worker import ClientPool
+from kafkaraw.spark.worker import ClientPool, cores_of_this_machine, tell_cores
 
 
 class Client:
@@ -69,3 +69,14 @@ def test_a_forked_worker_makes_its_own_clients_and_leaves_its_parents_alone(monk
     with pool.borrow({}) as childs:
         assert childs is not parents
     assert not parents.closed
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[3,4]", 3), ("local[*]", os.cpu_count()), ("local[*,2]", os.cpu_count())]
+    + [(master, None) for master in ("yarn", "spark://h:1", "local-cluster[2,1,1024]", "local[0]")],
+)
+def test_a_spark_on_this_machine_tells_how_many_tasks_it_runs_at_once(monkeypatch, master, cores):
+    monkeypatch.setenv("KAFKARAW_SPARK_CORES", "77")
+    tell_cores(master)
+    assert cores_of_this_machine() == cores

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.java import java_home
+from kafkaraw.spark.worker import tell_cores
 from kafkaraw.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def session(
         settings["spark.master"] = master
     if settings["spark.master"].startswith("local"):
         prepare_environment(worker_python())
+    tell_cores(settings["spark.master"])
     builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
     for name, value in settings.items():
         builder = builder.config(name, value)

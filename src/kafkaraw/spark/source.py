@@ -25,6 +25,7 @@ from kafkaraw.spark.options import (
     parse_options,
 )
 from kafkaraw.spark.planning import OffsetRange, bundle, ranges_between, split
+from kafkaraw.spark.worker import cores_of_this_machine
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 # Spark tells Trigger.Once apart only by its limit ReadAllAvailable, so the default limit must never be that one.
 _NO_LIMIT = 2**63 - 1
+
+# Offsets of a micro-batch: reading so many takes about as long as starting a task.
+_LITTLE_WORK = 10_000
 
 # Spark plans a read in a process of this module when there are filters and `spark.sql.python.filterPushdown.enabled`.
 _FILTERING_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -126,7 +130,11 @@ class _TaskReader:
         """One task per range, as far as the options do not say more or fewer."""
         options = self._options
         parts = split(ranges, options.partitions_min, options.rows_per_partition_max)
-        return [KafkaPartition(work) for work in bundle(parts, options.tasks_max)]
+        return [KafkaPartition(work) for work in bundle(parts, options.tasks_max or self._tasks_worth_while(parts))]
+
+    def _tasks_worth_while(self, ranges: list[OffsetRange]) -> int | None:
+        """How many tasks to have when no option says so; None for one per range."""
+        return None
 
     def _read_settings(self) -> ReadSettings:
         from kafkaraw.spark.lookup import consumer_settings
@@ -228,6 +236,13 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """One task per partition with new records; none when `end` is not behind `start`."""
         return self._tasks(self._planned().ranges(start, end))
+
+    def _tasks_worth_while(self, ranges: list[OffsetRange]) -> int | None:
+        """As many as there are cores, for little work: where others wait for a core, a task only costs its start."""
+        options = self._options
+        given = options.partitions_min is not None or options.rows_per_partition_max is not None
+        little = sum(each.size for each in ranges) <= _LITTLE_WORK
+        return cores_of_this_machine() if little and not given else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow batches."""

@@ -10,9 +10,28 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
+
+_CORES: Final = "KAFKARAW_SPARK_CORES"
+_LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
+
+
+def tell_cores(master: str) -> None:
+    """Let Spark's processes that are started from now on know how many tasks a Spark on this machine runs at once."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        os.environ.pop(_CORES, None)
+    else:
+        os.environ[_CORES] = str(os.cpu_count() or 1) if found[1] == "*" else found[1] or "1"
+
+
+def cores_of_this_machine() -> int | None:
+    """How many tasks run at once; None when that is not known, as in a cluster."""
+    told = os.environ.get(_CORES)
+    return int(told) if told else None
 
 
 class Closeable(Protocol):
