@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkaraw.client.consumer import AsyncConsumer, reading_of
@@ -155,5 +157,28 @@ def test_what_is_fetched_is_counted() -> None:
         told = consumer.metrics()["consumer"]
         assert (told["records_consumed_total"], told["records_lag_max"], told["records_lead_min"]) == (3, 0, 3)
         assert told["fetch_total"] > 2
+
+    simulate(play)
+
+
+def test_what_came_for_who_has_given_up_waiting_is_given_next() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        reading = reading_of(consumer)
+        put, under_way = reading.cursor.put, []
+        waiting = asyncio.create_task(consumer.poll(60))
+
+        def give_up(batches):
+            put(batches)
+            under_way.append(len(reading._fetches))
+            waiting.cancel()
+
+        reading.cursor.put = give_up
+        await asyncio.sleep(2)
+        cluster.append("t", 0, b"a", b"b")
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert under_way == [1]  # the next fetch goes out before anybody has woken up
+        assert await consumer.position(P0) == 0
+        assert values(await consumer.poll(0)) == [b"a", b"b"]
 
     simulate(play)

@@ -94,6 +94,7 @@ class Reading:
         self._no_start: KafkaError | None = None
         self._failure: BaseException | None = None
         self._news = asyncio.Event()
+        self._wants_records = False  # somebody waits, and has nothing in hand
         self._counters = FetchCounters()
         self._conversion = conversion_of(config.key_deserializer, config.value_deserializer)
         self.interception = interception_of(config.interceptors)
@@ -273,11 +274,10 @@ class Reading:
             cuts = self.fetcher.take()
             if cuts:
                 await self._send_next(cuts)
-                self._counters.records += sum(piece.records_count for piece in cuts)
-                self.cursor.put(self._batch(piece) for piece in cuts)
+                self._put(cuts)
                 return True
             await self._progress(deadline, fetch=True)
-            if deadline.expired and not self.fetcher.has_records:
+            if deadline.expired and not self.fetcher.has_records and not self.cursor.holds_records:
                 return False
 
     async def _is_ready(self, deadline: Deadline) -> bool:
@@ -328,6 +328,18 @@ class Reading:
             self.fetcher.give_back(cuts)
             raise
 
+    def _hand_over(self) -> None:
+        """Give what came to who waits for it, the next fetch first: it is out before they have even woken up."""
+        cuts = self.fetcher.take()
+        if cuts:
+            self._wants_records = False
+            self._pump()
+            self._put(cuts)
+
+    def _put(self, cuts: list[Cut]) -> None:
+        self._counters.records += sum(piece.records_count for piece in cuts)
+        self.cursor.put(self._batch(piece) for piece in cuts)
+
     async def _progress(self, deadline: Deadline, *, fetch: bool = False) -> None:
         """Start what can be started, and wait until something has changed or may be tried again."""
         now_ms = self._now_ms()
@@ -336,14 +348,14 @@ class Reading:
         self._pump(fetch=fetch)
         retry_at_ms = self.fetcher.retry_at_ms(now_ms)
         pause = deadline.remaining if retry_at_ms is None else deadline.at_most((retry_at_ms - now_ms) / 1000)
-        self.is_waiting = True
+        self.is_waiting, self._wants_records = True, fetch
         try:
             async with asyncio.timeout(pause):
                 await self._news.wait()
         except TimeoutError:
             pass
         finally:
-            self.is_waiting = False
+            self.is_waiting = self._wants_records = False
 
     def _raise_problem(self, now_ms: int) -> None:
         """Raise what the user must hear of."""
@@ -438,7 +450,7 @@ class Reading:
 
     async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
         """Send one Fetch and take its answer in."""
-        deadline = Deadline(self._config.answer_timeout_ms / 1000)
+        deadline, came = Deadline(self._config.answer_timeout_ms / 1000), False
         try:
             connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=lane)
             version = connection.version_for(_FETCH_KEY)
@@ -451,6 +463,7 @@ class Reading:
             response = reply(answer, FetchResponse)
             self._counters.answered(response, asyncio.get_running_loop().time() - began_s)
             self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
+            came = True
         except KafkaError as error:
             self._counters.failed()
             is_news = self.fetcher.fetch_failed(plan, error, self._now_ms())
@@ -459,6 +472,8 @@ class Reading:
             self._refresh.update(target.topic_partition.topic for target in plan.targets)
         finally:
             del self._fetches[plan.node_id, lane]
+            if came and self._wants_records:
+                self._hand_over()
             self._news.set()
 
     async def _is_whole(self, plan: FetchPlan, connection: Connection, version: int) -> bool:
