@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kafkaraw import Admin, ConfigResource, NewTopic
+from kafkaraw import Admin, ConfigResource, Consumer, NewTopic
+from kafkaraw.broker.groups.records import GroupRecord, decode_record
 from kafkaraw.errors import BrokerError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -46,8 +48,14 @@ from tests.broker.groups.world import subscription
 from tests.interop.raw_client import RawClient
 
 TOPIC: Final = "questions"
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 READY_SECONDS: Final = 30
 _MADE_UP: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
+# What each broker chooses for itself: times, and a hash that only has to change when the topics do.
+_OF_ITS_OWN: Final = {"throttle_time_ms", "metadata_hash", "commit_timestamp", "current_state_timestamp"} | {
+    "assignment_timestamp"
+}
+_GROUP_NAMES: Final = ("group", "group_id")
 _NOT_READY: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -95,7 +103,7 @@ class Table:
             return {
                 field.name: self.told(getattr(answer, field.name))
                 for field in dataclasses.fields(answer)
-                if field.name != "throttle_time_ms"
+                if field.name not in _OF_ITS_OWN
             }
         if isinstance(answer, tuple):
             return tuple(map(self.told, answer))
@@ -428,6 +436,26 @@ def have(talk: Callable[[Table], Iterator[Any]], bootstrap_servers: str, group_i
     table = Table(bootstrap_servers, group_id)
     try:
         return [table.told(answer) for answer in talk(table)]
+    finally:
+        for client in table.clients:
+            client.close()
+
+
+def written(bootstrap_servers: str, group_id: str) -> list[str]:
+    """The records about a group in `__consumer_offsets`, with made-up ids named; sorted, for some come in any order."""
+    table = Table(bootstrap_servers, group_id)
+    try:
+        with Consumer(bootstrap_servers=bootstrap_servers) as consumer:
+            partitions = consumer.partitions_for(OFFSETS_TOPIC)
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(partitions)
+            ends, found = consumer.end_offsets(partitions), list[GroupRecord]()
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                for batch in consumer.poll(READY_SECONDS).values():
+                    records = (decode_record(bytes(each.key or b""), each.value) for each in batch)
+                    found += [record for record in records if record is not None]
+        own = [record for record in found if group_id in (getattr(record.key, name, "") for name in _GROUP_NAMES)]
+        return sorted(f"{type(record.key).__name__} {json.dumps(table.told(record), default=repr)}" for record in own)
     finally:
         for client in table.clients:
             client.close()

@@ -113,8 +113,9 @@ def test_a_group_from_its_first_member_to_its_end(
     assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_static_member_is_removed(servers: str, admin: Admin, topic: str) -> None:
-    with Consumer(bootstrap_servers=servers, group_id=topic, group_instance_id="one", **CLASSIC) as consumer:
+@pytest.mark.parametrize("settings", [CLASSIC, MODERN], ids=["classic", "KIP-848"])
+def test_a_static_member_is_removed(settings: dict[str, object], servers: str, admin: Admin, topic: str) -> None:
+    with Consumer(bootstrap_servers=servers, group_id=topic, group_instance_id="one", **settings) as consumer:
         consumer.subscribe([topic])
         settled(admin, consumer, topic)
     assert [member.group_instance_id for member in admin.describe_groups([topic])[topic].members] == ["one"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import uuid
 from collections.abc import Iterator
 
@@ -38,3 +39,13 @@ def test_both_brokers_say_the_same(name: str, apache_at_once: ApacheKafka, our_b
     assert len(theirs) == len(ours)
     for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
         assert our == their, f"answer {number}"
+
+
+@pytest.mark.parametrize("name", ["up_and_down", "static_up_and_down", "empty_groups"])
+def test_both_brokers_write_the_same(name: str, apache_at_once: ApacheKafka, our_broker: EmbeddedBroker) -> None:
+    group_id, found = f"written-{name}-{uuid.uuid4().hex[:6]}", []
+    for servers in (str(apache_at_once.bootstrap_servers), our_broker.bootstrap_servers):
+        group_questions.have(CONVERSATIONS[name], servers, group_id)
+        found.append(group_questions.written(servers, group_id))
+    theirs, ours = found
+    assert ours == theirs, "\n".join(difflib.unified_diff(theirs, ours, "theirs", "ours", n=0))

@@ -19,7 +19,7 @@ from kafkaraw.broker import EmbeddedBroker
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka, free_ports, why_missing
 from tests.interop.fleet import Fleet, Load
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 PARTITIONS = 6
 MODERN = "KIP-848"

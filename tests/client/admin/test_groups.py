@@ -162,11 +162,12 @@ def test_a_group_with_members_keeps_its_positions_and_says_why(protocol: str) ->
     on_cluster(life, group_initial_rebalance_delay_ms=AT_ONCE)
 
 
-def test_a_static_member_is_removed_by_its_name_and_an_unknown_one_is_named() -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_static_member_is_removed_by_its_name_and_an_unknown_one_is_named(protocol: str) -> None:
     async def life(cluster: VirtualCluster) -> None:
         await cluster.create("t", 2)
         async with cluster.admin() as admin:
-            async with member(cluster, "g", "classic", group_instance_id="one"):
+            async with member(cluster, "g", protocol, group_instance_id="one"):
                 pass  # a static member that is closed stays a member for a while
             assert len((await admin.describe_groups(["g"]))["g"].members) == 1
             with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID") as caught:

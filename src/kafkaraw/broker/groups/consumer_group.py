@@ -420,6 +420,8 @@ class ConsumerGroup:
         records = [record for member_id in self.members for record in self.member_tombstones(member_id)]
         records.extend(self.regex_record(regex, None) for regex in self.regexes)
         records.append(GroupRecord(stored.ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None))
+        # Groups of Kafka before 4.1 have one of these.
+        records.append(GroupRecord(stored.ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None))
         records.append(GroupRecord(stored.ConsumerGroupMetadataKey(group_id=self.group_id), None))
         return records
 

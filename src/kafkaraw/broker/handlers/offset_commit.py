@@ -61,7 +61,7 @@ class _Committing:
             if topic is None or not 0 <= partition.partition_index < topic.partitions_count:
                 continue
             self.known.append(answer)
-            position = position_of(self._state, partition, asked.topic_id, self._request.retention_time_ms)
+            position = position_of(self._state, partition, topic.topic_id, self._request.retention_time_ms)
             answer.error_code = ErrorCode.NONE if position is not None else ErrorCode.OFFSET_METADATA_TOO_LARGE
             if position is not None:
                 self._positions.append((TopicPartition(topic.name, partition.partition_index), position))
