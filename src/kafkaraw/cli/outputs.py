@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from kafkaraw.cli.formats import Renderer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROW_GROUP_ROWS: Final = 128 * 1024
+_PIECE_RECORDS: Final = 5000
 
 
 class Output(Protocol):
@@ -52,10 +54,13 @@ class StreamOutput:
 
     def write(self, batch: Batch) -> int:
         """Write the records; says how many they are."""
-        data, count = self._renderer.render(batch)
-        write_all(self._stream, data)
-        self.size_bytes += len(data)
-        return count
+        total = 0
+        for piece in pieces_of(batch):
+            data, count = self._renderer.render(piece)
+            write_all(self._stream, data)
+            self.size_bytes += len(data)
+            total += count
+        return total
 
     def flush(self) -> None:
         """Hold nothing back."""
@@ -136,6 +141,25 @@ class ColumnsOutput:
         import pyarrow as pa
 
         return pa.ipc.new_stream(self._sink, schema)
+
+
+def pieces_of(batch: Batch) -> Iterator[Batch]:
+    """Parts of some thousand records, so that memory is used again and not asked of the system for each batch.
+
+    They are cut between wire batches: one that is cut in two would be decompressed twice.
+    """
+    ends, count = [], 0
+    for header in batch.headers[:-1]:
+        count += header.records_count
+        if count >= _PIECE_RECORDS:
+            ends.append(header.next_offset)
+            count = 0
+    for end in ends:
+        if end > batch.start_offset:
+            rest = batch.starting_at(end)
+            yield batch.first(batch.records_count - rest.records_count)
+            batch = rest
+    yield batch
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:

@@ -262,7 +262,7 @@ class _Sending:
             else:
                 for value in values:
                     ticket = send(plan.topic, value, headers=plan.headers, partition=plan.partition)
-            self._note_sent(len(values), sum(len(value) for value in values if value is not None), ticket)
+            self._note_sent(len(values), sum(map(len, filter(None, values))), ticket)
             self._write(values)
             if self._left == 0:
                 return
