@@ -241,6 +241,9 @@ def test_a_second_signal_ends_it_at_once():
         "with Stop() as stop, stop.noted():\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    assert stop.asked and stop.exit_code == 130\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` sends it to the process and to its group\n"
+        "    assert stop.exit_code == 130\n"
+        "    time.sleep(0.35)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    print('not reached')\n"
     )

@@ -12,11 +12,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_ECHO_S: Final = 0.3
+"""A signal that follows sooner is the same one: `timeout` and other parents send theirs to a process and its group."""
 _AT_ONCE: Final = b"% Stopped at once.\n"
 
 
@@ -31,6 +34,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
+        self._came_at = 0.0
         self._raises = True
         self._before: dict[int, signal.Handlers | object] = {}
 
@@ -69,9 +73,11 @@ class Stop:
 
     def _came(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
+            if time.monotonic() - self._came_at < _ECHO_S:
+                return
             with contextlib.suppress(OSError):
                 os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _AT_ONCE)
             os._exit(128 + number)  # atexit would wait for connections and deliveries
-        self.signal = signal.Signals(number)
+        self.signal, self._came_at = signal.Signals(number), time.monotonic()
         if self._raises:
             raise KeyboardInterrupt
