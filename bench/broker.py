@@ -1,8 +1,8 @@
 """`make bench-broker`: bytes in, bytes out and requests per second of the embedded broker, in a process of its own.
 
 The client does next to nothing: its requests are encoded before, and of the answers it looks at error codes only. So
-the numbers are the broker's, as far as one core of the same machine can feed it. Another broker (`--other`) takes turns
-with ours. Start at `WORKLOADS`.
+the numbers are the broker's, as far as one core of the same machine can feed it. A bare process (`bench.bare`), which
+only moves the bytes, takes turns with ours, and another broker (`--other`) may. Start at `WORKLOADS`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import os
 import socket
 import statistics
 import struct
+import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -217,11 +219,12 @@ WORKLOADS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker to measure; `process_id` when its CPU time can be told."""
+    """A broker to measure; `process_id` when its CPU time can be told; a bare one knows no topics."""
 
     name: str
     bootstrap_servers: str
     process_id: int | None = None
+    has_topics: bool = True
 
     def cpu_seconds(self) -> float | None:
         """User and system time so far."""
@@ -233,7 +236,7 @@ class Server:
 
 @contextlib.contextmanager
 def servers(other: str | None) -> Iterator[list[Server]]:
-    """Our broker with topics in memory, our broker with topics in files, and the other one."""
+    """Our broker with topics in memory, our broker with topics in files, the bare process, and the other broker."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         memory = stack.enter_context(EmbeddedBroker(process=True))
@@ -241,28 +244,62 @@ def servers(other: str | None) -> Iterator[list[Server]]:
         found = [
             Server("memory", memory.bootstrap_servers, memory.process_id),
             Server("files", files.bootstrap_servers, files.process_id),
+            stack.enter_context(_bare_server()),
         ]
         yield [*found, *([Server("other", other)] if other else [])]
 
 
+@contextlib.contextmanager
+def _bare_server() -> Iterator[Server]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen([sys.executable, "-m", "bench.bare", folder], stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            port = process.stdout.readline().strip()
+            if not port:
+                raise BenchError("the bare process has ended at once")
+            yield Server("bare", f"127.0.0.1:{port}", process.pid, has_topics=False)
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def _topic(server: Server) -> Iterator[str]:
+    name = f"bench-{uuid.uuid4().hex[:12]}"
+    if not server.has_topics:
+        yield name
+        return
+    with Admin(bootstrap_servers=server.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])
+        try:
+            yield name
+        finally:
+            admin.delete_topics([name])
+
+
 def measure(workload: str, server: Server, turn: int, megabytes: int) -> Measurement:
     """Measure once, on a topic of its own."""
-    topic = f"bench-{uuid.uuid4().hex[:12]}"
-    with Admin(bootstrap_servers=server.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
-        line = Line(server.bootstrap_servers)
-        try:
-            frame = produce_frame(topic, BATCH_RECORDS, PARTITIONS)
-            fill = 2 * FETCH_BYTES * PARTITIONS // len(frame) if workload == "out" else 1
-            pump(line, frame, fill, 1)  # so that nobody's first time is measured
-            before, began = server.cpu_seconds(), time.perf_counter()
-            requests, size = WORKLOADS[workload].act(line, topic, megabytes)
-            seconds, after = time.perf_counter() - began, server.cpu_seconds()
-        finally:
-            line.close()
-            admin.delete_topics([topic])
+    with _topic(server) as topic, contextlib.closing(Line(server.bootstrap_servers)) as line:
+        frame = produce_frame(topic, BATCH_RECORDS, PARTITIONS)
+        fill = 2 * FETCH_BYTES * PARTITIONS // len(frame) if workload == "out" else 1
+        pump(line, frame, fill, 1)  # so that nobody's first time is measured
+        before, began = server.cpu_seconds(), time.perf_counter()
+        requests, size = WORKLOADS[workload].act(line, topic, megabytes)
+        seconds, after = time.perf_counter() - began, server.cpu_seconds()
     cpu = None if before is None or after is None else after - before
     return Measurement(workload, server.name, turn, requests, size, seconds, cpu)
+
+
+def _rotated(measured: list[Server], turn: int) -> list[Server]:
+    """Everybody comes first once: who writes right after somebody's files were deleted gets memory that is at hand.
+
+    That matters on virtual machines, which lend what they do not use to others after two seconds; the first touch of
+    memory that was lent costs ten times as much as any other.
+    """
+    first = turn % len(measured)
+    return [*measured[first:], *measured[:first]]
 
 
 def describe(workload: str, server: Server, found: list[Measurement]) -> str:
@@ -277,7 +314,7 @@ def describe(workload: str, server: Server, found: list[Measurement]) -> str:
     spent = (
         f"  CPU of the broker {statistics.median(cpu) * (1e9 if of.unit == 'MB/s' else 1e6):7.2f} {per}" if cpu else ""
     )
-    aim = "" if of.aim is None or server.name == "other" else f"  (aim {of.aim:,.0f})"
+    aim = "" if of.aim is None or server.name in ("other", "bare") else f"  (aim {of.aim:,.0f})"
     return f"{workload:<26}{server.name:<8}{number:>10,.0f} {of.unit}{spent}{aim}"
 
 
@@ -325,7 +362,7 @@ def main(
     with servers(other) as measured:
         for turn in range(turns):
             for workload in chosen:
-                found += [measure(workload, server, turn, megabytes) for server in measured]
+                found += [measure(workload, server, turn, megabytes) for server in _rotated(measured, turn)]
         click.echo(
             f"{PARTITIONS} partitions, batches of {BATCH_RECORDS} records of 100 bytes, acks=all, one connection, "
             f"{megabytes} MB each, {turns} turns, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

@@ -25,7 +25,7 @@ def test_every_workload_is_measured_on_every_broker(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(result.read_text())
     assert {(one["workload"], one["broker"]) for one in found} == {
-        (workload, broker) for workload in WORKLOADS for broker in ("memory", "files", "other")
+        (workload, broker) for workload in WORKLOADS for broker in ("memory", "files", "bare", "other")
     }
     for one in found:
         assert one["seconds"] > 0 and one["requests"] > 0
