@@ -53,15 +53,17 @@ class ArrowTicket:
 
     def add(self, parts: Sequence[SentPart], first_row: int) -> None:
         """Note where rows went; for `ArrowSending`."""
-        for part in parts:
-            self.rows_count += part.rows_count
-            at = self._promises.get(part.promise)
+        for promise, first_index, rows_count, row in parts:
+            self.rows_count += rows_count
+            at = self._promises.get(promise)
             before = None if at is None else self._parts[at]
-            if at is not None and before is not None and before.first_index + before.rows_count == part.first_index:
-                self._parts[at] = before._replace(rows_count=before.rows_count + part.rows_count)
+            if at is not None and before is not None and before.first_index + before.rows_count == first_index:
+                self._parts[at] = SentPart(
+                    promise, before.first_index, before.rows_count + rows_count, before.first_row
+                )
             else:
-                self._promises[part.promise] = len(self._parts)
-                self._parts.append(part._replace(first_row=first_row + part.first_row))
+                self._promises[promise] = len(self._parts)
+                self._parts.append(SentPart(promise, first_index, rows_count, first_row + row))
 
     @property
     def done(self) -> bool:
