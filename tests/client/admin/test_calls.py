@@ -9,7 +9,7 @@ import pytest
 from kafkaraw.client.admin.calls import Calls
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.engine import Engine
-from kafkaraw.errors import BrokerError, KafkaError, NetworkError, Stage
+from kafkaraw.errors import BrokerError, KafkaError, NetworkError, Stage, StaleMetadataError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.scripted_cluster import ScriptedCluster, runtime_of
@@ -70,6 +70,30 @@ def test_the_last_failure_before_the_deadline_is_raised_and_the_deadline_holds()
         with pytest.raises(BrokerError, match="NOT_CONTROLLER"):
             await calls.retry(Failing(*[PASSING] * 100), calls.deadline(3))
         assert simulation.loop.time() - began <= 3
+
+    simulate(play)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NetworkError("lost", stage=Stage.REQUEST),
+        error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody to ask yet"),
+        StaleMetadataError("broker 7 is not known"),
+    ],
+)
+def test_a_try_that_ends_early_is_made_again_for_every_item(error: KafkaError) -> None:
+    async def play(calls: Calls, simulation: Simulation) -> None:
+        tries: list[list[str]] = []
+
+        async def once(items: Sequence[str]) -> dict[str, KafkaError]:
+            tries.append(list(items))
+            if len(tries) == 1:
+                raise error
+            return {}
+
+        await calls.each(["a", "b"], once, calls.deadline(10))
+        assert tries == [["a", "b"], ["a", "b"]]
 
     simulate(play)
 

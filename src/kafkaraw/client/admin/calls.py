@@ -108,10 +108,13 @@ class Calls:
         items: Sequence[K],
         deadline: Deadline,
     ) -> Mapping[K, KafkaError]:
-        """One try; an answer lost or late counts for every item, since nobody knows how far it went."""
+        """One try; when it ends early that counts for every item.
+
+        As when an answer is lost, since nobody knows how far it went; or when there is nobody to ask yet.
+        """
         try:
             return await once(items)
-        except (NetworkError, KafkaTimeoutError) as error:
+        except RetriableError as error:
             if not self.engine.cluster.brokers:
                 raise  # the cluster was not even found
             return dict.fromkeys(items, error)
