@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -277,6 +278,21 @@ def test_the_leader_joins_again_when_a_topic_has_grown_and_others_do_not_look() 
     assert group.phase is Phase.WAITING
     group.enter(0)
     assert group.member.watched_topics == ()
+
+
+def test_a_static_leader_that_has_come_back_leaves_all_as_it_is_and_watches_the_topics() -> None:
+    group = ScriptedGroup("cooperative-sticky", group_instance_id="one")
+    group.subscribe("t")
+    action = group.next_action(JOIN_GROUP)
+    group.answer(action, replace(group.joined(last_join(group), leader=True), skip_assignment=True))
+    group.member.topics_found(group.next_action().attempt, group.topics, group.now_ms)
+    group.sync(0, 1)
+    assert group.poll() == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
+    sync = next(message for key, message in reversed(group.sent) if key == SYNC_GROUP)
+    assert isinstance(sync, SyncGroupRequest)
+    assert sync.assignments == []
+    group.member.topics_seen({"t": [NO_RACK] * 5}, group.now_ms)
+    assert group.phase is Phase.WAITING
 
 
 def test_an_assignor_that_fails_is_reported_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,7 @@ class ClassicMember(GroupMember):
         self._reason = ""
         self._members: dict[str, MemberSubscription] = {}
         self._led: Topics | None = None
+        self._skips = False
 
     # -- what the driver asks
 
@@ -270,15 +271,10 @@ class ClassicMember(GroupMember):
         except ProtocolError as error:
             self._break(GroupError(f"group {self.settings.group_id!r}: a member's subscription is unreadable: {error}"))
             return
-        self._led = {}
+        self._led, self._skips = {}, response.skip_assignment
         self._change(Change.LEADS)
-        if response.skip_assignment:
-            self._led = None
-            self._change(Change.ASSIGNS)
-            self._sync({})
-        else:
-            self._attempt = self._next_attempt()
-            self._actions.append(FindTopics(self.watched_topics, self._attempt))
+        self._attempt = self._next_attempt()
+        self._actions.append(FindTopics(self.watched_topics, self._attempt))
 
     def topics_found(self, attempt: int, topics: Topics, now_ms: int) -> None:
         """See `GroupMember`."""
@@ -286,7 +282,8 @@ class ClassicMember(GroupMember):
             return
         assert self._assignor is not None
         try:
-            assignments = assign_group(self._assignor, topics, self._members)
+            # A leader that has come back under its static name watches the topics, and leaves all as it is (KIP-814).
+            assignments = {} if self._skips else assign_group(self._assignor, topics, self._members)
         except Exception as error:  # noqa: BLE001 - an assignor of the user's own may raise anything
             self._break(GroupError(f"assignor {self._assignor.name!r} failed: {error!r}"), error)
             return
