@@ -246,7 +246,9 @@ async def _read_to_the_end(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, list[tuple[int, bytes]]]]:
     """Where the topic ends, and what there is to be read up to there."""
     async with world.consumer(name, max_poll_records=None, **settings) as consumer:
-        partitions = await world.call("partitions_for", consumer.partitions_for(TOPIC, 20), 20)
+        partitions: list[TopicPartition] = []
+        for topic in world.topics:
+            partitions += await world.call("partitions_for", consumer.partitions_for(topic, 20), 20)
         consumer.assign(partitions)
         ends = await world.call("end_offsets", consumer.end_offsets(partitions, 20), 20)
         give_up_s = world.now_s + CATCHING_UP_S

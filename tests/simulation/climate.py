@@ -30,6 +30,7 @@ class Climate:
         transaction_version: the generation of the protocol of transactions, 0 or 2.
         deaths: how likely a transactional producer dies in the middle of a transaction.
         calm: nothing goes wrong, so no transaction may fail.
+        session_ms: how long a member of a group may be silent; None where there is no group.
     """
 
     nodes: int
@@ -49,6 +50,7 @@ class Climate:
     transaction_version: int | None = None
     deaths: float = 0.0
     calm: bool = False
+    session_ms: int | None = None
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -69,6 +71,8 @@ class Climate:
             found["transaction.version"] = self.transaction_version
             found["transaction.state.log.num.partitions"] = 3
             found["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = 500
+        if self.session_ms is not None:
+            found |= self._group_properties(self.session_ms)
         if self.login is not None:
             found["sasl.enabled.mechanisms"] = self.login
             found["connections.max.reauth.ms"] = self.reauth_ms
@@ -76,6 +80,16 @@ class Climate:
         if self.syncs:
             found["log.flush.interval.messages"] = 1
         return found
+
+    def _group_properties(self, session_ms: int) -> dict[str, object]:
+        return {
+            "offsets.topic.num.partitions": 2,
+            "group.initial.rebalance.delay.ms": 100,
+            "group.min.session.timeout.ms": 100,
+            "group.consumer.session.timeout.ms": session_ms,
+            "group.consumer.heartbeat.interval.ms": session_ms // 6,
+            "group.consumer.assignment.interval.ms": 100,
+        }
 
 
 TOPIC = "flights"
@@ -139,6 +153,22 @@ def pipelining(rng: random.Random) -> Climate:
     """Brokers that nothing befalls but slowness, for services whose next transaction begins while the last one ends."""
     idle_ms = {"broker_idle_ms": IDLE_NEVER_MS, "client_idle_ms": IDLE_NEVER_MS, "metadata_max_age_ms": 300_000}
     return replace(transacting(rng), repeats=False, deaths=0.0, calm=True, **idle_ms)
+
+
+def in_groups(rng: random.Random, *, calm: bool = False) -> Climate:
+    """Brokers for a group of consumers; in a calm life they are slow at times, and no more."""
+    climate = replace(
+        several_brokers(rng),
+        nodes=3,
+        isr_min=2,
+        lag_max_ms=30_000,
+        login=None,
+        replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02), (0.02, 0.1)]),
+        metadata_max_age_ms=rng.choice([500, 3000]),
+        session_ms=rng.choice([1500, 3000]),
+    )
+    idle_ms = {"broker_idle_ms": IDLE_NEVER_MS, "client_idle_ms": IDLE_NEVER_MS}
+    return replace(climate, calm=True, **idle_ms) if calm else climate
 
 
 def transacting(rng: random.Random) -> Climate:

@@ -9,7 +9,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
+from kafkaraw.testing.audit_groups import audit_group, audit_silences
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
+from kafkaraw.testing.group_history import GroupHistory
 from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
 from tests.simulation import climate, senders
 from tests.simulation.clients import (
@@ -21,6 +23,7 @@ from tests.simulation.clients import (
     send_all,
     use_a_passing_topic,
 )
+from tests.simulation.groups import GroupLife
 from tests.simulation.senders import Bursts
 from tests.simulation.services import SERVICES, Service, as_eager_as_java, ask_positions
 from tests.simulation.trouble import LATEST_REPEAT_S, trouble
@@ -105,6 +108,32 @@ async def with_pipelined_transactions(simulation: Simulation) -> Life:
         return await _live(world, [trouble(world)], [service.run() for service in services])
 
 
+async def with_a_group(simulation: Simulation) -> Life:
+    """A group whose members come and go, crash and lose touch, while brokers go down and coordinators move."""
+    return await _in_a_group(World(simulation, climate.in_groups(simulation.rng)))
+
+
+async def with_a_calm_group(simulation: Simulation) -> Life:
+    """A group whose members come and go in order; brokers are slow, and coordinators and leaders move."""
+    return await _in_a_group(World(simulation, climate.in_groups(simulation.rng, calm=True)))
+
+
+async def _in_a_group(world: World) -> Life:
+    await world.brokers.start()
+    life = GroupLife(world)
+    await life.begin()
+    helpers = [asyncio.create_task(trouble(world, pause_s=(0.1, 2.0))), asyncio.create_task(life.watch())]
+    with world.brokers.old_news.in_effect():
+        async with asyncio.timeout(LIFETIME_S):
+            await life.churn()
+            world.over = True
+            await asyncio.gather(*helpers)
+            await life.calm_down()
+            await read_everything(world)
+            await life.end()
+        return await _judge(world, life.group)
+
+
 async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, None]) -> Life:
     await world.brokers.start()
     helpers = [trouble(world), trouble(world, "trouble beside it"), administer(world), *more_trouble]
@@ -142,12 +171,18 @@ async def _live(world: World, helpers: list, producers: list, endings: Sequence 
             await read_committed(world)
             await ask_positions(world)
         await reader
+    return await _judge(world)
+
+
+async def _judge(world: World, group: GroupHistory | None = None) -> Life:
     await world.brokers.stop()
     await asyncio.sleep(LANDING_S)
     world.history.left_over += world.simulation.loop.left_over()
     network = world.simulation.network
     violations = audit(world.history, unclean=world.climate.unclean)
     violations += audit_wire(network.history) + audit_numbering(network.history)
+    if group is not None:
+        violations += audit_group(world.history, group) + audit_silences(network.history, group)
     story = f"{world.climate}\n" + "\n".join(world.faults)
     return Life(world.history, violations, story, network.digest(), world.covered)
 

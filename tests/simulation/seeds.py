@@ -27,6 +27,11 @@ PINNED: dict[str, tuple[int, ...]] = {
     "transactions": (23381031011,),
     # aborted while partitions were being added; and while the last one's markers were being written
     "pipelined transactions": (3, 35, 106008808007),
+    # fenced in a rebalance
+    "groups": (49,),
+    # a commit that waited until others had the partition; a claim that was not made; a static leader that came back,
+    # and watched no topics
+    "calm groups": (3, 7, 145),
     # a deposed leader that had appended; the rest of them: see the commits
     "senders": (1, 6, 21, 175694248179),
 }

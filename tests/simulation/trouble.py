@@ -239,11 +239,12 @@ OTHERS = {
 def possible(world: World) -> dict[str, Kind]:
     """What can go wrong in this climate."""
     if world.climate.calm:
-        return {"slow": NETWORK["slow"]}
+        moves = {**COORDINATORS, "leader moves": LEADERSHIP["leader moves"]} if world.climate.session_ms else {}
+        return {"slow": NETWORK["slow"], **moves}
     kinds = {**NETWORK, **BROKERS, **OTHERS}
     if world.climate.nodes > 1:
         kinds |= LEADERSHIP
-    if world.climate.transaction_version is not None:
+    if world.climate.transaction_version is not None or world.climate.session_ms is not None:
         kinds |= COORDINATORS
     if world.climate.repeats:
         kinds["repeated"] = REPEATED

@@ -18,6 +18,7 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import KafkaError, KafkaTimeoutError
+from kafkaraw.net import Network
 from kafkaraw.testing.audit import Call, History
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.brokers import OneBroker, SeveralBrokers, bootstrap
@@ -38,6 +39,7 @@ class World:
         over: nothing more is to go wrong.
         stale_tokens: tokens that are handed out now have expired long ago.
         covered: how often things happened for which lives are made.
+        topics: what clients write to and read.
     """
 
     def __init__(self, simulation: Simulation, climate: Climate) -> None:
@@ -51,6 +53,7 @@ class World:
         self.over = False
         self.stale_tokens = False
         self.covered: Counter[str] = Counter()
+        self.topics = [TOPIC]
 
     def rng(self, name: str) -> random.Random:
         """Randomness for one purpose: what is drawn for another one does not disturb it."""
@@ -139,7 +142,7 @@ class World:
             "socket_connection_setup_timeout_max_ms": 600,
             "connections_max_idle_ms": self.climate.client_idle_ms,
             "metadata_max_age_ms": self.climate.metadata_max_age_ms,
-            "runtime": Runtime(self.simulation.network, self.simulation.clock, self.rng(f"runtime of {name}")),
+            "runtime": self.runtime(name, self.simulation.network),
         }
         if self.climate.login is not None:
             found |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": self.climate.login}
@@ -148,6 +151,10 @@ class World:
         if self.climate.login == "OAUTHBEARER":
             found["sasl_oauth_token_provider"] = self._token
         return found
+
+    def runtime(self, name: str, network: Network) -> Runtime:
+        """The surroundings of a client."""
+        return Runtime(network, self.simulation.clock, self.rng(f"runtime of {name}"))
 
     async def _token(self) -> str:
         now_s = self.simulation.clock.time_ms() / 1000

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import lives
-from tests.simulation.plants import one_broker, send_path, several_brokers, transactions
+from tests.simulation.plants import groups, one_broker, send_path, several_brokers, transactions
 
 SEEDS = 100
 """Within so many seeds, the same ones always, each bug is found."""
@@ -23,8 +23,19 @@ SEEDS = 100
 SHOWS_AT = {
     "broker_takes_batches_of_older_epochs": 4,
     "client_takes_stale_metadata": 4,
+    "consumer_commits_by_the_clock_what_is_not_processed": 3,
+    "consumer_commits_what_it_had_under_the_next_generation": 58,
     "consumer_stands_behind_what_it_has_not_handed_out": 3,
+    "coordinator_acknowledges_positions_before_replication": 33,
     "coordinator_fences_who_aborts_while_the_last_end_is_carried_out": 7,
+    "coordinator_forgets_to_check_generations": 14,
+    "coordinator_gives_away_what_is_not_free": 7,
+    "coordinator_that_takes_over_has_lost_positions": 3,
+    "coordinator_waits_for_the_dead": 4,
+    "member_gives_up_after_it_has_joined_again": 5,
+    "member_goes_on_with_heartbeats_after_it_has_left": 9,
+    "member_keeps_what_it_had_when_it_was_fenced": 4,
+    "member_says_that_it_has_given_up_before_it_has": 12,
     "producer_aborts_while_partitions_are_added": 10,
     "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 20,
     "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
@@ -61,11 +72,17 @@ def _transactions(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Inva
     return Plant(plant, lives.with_transactions, frozenset(invariants))
 
 
+def _groups(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, lives.with_a_group, frozenset(invariants))
+
+
 _LOSS = (Invariant.LOST_WRITE, Invariant.UNSEEN, Invariant.INCONSISTENT_OFFSETS)
 _TORN = (Invariant.TORN_TRANSACTION, Invariant.ABORTED_READ, Invariant.POLL_SKIP)
 _TWICE = (Invariant.DUPLICATE, Invariant.SEND_SKIP)
 _OPEN = (Invariant.LEFT_OVER, Invariant.OVERDUE)
 _WAITING = (Invariant.UNSETTLED, Invariant.OVERDUE, Invariant.LEFT_OVER)
+_BACK = (Invariant.POSITION_WENT_BACK, Invariant.PROCESSED_AGAIN)
+_UNPROCESSED = (Invariant.UNPROCESSED, Invariant.POSITION_TOO_FAR, Invariant.POLL_SKIP)
 
 PLANTS = {
     plant.name: plant
@@ -131,6 +148,23 @@ PLANTS = {
             frozenset(_OPEN),
         ),
         _transactions(transactions.consumer_shows_aborted_records, Invariant.ABORTED_READ),
+        _groups(groups.coordinator_forgets_to_check_generations, *_BACK),
+        _groups(groups.coordinator_that_takes_over_has_lost_positions, *_BACK),
+        _groups(groups.coordinator_acknowledges_positions_before_replication, *_BACK),
+        _groups(groups.coordinator_gives_away_what_is_not_free, Invariant.TWO_OWNERS, *_BACK),
+        _groups(groups.coordinator_waits_for_the_dead, Invariant.UNOWNED),
+        _groups(groups.member_gives_up_after_it_has_joined_again, Invariant.TWO_OWNERS),
+        _groups(groups.member_keeps_what_it_had_when_it_was_fenced, Invariant.TWO_OWNERS, *_BACK),
+        _groups(groups.member_says_that_it_has_given_up_before_it_has, Invariant.TWO_OWNERS),
+        _groups(groups.member_swallows_what_heartbeats_tell, Invariant.UNOWNED),
+        _groups(groups.member_goes_on_with_heartbeats_after_it_has_left, Invariant.GHOST),
+        _groups(groups.assignor_takes_without_the_round_of_giving_up, Invariant.TWO_OWNERS),
+        _groups(groups.assignor_gives_a_partition_to_two, Invariant.TWO_OWNERS),
+        _groups(groups.consumer_commits_what_it_has_fetched_and_not_handed_out, Invariant.POSITION_TOO_FAR),
+        _groups(groups.consumer_commits_what_it_had_under_the_next_generation, *_BACK),
+        _groups(groups.consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps, *_UNPROCESSED),
+        _groups(groups.consumer_begins_without_asking_where, Invariant.PROCESSED_AGAIN),
+        _groups(groups.consumer_commits_by_the_clock_what_is_not_processed, *_UNPROCESSED),
     )
 }
 

@@ -1,0 +1,203 @@
+"""What must hold of a group: who owns what, what is processed, and which positions it keeps. See `audit`.
+
+Judged by what members saw between their callbacks (`group_history`), and by the bytes that they sent
+(`audit_silences`). A member that was fenced and does not know it yet owns its partitions still, but in an older
+generation: that is Kafka's normal behaviour, and so are records processed again after it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Final
+
+from kafkaraw.records import TopicPartition
+from kafkaraw.testing.group_history import GroupHistory, Tenure
+from kafkaraw.testing.history import History
+from kafkaraw.testing.invariants import Invariant, Violation
+from kafkaraw.testing.memory_network import Sent
+
+_SIZE_BYTES: Final = 4
+_PRESENCE_KEYS: Final = {11: "JoinGroup", 12: "Heartbeat", 14: "SyncGroup", 68: "ConsumerGroupHeartbeat"}
+
+
+def audit_group(history: History, group: GroupHistory) -> list[Violation]:
+    """All violations; empty when all is well.
+
+    Args:
+        history: what there was to be read.
+        group: what the members saw.
+    """
+    checks = (_two_owners, _unowned, _strays, _processed_twice, _processed_again, _positions_that_went_back)
+    found = [violation for check in checks for violation in check(group)]
+    return [*found, *_unprocessed(history, group), *_positions_too_far(history, group)]
+
+
+# -- ownership
+
+
+def _two_owners(group: GroupHistory) -> Iterator[Violation]:
+    by_partition: dict[TopicPartition, list[Tenure]] = defaultdict(list)
+    for tenure in group.tenures:
+        by_partition[tenure.topic_partition].append(tenure)
+    for tp, tenures in by_partition.items():
+        for one, other in combinations(tenures, 2):
+            shared = _shared_generation(one, other)
+            if shared is not None:
+                at_s, generation = shared
+                what = f"{one.member} and {other.member} have {tp} in generation {generation} at {at_s:.3f} s"
+                yield Violation(Invariant.TWO_OWNERS, what)
+
+
+def _shared_generation(one: Tenure, other: Tenure) -> tuple[float, int] | None:
+    """When, and in which generation, two tenures lasted at the same time."""
+    if one.ended_s is not None and one.ended_s <= other.began_s:
+        return None
+    for at_s in sorted({standing.at_s for standing in (*one.standings, *other.standings)}):
+        if one.lasts_at(at_s) and other.lasts_at(at_s):
+            generation = _generation_at(one, at_s)
+            if generation >= 0 and generation == _generation_at(other, at_s):
+                return at_s, generation
+    return None
+
+
+def _generation_at(tenure: Tenure, at_s: float) -> int:
+    return next((standing.generation for standing in reversed(tenure.standings) if standing.at_s <= at_s), -1)
+
+
+def _unowned(group: GroupHistory) -> Iterator[Violation]:
+    """Partitions that nobody has, or more than one, for longer than the bound after the last disturbance."""
+    if group.calm_since_s is None or group.calm_until_s is None:
+        return
+    for tp in group.partitions:
+        owners = [tenure.member for tenure in group.of(tp) if tenure.lasts_at(group.calm_until_s)]
+        if len(owners) != 1:
+            calm_s = group.calm_until_s - group.calm_since_s
+            what = f"{tp} is owned by {' and '.join(owners) or 'nobody'} after {calm_s:.1f} s of calm"
+            yield Violation(Invariant.UNOWNED, what)
+
+
+# -- processing
+
+
+def _unprocessed(history: History, group: GroupHistory) -> Iterator[Violation]:
+    """Records that nobody has processed, of partitions that the group reads."""
+    done = {(tenure.topic_partition, record.offset) for tenure in group.tenures for record in tenure.processed}
+    for tp in group.partitions:
+        missing = [offset for offset, _ in history.final.get(tp, ()) if (tp, offset) not in done]
+        if missing:
+            what = f"{len(missing)} records of {tp}, the first at {missing[0]}, which {_passed(group, tp, missing[0])}"
+            yield Violation(Invariant.UNPROCESSED, what)
+
+
+def _passed(group: GroupHistory, tp: TopicPartition, offset: int) -> str:
+    past = [tenure.member for tenure in group.of(tp) if any(record.offset > offset for record in tenure.processed)]
+    return f"{past[0]} went past" if past else "nobody got to"
+
+
+def _strays(group: GroupHistory) -> Iterator[Violation]:
+    for what in group.strays:
+        yield Violation(Invariant.STRAY, what)
+
+
+def _processed_twice(group: GroupHistory) -> Iterator[Violation]:
+    """Records that two have processed, though all have given back in order what they had."""
+    if not group.exact:
+        return
+    by_whom: dict[tuple[TopicPartition, int], str] = {}
+    for tenure in group.tenures:
+        for record in tenure.processed:
+            tp, offset = tenure.topic_partition, record.offset
+            before = by_whom.setdefault((tp, offset), tenure.member)
+            if before != tenure.member:
+                what = f"{tp} {offset} was processed by {before}, and again by {tenure.member} at {record.at_s:.3f} s"
+                yield Violation(Invariant.PROCESSED_AGAIN, what)
+                break
+
+
+def _processed_again(group: GroupHistory) -> Iterator[Violation]:
+    """Records below a position that was stored for good before their tenure began."""
+    stored: dict[TopicPartition, list[tuple[float, int, str]]] = defaultdict(list)
+    for commit in group.commits:
+        if commit.acknowledged and commit.ended_s is not None:
+            for tp, offset in commit.positions.items():
+                stored[tp].append((commit.ended_s, offset, f"{commit.member} had committed {offset}"))
+    for tenure in group.tenures:
+        if not tenure.processed:
+            continue
+        first = tenure.processed[0]
+        for at_s, offset, what in stored[tenure.topic_partition]:
+            if at_s <= tenure.began_s and first.offset < offset:
+                yield Violation(
+                    Invariant.PROCESSED_AGAIN,
+                    f"{tenure.member} began at {first.offset} of {tenure.topic_partition} at {tenure.began_s:.3f} s, "
+                    f"though at {at_s:.3f} s {what}",
+                )
+                break
+
+
+# -- positions
+
+
+def _positions_too_far(history: History, group: GroupHistory) -> Iterator[Violation]:
+    """Positions that somebody wanted stored behind a record which nobody had processed by then."""
+    done_s: dict[tuple[TopicPartition, int], float] = {}
+    for tenure in group.tenures:
+        for record in tenure.processed:
+            key = tenure.topic_partition, record.offset
+            done_s[key] = min(record.at_s, done_s.get(key, record.at_s))
+    for commit in group.commits:
+        for tp, position in commit.positions.items():
+            ahead = [
+                offset
+                for offset, _ in history.final.get(tp, ())
+                if offset < position and done_s.get((tp, offset), float("inf")) > commit.began_s
+            ]
+            if ahead:
+                what = f"{commit.member} committed {position} of {tp} at {commit.began_s:.3f} s, before {ahead[0]}"
+                yield Violation(Invariant.POSITION_TOO_FAR, f"{what} was processed")
+
+
+def _positions_that_went_back(group: GroupHistory) -> Iterator[Violation]:
+    """Positions that were lower than one that had been stored, or seen, before anybody asked."""
+    known: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+    for commit in group.commits:
+        if commit.acknowledged and commit.ended_s is not None:
+            for tp, offset in commit.positions.items():
+                known[tp].append((commit.ended_s, offset))
+    for seen in group.sightings:
+        for tp, offset in seen.positions.items():
+            known[tp].append((seen.answered_s, offset))
+    for seen in group.sightings:
+        for tp, now in seen.positions.items():
+            highest = max((offset for at_s, offset in known[tp] if at_s < seen.asked_s), default=-1)
+            if now < highest:
+                what = f"{tp} stands at {now} at {seen.answered_s:.3f} s, and had stood at {highest} before"
+                yield Violation(Invariant.POSITION_WENT_BACK, what)
+
+
+# -- silence
+
+
+def audit_silences(sent: Iterable[Sent], group: GroupHistory) -> list[Violation]:
+    """Heartbeats, and requests to join, of clients that had left.
+
+    Args:
+        sent: what was sent, in order.
+        group: who had left, and when.
+    """
+    silences: dict[bytes, list[tuple[float, float]]] = defaultdict(list)
+    for client, from_s, until_s in group.silences:
+        silences[client.encode()].append((from_s, until_s))
+    found = []
+    for each in sent:
+        frame = each.data[_SIZE_BYTES:]
+        key = int.from_bytes(frame[:2], "big")
+        if each.by != "client" or key not in _PRESENCE_KEYS:
+            continue
+        who = frame[10 : 10 + int.from_bytes(frame[8:10], "big")]
+        if any(from_s < each.at_s < until_s for from_s, until_s in silences[who]):
+            what = f"{_PRESENCE_KEYS[key]} of {who.decode()} at {each.at_s:.3f} s, which had left"
+            found.append(Violation(Invariant.GHOST, what))
+    return found

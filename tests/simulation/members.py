@@ -1,0 +1,296 @@
+"""Members of a group: they poll, process, and commit, each in its own way; they pause, crash, and lose touch.
+
+What a member sees is written into a `GroupHistory`: partitions between their callbacks, records when it is done with
+them, positions when it asks to store them. Start at `Member.run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from enum import StrEnum
+
+from kafkaraw.client.commits import Commits
+from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
+from kafkaraw.records import Batch, TopicPartition
+from kafkaraw.testing.group_history import Commit, End, GroupHistory, Processed, Silence, Standing, Tenure
+from tests.simulation.leash import Leash
+from tests.simulation.world import World
+
+GROUP = "crew"
+COMMIT_S = 5.0
+"""What a commit is given."""
+CALLBACKS_S = 2 * COMMIT_S
+"""What callbacks may add to a call, as they commit."""
+CLOSE_S = 10.0
+LEAVING_S = 1.0
+"""Within which a member that is away for too long has said so."""
+EARLY_S = 0.001
+
+
+class Habit(StrEnum):
+    """When a member stores what it has processed."""
+
+    ON_REVOKE = "on revoke"
+    """When it has to give partitions up, and at times in between."""
+    EACH_POLL = "each poll"
+    NOWAIT = "nowait"
+    """After each poll, without waiting; and when it has to give partitions up."""
+    AUTO = "auto"
+
+
+class Member:
+    """One consumer of the group, from its first call to its end.
+
+    Args:
+        world: where it lives.
+        group: where is written down what it sees.
+        name: of this consumer; of those that follow each other in a place, each has its own.
+        habit: when it commits.
+        topics: what it subscribes to.
+        settings: of its consumer.
+        everybody: gives the members of the group that live now.
+
+    Attributes:
+        name: its name.
+        tenures: what it has now.
+        leash: by which it hangs on the network.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        group: GroupHistory,
+        name: str,
+        habit: Habit,
+        topics: list[str],
+        settings: Mapping[str, object],
+        everybody: Callable[[], Iterable[Member]],
+    ) -> None:
+        self.name = name
+        self.tenures: dict[TopicPartition, Tenure] = {}
+        self.leash = Leash(world.simulation.network)
+        self._world, self._group, self._habit, self._topics = world, group, habit, topics
+        self._everybody = everybody
+        self._rng = world.rng(name)
+        self._slow_s = self._rng.choice([0, 0, 0.005, 0.05])
+        self._pause_s = 0.0
+        self._leaves = self._is_silent = False
+        self._is_restless = True
+        self._away_s = self._back_s = 0.0
+        self._max_poll_s = settings["max_poll_interval_ms"] / 1000
+        self._consumer = self._make(settings)
+        self._task = asyncio.create_task(self._run(), name=name)
+
+    def _make(self, settings: Mapping) -> AsyncConsumer:
+        consumer = self._world.consumer(
+            self.name,
+            runtime=self._world.runtime(self.name, self.leash),
+            group_id=GROUP,
+            enable_auto_commit=self._habit is Habit.AUTO,
+            auto_commit_interval_ms=self._rng.choice([100, 700]),
+            default_api_timeout_ms=10_000,
+            request_timeout_ms=1_000,
+            fetch_max_wait_ms=500,
+            fetch_min_bytes=1,
+            **settings,
+        )
+        watch_commits(self.name, consumer._group.progress._commits, self._group, self._world)
+        return consumer
+
+    # -- what befalls it
+
+    def pause(self, seconds: float) -> None:
+        """Keep it from polling for so long, once it has processed what it has."""
+        self._pause_s = seconds
+
+    def want(self, topics: list[str]) -> None:
+        """Have it subscribe to these."""
+        self._topics = topics
+        if not self._is_silent:
+            self._subscribe()
+
+    def settle_down(self) -> None:
+        """From now on it stays in the group."""
+        self._is_restless = False
+
+    async def crash(self) -> None:
+        """The process is gone: nobody hears of it, and nothing is sent any more."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        group = self._consumer._group
+        await group.membership.close()
+        await group.progress.close(Deadline(0))
+        await self._consumer._reading.close()
+        self._gave(list(self.tenures), End.CRASHED)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._task.done()
+
+    async def leave(self) -> None:
+        """Let it end in order, after what it is doing now."""
+        self._leaves = True
+        await asyncio.wait([self._task])
+
+    @property
+    def generation(self) -> int:
+        """What it believes."""
+        return self._consumer.group_metadata().generation_id
+
+    def look(self, partitions: Iterable[TopicPartition]) -> None:
+        """Write down what it believes now, of these."""
+        for tp in partitions:
+            if tp in self.tenures:
+                self.tenures[tp].standings.append(Standing(self._world.now_s, self.generation))
+
+    # -- its loop
+
+    async def _run(self) -> None:
+        self._subscribe()
+        while not self._leaves:
+            try:
+                await self._poll()
+            except MemberFenced:
+                # A coordinator that takes over in a rebalance may know an older member of this name: final, in Kafka.
+                self._world.covered["fenced"] += 1
+                break
+            except KafkaError as error:
+                self._note(error)
+                await asyncio.sleep(0.01)
+            if self._is_restless and self._rng.random() < 0.01:
+                await self._be_silent()
+        await self._close()
+
+    def _note(self, error: KafkaError) -> None:
+        self._world.covered[type(error).__name__] += 1
+        if isinstance(error, MaxPollExceeded):
+            now_s = self._world.now_s
+            since_s = self._away_s + self._max_poll_s + LEAVING_S
+            if since_s < self._back_s < now_s + 1:
+                self._group.silences.append(Silence(self.name, since_s, self._back_s))
+
+    async def _poll(self) -> None:
+        world, timeout = self._world, self._rng.choice([0.1, 0.5, 1.0])
+        self._back_s = began_s = world.now_s
+        batches = await world.call(f"{self.name}: poll", self._consumer.poll(timeout), timeout + CALLBACKS_S)
+        self._away_s = world.now_s
+        if not batches and world.now_s < began_s + timeout - EARLY_S:
+            world.history.stuck.append(f"{self.name}: a poll that gave up at {world.now_s:.3f} s, before its time")
+        self.look(self.tenures)
+        for tp, batch in batches.items():
+            await self._process(tp, batch)
+        if batches:
+            await self._commit_after_poll()
+        if self._pause_s:
+            pause_s, self._pause_s = self._pause_s, 0.0
+            await asyncio.sleep(pause_s)
+
+    async def _process(self, tp: TopicPartition, batch: Batch) -> None:
+        tenure = self.tenures.get(tp)
+        if tenure is None:
+            self._group.strays.append(f"{self.name} was given records of {tp} at {self._world.now_s:.3f} s")
+            return
+        stretch = f"{self.name} with {tp} from {tenure.began_s:.6f} s"
+        self._world.history.reads[stretch] += [(tp, record.offset, record.value) for record in batch]
+        for record in batch:
+            if self._slow_s:
+                await asyncio.sleep(self._slow_s)
+            tenure.processed.append(Processed(self._world.now_s, record.offset, record.value))
+
+    async def _commit_after_poll(self) -> None:
+        if self._habit is Habit.NOWAIT:
+            self._consumer.commit_nowait()
+        elif self._habit is Habit.EACH_POLL or (self._habit is Habit.ON_REVOKE and self._rng.random() < 0.1):
+            await self._commit()
+
+    async def _commit(self) -> None:
+        try:
+            commit = self._consumer.commit(timeout=COMMIT_S)
+            await self._world.call(f"{self.name}: commit", commit, COMMIT_S)
+        except KafkaError as error:
+            self._world.covered[f"{type(error).__name__} of a commit"] += 1
+
+    async def _be_silent(self) -> None:
+        """Leave the group for a while, but stay."""
+        self._is_silent = True
+        with suppress(KafkaError):
+            await self._world.call(
+                f"{self.name}: unsubscribe", self._consumer.unsubscribe(CLOSE_S), CLOSE_S + CALLBACKS_S
+            )
+        from_s = self._world.now_s
+        await asyncio.sleep(self._rng.uniform(0, 3))
+        self._is_silent = False
+        self._group.silences.append(Silence(self.name, from_s, self._world.now_s))
+        self._world.covered["unsubscribed"] += 1
+        self._subscribe()
+
+    async def _close(self) -> None:
+        with suppress(KafkaError):
+            close = self._consumer.close(CLOSE_S)
+            await self._world.call(f"{self.name}: close", close, CLOSE_S + CALLBACKS_S)
+        self._group.silences.append(Silence(self.name, self._world.now_s, float("inf")))
+        if self.tenures:
+            self._group.strays.append(f"{self.name} was not asked to give up {sorted(self.tenures)} when it closed")
+            self._gave(list(self.tenures), End.CRASHED)
+
+    # -- its callbacks
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(self._topics, on_assigned=self._assigned, on_revoked=self._revoked, on_lost=self._lost)
+
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
+        world = self._world
+        world.note(f"{self.name} gets {_short(partitions)} in {self.generation}")
+        for tp in partitions:
+            if tp in self.tenures:
+                self._group.strays.append(f"{self.name} was given {tp} twice, at {world.now_s:.3f} s")
+            self.tenures[tp] = tenure = Tenure(self.name, tp, world.now_s)
+            self._group.tenures.append(tenure)
+        world.covered["assigned"] += 1
+        for other in self._everybody():
+            other.look(partitions)
+
+    async def _revoked(self, partitions: list[TopicPartition]) -> None:
+        self._world.note(f"{self.name} gives {_short(partitions)} in {self.generation}")
+        if self._habit is not Habit.AUTO and partitions:
+            await self._commit()
+        self._gave(partitions, End.REVOKED)
+        self._world.covered["revoked"] += 1
+
+    def _lost(self, partitions: list[TopicPartition]) -> None:
+        self._world.note(f"{self.name} loses {_short(partitions)}")
+        self._gave(partitions, End.LOST)
+        self._world.covered["lost partitions"] += 1
+
+    def _gave(self, partitions: list[TopicPartition], end: End) -> None:
+        for tp in partitions:
+            tenure = self.tenures.pop(tp, None)
+            if tenure is None:
+                self._group.strays.append(f"{self.name} had to give up {tp}, and had not got it")
+                continue
+            tenure.ended_s, tenure.end = self._world.now_s, end
+
+
+def _short(partitions: Iterable[TopicPartition]) -> str:
+    return " ".join(f"{topic}-{number}" for topic, number in partitions) or "nothing"
+
+
+def watch_commits(name: str, commits: Commits, group: GroupHistory, world: World) -> None:
+    """Have a history tell which positions a consumer wants stored, and what it is told."""
+    commit = commits.commit
+
+    async def noted(offsets: Mapping, *args: object) -> None:
+        entry = Commit(name, {tp: at.offset for tp, at in offsets.items()}, world.now_s)
+        group.commits.append(entry)
+        try:
+            await commit(offsets, *args)
+            entry.acknowledged = True
+        finally:
+            entry.ended_s = world.now_s
+
+    commits.commit = noted

@@ -1,0 +1,173 @@
+"""Bugs of groups: in coordinators of both protocols, in members and assignors, and in what is committed, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkaraw.broker.groups.classic_group import ClassicGroup
+from kafkaraw.broker.groups.consumer_group import ConsumerGroup
+from kafkaraw.broker.groups.coordinator import GroupCoordinator
+from kafkaraw.broker.groups.node import _Journal
+from kafkaraw.broker.groups.reconciliation import reconcile
+from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.client.cursor import RecordCursor
+from kafkaraw.client.handing_over import HandingOver
+from kafkaraw.client.membership import Membership
+from kafkaraw.client.progress import Progress
+from kafkaraw.core.group import leading
+from kafkaraw.core.group.actions import NONE
+from kafkaraw.core.group.assignors import sticky
+from kafkaraw.core.group.classic import ClassicMember
+from kafkaraw.core.group.modern import ModernMember
+from kafkaraw.protocol.error_codes import ErrorCode
+
+# -- coordinators
+
+
+def coordinator_forgets_to_check_generations(monkeypatch: pytest.MonkeyPatch):
+    check = ClassicGroup.check_commit
+
+    def of_anybody(self, member_id, instance_id, generation, **kwargs):
+        code = check(self, member_id, instance_id, generation, **kwargs)
+        return ErrorCode.NONE if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID) else code
+
+    monkeypatch.setattr(ClassicGroup, "check_commit", of_anybody)
+    monkeypatch.setattr(ConsumerGroup, "check_commit", lambda self, *args, **kwargs: ErrorCode.NONE)
+    monkeypatch.setattr(ConsumerGroup, "may_commit", lambda self, *args, **kwargs: ErrorCode.NONE)
+
+
+def coordinator_that_takes_over_has_lost_positions(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(GroupCoordinator, "_replay_offset", lambda self, *args: None)
+
+
+def coordinator_acknowledges_positions_before_replication(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_Journal, "when_safe", lambda self, position, done: done(ErrorCode.NONE))
+
+
+def coordinator_gives_away_what_is_not_free(monkeypatch: pytest.MonkeyPatch):
+    def without_waiting(member, aim, taken, claimed):
+        return reconcile(member, aim, (), claimed)
+
+    monkeypatch.setattr("kafkaraw.broker.groups.consumer.reconcile", without_waiting)
+
+
+def coordinator_waits_for_the_dead(monkeypatch: pytest.MonkeyPatch):
+    set_timer = Timers.set
+
+    def but_no_sessions(self, key, delay_ms, act):
+        if "session" not in str(key):
+            set_timer(self, key, delay_ms, act)
+
+    monkeypatch.setattr(Timers, "set", but_no_sessions)
+
+
+# -- members
+
+
+def member_gives_up_after_it_has_joined_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ClassicMember, "_to_give_up", lambda self: NONE)
+
+
+def member_keeps_what_it_had_when_it_was_fenced(monkeypatch: pytest.MonkeyPatch):
+    def keep(self, now_ms):
+        self._join(now_ms)
+
+    monkeypatch.setattr(ModernMember, "_lose", keep)
+
+
+def member_says_that_it_has_given_up_before_it_has(monkeypatch: pytest.MonkeyPatch):
+    claims = ModernMember._claims
+
+    def of_the_target(self):
+        owned = claims.fget(self)
+        if self._target is None:
+            return owned
+        return frozenset((topic_id, number) for topic_id, numbers in self._target.items() for number in numbers)
+
+    monkeypatch.setattr(ModernMember, "_claims", property(of_the_target))
+
+
+def member_swallows_what_heartbeats_tell(monkeypatch: pytest.MonkeyPatch):
+    beaten, answered = ClassicMember._beaten, ModernMember.answered
+    monkeypatch.setattr(
+        ClassicMember, "_beaten", lambda self, response, now_ms: beaten(self, replace(response, error_code=0), now_ms)
+    )
+
+    def as_if_well(self, attempt, response, now_ms):
+        if getattr(response, "error_code", 0) and self.generation_id > 0:
+            response = replace(response, error_code=0, member_epoch=self.generation_id, assignment=None)
+        answered(self, attempt, response, now_ms)
+
+    monkeypatch.setattr(ModernMember, "answered", as_if_well)
+
+
+def member_goes_on_with_heartbeats_after_it_has_left(monkeypatch: pytest.MonkeyPatch):
+    def say_so_only(self, reason):
+        self._part(reason)
+        self.owned = NONE
+
+    monkeypatch.setattr(ClassicMember, "leave", say_so_only)
+
+
+# -- assignors
+
+
+def assignor_takes_without_the_round_of_giving_up(monkeypatch: pytest.MonkeyPatch):
+    def at_once(self, topics, members):
+        assignment, _ = sticky._assign(topics, members, sticky._claim_in_subscription)
+        return assignment
+
+    monkeypatch.setattr(sticky.CooperativeStickyAssignor, "assign", at_once)
+
+
+def assignor_gives_a_partition_to_two(monkeypatch: pytest.MonkeyPatch):
+    encode, check = leading.encode_assignment, leading._check
+    first = {}
+
+    def and_what_the_first_one_has(partitions):
+        shared = first.setdefault("partitions", list(partitions)[:1])
+        return encode([*partitions, *(partition for partition in shared if partition not in partitions)])
+
+    def begin(assignor, topics, members, assignment):
+        first.clear()
+        check(assignor, topics, members, assignment)
+
+    monkeypatch.setattr(leading, "_check", begin)
+    monkeypatch.setattr(leading, "encode_assignment", and_what_the_first_one_has)
+
+
+# -- positions
+
+
+def consumer_commits_what_it_has_fetched_and_not_handed_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(RecordCursor, "position_in", lambda self, topic_partition: None)
+
+
+def consumer_commits_what_it_had_under_the_next_generation(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Progress, "_owner_of", lambda self, offsets: self._identity)
+
+
+def consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps(monkeypatch: pytest.MonkeyPatch):
+    drop = RecordCursor.drop
+    monkeypatch.setattr(RecordCursor, "drop", lambda self, topic_partition=None: drop(self))
+
+
+def consumer_begins_without_asking_where(monkeypatch: pytest.MonkeyPatch):
+    async def nowhere(self, partitions):
+        self._starts = {}
+
+    monkeypatch.setattr(HandingOver, "_find_starts", nowhere)
+
+
+def consumer_commits_by_the_clock_what_is_not_processed(monkeypatch: pytest.MonkeyPatch):
+    look = Membership._look_for_user
+
+    def and_commit(self, now_ms):
+        if self.progress.is_due:
+            self.progress.note_processed()
+            self.progress.commit_if_due()
+        look(self, now_ms)
+
+    monkeypatch.setattr(Membership, "_look_for_user", and_commit)

@@ -1,0 +1,49 @@
+"""Groups of consumers and brokers on virtual time: who has what, what is processed, and where the group stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.simulation.lives import live, with_a_calm_group, with_a_group
+from tests.simulation.seeds import every_seed
+
+HAPPENS = (
+    "assigned",
+    "revoked",
+    "lost partitions",
+    "unsubscribed",
+    "coordinators move",
+    "leader moves",
+    "replies lost",
+    "kill",
+    "MaxPollExceeded",
+    "CommitFailed of a commit",
+)
+"""What these lives are for; all of it happens within a few of them."""
+
+
+@every_seed("groups", normal=12, soak=1_000)
+def test_every_record_is_processed_by_its_one_owner_whoever_comes_goes_or_crashes(seed: int):
+    life = live(with_a_group, seed)
+    assert life.violations == [], life.story
+    assert life.covered["assigned"], "nobody got anything, so nothing was tested"
+
+
+@every_seed("calm groups", normal=12, soak=1_000)
+def test_every_record_is_processed_exactly_once_when_all_come_and_go_in_order(seed: int):
+    life = live(with_a_calm_group, seed)
+    assert life.violations == [], life.story
+    assert life.covered["assigned"], "nobody got anything, so nothing was tested"
+
+
+def test_what_these_lives_are_for_happens_in_them():
+    covered: Counter[str] = Counter()
+    for seed in range(8):
+        covered.update(live(with_a_group, seed).covered)
+    assert not [what for what in HAPPENS if not covered[what]]
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    first, second = live(with_a_group, 7), live(with_a_group, 7)
+    assert first.digest == second.digest
+    assert first.story == second.story

@@ -1,0 +1,121 @@
+"""The auditor of groups: silent about a sound history, and each violation is told by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafkaraw.records import TopicPartition
+from kafkaraw.testing.audit import History, Invariant
+from kafkaraw.testing.audit_groups import audit_group, audit_silences
+from kafkaraw.testing.group_history import (
+    Commit,
+    End,
+    GroupHistory,
+    Processed,
+    Sighting,
+    Silence,
+    Standing,
+    Tenure,
+)
+from kafkaraw.testing.memory_network import Sent
+
+P0 = TopicPartition("t", 0)
+
+
+def sound() -> tuple[History, GroupHistory]:
+    """`a` reads two records, commits and gives up; `b` reads the third one, and has the partition in the end."""
+    history, group = History(), GroupHistory(partitions=[P0], calm_since_s=10.0, calm_until_s=15.0, exact=True)
+    history.final = {P0: [(offset, b"%d" % offset) for offset in range(3)]}
+    first = Tenure("a", P0, 1.0, [Standing(1.0, 1)], ended_s=4.0, end=End.REVOKED)
+    first.processed = [Processed(2.0, 0, b"0"), Processed(2.1, 1, b"1")]
+    second = Tenure("b", P0, 5.0, [Standing(5.0, 2)], [Processed(6.0, 2, b"2")])
+    group.tenures = [first, second]
+    group.commits = [Commit("a", {P0: 2}, 3.0, 3.5, acknowledged=True), Commit("b", {P0: 3}, 7.0, 7.5, True)]
+    group.sightings = [Sighting(4.0, 4.1, {P0: 2}), Sighting(8.0, 8.1, {P0: 3})]
+    return history, group
+
+
+def too_early(group: GroupHistory) -> None:
+    group.tenures[1].began_s = 3.0
+    group.tenures[1].standings = [Standing(3.0, 1)]
+
+
+def nobody_in_the_end(group: GroupHistory) -> None:
+    group.tenures[1].ended_s = 14.0
+
+
+def two_in_the_end(group: GroupHistory) -> None:
+    group.tenures.append(Tenure("c", P0, 12.0))
+
+
+def not_processed(group: GroupHistory) -> None:
+    group.tenures[1].processed.clear()
+
+
+def from_the_beginning_again(group: GroupHistory) -> None:
+    group.exact = False
+    group.tenures[1].processed.insert(0, Processed(5.5, 0, b"0"))
+
+
+def twice(group: GroupHistory) -> None:
+    group.commits[0].acknowledged = False
+    group.tenures[1].processed.insert(0, Processed(5.5, 1, b"1"))
+
+
+def committed_before_it_was_done(group: GroupHistory) -> None:
+    group.commits[0].began_s = 2.05
+
+
+def seen_to_go_back(group: GroupHistory) -> None:
+    group.sightings.append(Sighting(9.0, 9.1, {P0: 2}))
+
+
+def forgotten(group: GroupHistory) -> None:
+    group.sightings.append(Sighting(9.0, 9.1, {P0: -1}))
+
+
+def strayed(group: GroupHistory) -> None:
+    group.strays.append("a was given records of somebody else's")
+
+
+def test_a_sound_history_is_sound() -> None:
+    assert audit_group(*sound()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "invariant"),
+    [
+        (too_early, Invariant.TWO_OWNERS),
+        (nobody_in_the_end, Invariant.UNOWNED),
+        (two_in_the_end, Invariant.UNOWNED),
+        (not_processed, Invariant.UNPROCESSED),
+        (from_the_beginning_again, Invariant.PROCESSED_AGAIN),
+        (twice, Invariant.PROCESSED_AGAIN),
+        (committed_before_it_was_done, Invariant.POSITION_TOO_FAR),
+        (seen_to_go_back, Invariant.POSITION_WENT_BACK),
+        (forgotten, Invariant.POSITION_WENT_BACK),
+        (strayed, Invariant.STRAY),
+    ],
+)
+def test_each_violation_is_told_by_its_name(change: Callable[[GroupHistory], None], invariant: Invariant) -> None:
+    history, group = sound()
+    change(group)
+    assert invariant in {violation.invariant for violation in audit_group(history, group)}
+
+
+def test_a_member_that_was_fenced_and_does_not_know_it_is_no_second_owner() -> None:
+    history, group = sound()
+    group.exact = False
+    group.tenures[0].ended_s = 6.0
+    group.tenures[1].standings.append(Standing(5.5, 2))
+    assert audit_group(history, group) == []
+
+
+@pytest.mark.parametrize(("at_s", "ghosts"), [(1.0, 0), (3.0, 1), (5.0, 0)])
+def test_only_who_has_left_must_be_silent(at_s: float, ghosts: int) -> None:
+    heartbeat = (12).to_bytes(2, "big") + (4).to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\x00\x01a"
+    sent = [Sent(at_s, 0, "client", len(heartbeat).to_bytes(4, "big") + heartbeat)]
+    found = audit_silences(sent, GroupHistory(silences=[Silence("a", 2.0, 4.0)]))
+    assert [violation.invariant for violation in found] == [Invariant.GHOST] * ghosts
