@@ -123,7 +123,9 @@ class SegmentWriter:
         self._writable: asyncio.Future[None] | None = None
         self._transport_paused = False
         self._closing = False
-        self._held: bytearray | None = None
+        self._holding = False
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self._descriptor = _descriptor_of(transport)
         self.paused = False
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
@@ -138,38 +140,44 @@ class SegmentWriter:
         if self._closing:
             return
         try:
-            if size < JOIN_BELOW_BYTES and self._held is not None:
-                self._held += _join_small(segments)
-                if len(self._held) < JOIN_BELOW_BYTES:
-                    return
-                segments, self._held = (bytes(self._held),), bytearray()
-            elif self._held:
+            if size >= JOIN_BELOW_BYTES:
                 self._flush_held()
-            self._write(segments, size)
+                self._write_large(segments, size)
+                return
+            self._held.append(_join_small(segments))
+            self._held_bytes += size
+            if not self._holding or self._held_bytes >= JOIN_BELOW_BYTES:
+                self._flush_held()
         except OSError as error:
             self._fail(error)
 
     def hold(self) -> None:
         """Keep short frames back, so that those up to `let_go` leave with one system call, and wake the peer once."""
-        self._held = bytearray()
+        self._holding = True
 
     def let_go(self) -> None:
         """Write what was kept back."""
-        if self._held:
-            self._flush_held()
-        self._held = None
+        self._holding = False
+        self._flush_held()
 
     def _flush_held(self) -> None:
-        assert self._held is not None
-        held, self._held = bytes(self._held), bytearray()
+        if not self._held:
+            return
+        held = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+        self._held.clear()
+        self._held_bytes = 0
         if not self._closing:
-            self._write((held,), len(held))
+            self._put(held)
 
-    def _write(self, segments: Segments, size: int) -> None:
+    def _put(self, piece: _Data) -> None:
+        if self._pump is None:
+            self._transport.write(piece)
+        else:
+            self._enqueue(piece)
+
+    def _write_large(self, segments: Segments, size: int) -> None:
         pieces: Iterable[_Data | FileSlice]
-        if size < JOIN_BELOW_BYTES:
-            pieces = (_join_small(segments),)
-        elif not self._may_write_at_once():
+        if not self._may_write_at_once():
             pieces = _join_neighbours(segments)
         elif FileSlice in map(type, segments):
             pieces = self._send_at_once(list(_join_neighbours(segments)))
@@ -178,10 +186,8 @@ class SegmentWriter:
         for piece in pieces:
             if isinstance(piece, FileSlice):
                 self._enqueue(_FilePart(piece))
-            elif self._pump is None:
-                self._transport.write(piece)
             else:
-                self._enqueue(piece)
+                self._put(piece)
 
     def _may_write_at_once(self) -> bool:
         """Whether a frame may go to the socket past the transport: nothing is before it."""
@@ -241,8 +247,7 @@ class SegmentWriter:
 
     def close(self) -> None:
         """Close the transport after everything written before has been handed to it."""
-        if self._held:
-            self._flush_held()
+        self._flush_held()
         self._closing = True
         if self._pump is None:
             self._transport.close()
