@@ -14,8 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from kafkaraw import Admin, Producer, TopicPartition
+from kafkaraw.cli import main
 from kafkaraw.cli.stopping import Stop
 from tests.cli.running import TIMEOUT, fill, make_topic, read, run, start
 
@@ -184,25 +186,23 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str):
     assert said in run("127.0.0.1:1", "consume", *options, code=2).stderr
 
 
-def test_a_topic_that_does_not_exist_is_told_and_not_made(servers: str):
+def test_a_topic_that_does_not_exist_is_told_and_not_made(servers: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kafkaraw.client.metadata.UNKNOWN_TOPIC_GRACE_S", 0.1)
     assert "topic 'nowhere' does not exist" in run(servers, "consume", "nowhere", code=1).stderr
     with Admin(bootstrap_servers=servers) as admin:
         assert "nowhere" not in {topic.name for topic in admin.list_topics()}
 
 
-def test_the_cluster_may_stand_in_a_file_in_kcats_words(servers: str, numbers: str, tmp_path: Path):
+def test_the_cluster_may_stand_in_a_file_in_kcats_words(
+    servers: str, numbers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     config = tmp_path / "kcat.conf"
     config.write_text(
         f"metadata.broker.list={servers}\nsecurity.protocol=plaintext\ntopic.auto.offset.reset=smallest\n"
     )
-    given = {"KAFKARAW_CONFIG": str(config)}
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkaraw", "consume", numbers, "-c", "1"],
-        env=os.environ | given,
-        capture_output=True,
-        timeout=TIMEOUT,
-    )
-    assert done.stdout == b"0\n", done.stderr
+    monkeypatch.setenv("KAFKARAW_CONFIG", str(config))
+    result = CliRunner().invoke(main, ["consume", numbers, "-c", "1"])
+    assert (result.exit_code, result.stdout_bytes) == (0, b"0\n"), result.output
 
 
 # -- signals and pipes, of a process of its own

@@ -55,7 +55,7 @@ def in_our_names(properties: Mapping[str, str]) -> dict[str, str]:
     """The same settings by Java's names or ours; others stay as they are."""
     found = {}
     for given, value in properties.items():
-        name = given.removeprefix("topic.")
+        name = given if given in _NAMES else given.removeprefix("topic.")
         name = _NAMES.get(name, name)
         if name == "security.protocol":
             value = value.upper()
