@@ -10,7 +10,7 @@ import pytest
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.offsets import EARLIEST, LATEST
-from kafkaraw.spark.options import check_batch_read, check_read, check_stream_read, parse_options
+from kafkaraw.spark.options import check_batch_read, check_read, check_stream_read, is_bare_table, parse_options
 from kafkaraw.spark.positions import TimestampPosition
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -255,3 +255,10 @@ def test_a_prefix_for_groups_is_accepted_and_said_to_have_no_effect(caplog):
     with caplog.at_level(logging.WARNING):
         parse(subscribe="t", groupIdPrefix="team")
     assert "groupIdPrefix has no effect" in caplog.text
+
+
+def test_what_spark_knows_of_a_table_is_no_option():
+    assert is_bare_table({"Owner": "me"})
+    assert not is_bare_table({"owner": "me", "subscribe": "t"})
+    assert not is_bare_table({})
+    assert parse(subscribe="t", owner="me").subscribe == ("t",)

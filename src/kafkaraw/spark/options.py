@@ -241,6 +241,9 @@ _SPARKS_OWN = frozenset(
     }
 )
 
+# Spark puts what it knows of a table among the options of everything that is read from the table or written to it.
+_OF_TABLES = frozenset({"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"})
+
 _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or a function"
 
 # Options that people bring along from Spark's own connector, and what to do instead.
@@ -298,6 +301,12 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 
 
+def is_bare_table(options: Mapping[str, str]) -> bool:
+    """Whether this is the definition of a table, whose options come with each query: `SELECT ... WITH (...)`."""
+    names = {name.lower() for name in options}
+    return bool(names) and names <= _OF_TABLES
+
+
 def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
     """Our options, by the names of the tables, and the client's, by Java's names."""
     ours: Settings = {}
@@ -308,7 +317,7 @@ def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
             ours[_LOWER[lower]] = text
         elif lower in _CLIENT_NAMES:
             java[lower.removeprefix(_CLIENT_PREFIX)] = text
-        elif lower not in _SPARKS_OWN:
+        elif lower not in _SPARKS_OWN | _OF_TABLES:
             raise ConfigError(_unknown(given))
     return ours, java
 

@@ -22,6 +22,7 @@ from kafkaraw.spark.options import (
     check_batch_read,
     check_read,
     check_stream_read,
+    is_bare_table,
     parse_options,
 )
 from kafkaraw.spark.planning import OffsetRange, bundle, ranges_between, split
@@ -69,7 +70,7 @@ class KafkaDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._options = parse_options(options)
+        self._options = SparkOptions() if is_bare_table(options) else parse_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -78,7 +79,8 @@ class KafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """All columns; Spark asks for it when a DataFrame is made to read without a schema of its own."""
-        check_read(self._options)
+        if not is_bare_table(self.options):
+            check_read(self._options)
         return schema_text(include_headers=self._options.include_headers)
 
     def reader(self, schema: StructType) -> KafkaBatchReader:

@@ -1,0 +1,75 @@
+"""Topics in SQL, in this session and through Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.spark.connect_python import FetchError, connect_python
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_temporary_view_reads_and_takes_inserts(spark, kafka):
+    topic = kafka.new_topic()
+    spark.sql(
+        f"CREATE TEMP VIEW sql_topic USING kafkaraw OPTIONS (`kafka.bootstrap.servers` '{kafka.servers}', "
+        f"subscribe '{topic}', topic '{topic}')"
+    )
+    kafka.produce(topic, [7])
+    spark.sql("INSERT INTO sql_topic (key, value) SELECT CAST('k' AS BINARY), CAST('8' AS BINARY)")
+    rows = spark.sql("SELECT key, value FROM sql_topic ORDER BY offset").collect()
+    assert [tuple(row) for row in rows] == [(None, b"7"), (b"k", b"8")]
+    spark.catalog.dropTempView("sql_topic")
+
+
+def test_options_stand_beside_the_name_of_a_table(spark, kafka):
+    topic = kafka.new_topic()
+    kafka.produce(topic, range(5))
+    spark.sql("CREATE TABLE any_topic USING kafkaraw")
+    try:
+        given = f"`kafka.bootstrap.servers` = '{kafka.servers}', subscribe = '{topic}'"
+        rows = spark.sql(f"SELECT offset FROM any_topic WITH ({given}) WHERE offset > 2 ORDER BY offset").collect()
+    finally:
+        spark.sql("DROP TABLE any_topic")
+    assert [row.offset for row in rows] == [3, 4]
+
+
+CONNECTED = """
+import sys
+from pyspark.sql import SparkSession
+servers, source, target, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+kafka = {"kafka.bootstrap.servers": servers}
+rows = spark.readStream.format("kafkaraw").options(**kafka, subscribe=source, startingOffsets="earliest").load()
+writer = rows.select("value").writeStream.format("kafkaraw").options(**kafka, topic=target)
+query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+assert query.awaitTermination(100)
+print(spark.read.format("kafkaraw").options(**kafka, subscribe=target).load().where("offset >= 3").count())
+try:
+    spark.read.format("kafkaraw").options(**kafka, subscripe=source).load().schema
+except Exception as error:
+    print("did you mean subscribe?" in str(error), "Py4J" in str(error))
+spark.stop()
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_spark_connect_reads_and_writes(kafka, tmp_path):
+    try:
+        python = connect_python()
+    except FetchError as error:
+        pytest.skip(str(error))
+    source, target = kafka.new_topic(partitions=2), kafka.new_topic()
+    for partition in range(2):
+        kafka.produce(source, range(partition, 10, 2), partition)
+    command = [str(python), "-c", CONNECTED, kafka.servers, source, target, str(tmp_path / "checkpoint")]
+    environ = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYSPARK_PYTHON": str(python)}
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert kafka.numbers(target) == list(range(10))
+    assert done.stdout.split() == ["7", "True", "False"]
