@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
 from kafkaraw.testing.audit_groups import audit_group, audit_silences
@@ -82,11 +82,13 @@ async def with_unclean_elections(simulation: Simulation) -> Life:
 async def with_many_senders(simulation: Simulation) -> Life:
     """Four kinds of senders at once, drawn from a table, while leaders move and answers are lost, late or doubled."""
     world = World(simulation, climate.sending(simulation.rng))
-    await world.brokers.start()
-    helpers = [trouble(world), trouble(world, "trouble beside it")]
-    bursts = [Bursts(world, name) for name in senders.draw(world.rng("senders"))]
-    with world.brokers.old_news.in_effect() if world.climate.nodes > 1 else nullcontext():
-        return await _live(world, helpers, [each.run() for each in bursts], [each.end() for each in bursts])
+    return await _send(world, senders.draw(world.rng("senders")))
+
+
+async def with_repeated_requests(simulation: Simulation) -> Life:
+    """The same with those senders for whom it matters most that brokers know again what arrives twice, as much does."""
+    world = World(simulation, replace(climate.sending(simulation.rng), repeats=True))
+    return await _send(world, senders.SENSITIVE_TO_REPEATS)
 
 
 async def with_transactions(simulation: Simulation) -> Life:
@@ -132,6 +134,14 @@ async def _in_a_group(world: World) -> Life:
             await read_everything(world)
             await life.end()
         return await _judge(world, life.group)
+
+
+async def _send(world: World, names: Sequence[str]) -> Life:
+    await world.brokers.start()
+    helpers = [trouble(world), trouble(world, "trouble beside it")]
+    bursts = [Bursts(world, name) for name in names]
+    with world.brokers.old_news.in_effect() if world.climate.nodes > 1 else nullcontext():
+        return await _live(world, helpers, [each.run() for each in bursts], [each.end() for each in bursts])
 
 
 async def _in_a_cluster(world: World, *more_trouble: Coroutine[object, object, None]) -> Life:

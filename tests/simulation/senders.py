@@ -53,6 +53,7 @@ SENDERS = {
     "acks=1": Sender({"acks": 1, **_MANY, **_PLAIN}, weak=True, repeating=True, unordered=True),
     "acks=0": Sender({"acks": 0, **_PLAIN}, weak=True, repeating=True, unordered=True),
 }
+SENSITIVE_TO_REPEATS = ("impatient", "many in flight", "idempotent", "lingering")
 AT_A_TIME = 4
 BURSTS = 14
 
