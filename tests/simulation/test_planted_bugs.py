@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.testing.audit import Invariant
 from tests.simulation.plants import PLANTS, find
 
 SLOW = {"producer_keeps_the_memory_of_what_it_gave_up", "producer_keeps_its_epoch_after_a_gap"}
@@ -15,3 +16,7 @@ def test_a_planted_bug_is_found(name: str):
     seeds, invariants = find(name, hint=True)
     print(f"{name}: {seeds} seeds: {', '.join(sorted(invariants))}")
     assert invariants & PLANTS[name].invariants, f"after {seeds} seeds only {invariants or 'nothing'} was found"
+
+
+def test_each_invariant_is_what_some_planted_bug_is_found_by():
+    assert set(Invariant) == set().union(*(plant.invariants for plant in PLANTS.values()))

@@ -39,6 +39,7 @@ SHOWS_AT = {
     "producer_aborts_while_partitions_are_added": 10,
     "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 11,
     "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
+    "producer_sends_parts_of_a_batch_the_wrong_way_round": 11,
 }
 """Seeds that find a bug which the first ones do not: tried first where only time counts."""
 
@@ -113,6 +114,7 @@ PLANTS = {
         _several(several_brokers.client_takes_stale_metadata, Invariant.EPOCH_WENT_BACK),
         _senders(send_path.producer_changes_what_it_sends_again, Invariant.REWRITTEN),
         _senders(send_path.producer_sends_new_batches_before_what_came_back, Invariant.OVERTAKEN),
+        _senders(send_path.producer_sends_parts_of_a_batch_the_wrong_way_round, Invariant.SEND_SKIP),
         _senders(send_path.producer_takes_a_lost_answer_for_success, *_LOSS),
         _senders(send_path.producer_gives_the_numbers_of_what_it_gave_up_to_the_next, Invariant.REWRITTEN, *_LOSS),
         _senders(send_path.producer_keeps_its_epoch_after_a_gap, Invariant.STUCK, Invariant.REWRITTEN),
@@ -129,12 +131,15 @@ PLANTS = {
         _senders(send_path.broker_forgets_producers_when_it_begins_to_lead, Invariant.DUPLICATE),
         Plant(send_path.broker_takes_batches_of_older_epochs, lives.with_repeated_requests, frozenset(_TWICE)),
         _transactions(transactions.coordinator_leaves_a_marker_out, *_OPEN, *_TORN),
+        _transactions(transactions.coordinator_does_not_wait_for_its_markers, *_OPEN, *_TORN),
+        _transactions(transactions.coordinator_answers_by_what_only_it_has, Invariant.REWRITTEN, *_OPEN, *_TORN),
         _transactions(transactions.coordinator_forgets_on_moving_what_was_decided, *_OPEN, *_TORN),
         _transactions(transactions.coordinator_lets_a_zombie_go_on, Invariant.ZOMBIE, Invariant.REWRITTEN, *_TORN),
         _transactions(transactions.coordinator_lets_transactions_stay_open, *_OPEN),
         _transactions(transactions.partition_does_not_hold_back_what_is_open, *_TORN),
         _transactions(transactions.partition_leaves_an_aborted_transaction_out, Invariant.ABORTED_READ),
         _transactions(transactions.group_takes_positions_of_an_aborted_transaction, Invariant.TORN_POSITION),
+        _transactions(transactions.producer_commits_before_everything_is_acknowledged, *_TORN),
         _transactions(transactions.producer_commits_without_what_it_gave_up, *_TORN),
         Plant(
             transactions.partition_lets_the_next_batch_take_the_place_of_one_turned_away,

@@ -53,6 +53,19 @@ def producer_sends_new_batches_before_what_came_back(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PartitionQueue, "try_settle_drain", at_the_end)
 
 
+def producer_sends_parts_of_a_batch_the_wrong_way_round(monkeypatch: pytest.MonkeyPatch):
+    send_back = PartitionQueue.send_back_in_parts
+
+    def the_last_first(self, shipment, batches):
+        parts = send_back(self, shipment, batches)
+        for part, first_index in zip(parts, [part.first_index for part in reversed(parts)], strict=True):
+            part.first_index = first_index  # by which what came back is lined up
+            part.identity, part.sequence = None, -1
+        return parts
+
+    monkeypatch.setattr(PartitionQueue, "send_back_in_parts", the_last_first)
+
+
 def producer_takes_a_lost_answer_for_success(monkeypatch: pytest.MonkeyPatch):
     lost = outbox._lost
 

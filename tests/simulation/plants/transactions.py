@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -11,7 +12,9 @@ from kafkaraw.broker.open_transactions import OpenTransactions
 from kafkaraw.broker.producers import ProducerTable
 from kafkaraw.broker.transactions.coordinator import Outcome, TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
+from kafkaraw.broker.transactions.state_log import PartitionStateLog
 from kafkaraw.broker.transactions.states import ENDING, NO_EPOCH, Transaction
+from kafkaraw.client.delivery import Delivery
 from kafkaraw.client.transactions import Transactions
 from kafkaraw.core.fetch import fetcher
 from kafkaraw.core.producer.machine import ProducerMachine
@@ -30,6 +33,27 @@ def coordinator_leaves_a_marker_out(monkeypatch: pytest.MonkeyPatch):
             send(self, topic_partition, ending, written)
 
     monkeypatch.setattr(MarkerSender, "_send", all_but_a_few)
+
+
+def coordinator_does_not_wait_for_its_markers(monkeypatch: pytest.MonkeyPatch):
+    send = MarkerSender._send
+
+    def a_second_late(self, topic_partition, ending, written):
+        asyncio.get_running_loop().call_later(1, send, self, topic_partition, ending, lambda _: None)
+        written(topic_partition)
+
+    monkeypatch.setattr(MarkerSender, "_send", a_second_late)
+
+
+def coordinator_answers_by_what_only_it_has(monkeypatch: pytest.MonkeyPatch):
+    append = PartitionStateLog._append
+
+    def at_once(self, transactional_id, value, done):
+        refused = []
+        append(self, transactional_id, value, refused.append)
+        done(refused[0] if refused else ErrorCode.NONE)
+
+    monkeypatch.setattr(PartitionStateLog, "_append", at_once)
 
 
 def coordinator_forgets_on_moving_what_was_decided(monkeypatch: pytest.MonkeyPatch):
@@ -100,6 +124,16 @@ def partition_lets_the_next_batch_take_the_place_of_one_turned_away(monkeypatch:
 def producer_aborts_while_partitions_are_added(monkeypatch: pytest.MonkeyPatch):
     idle = property(lambda self: self._ledger.expires_ms is None and not self._requests)
     monkeypatch.setattr(ProducerMachine, "idle", idle)
+
+
+def producer_commits_before_everything_is_acknowledged(monkeypatch: pytest.MonkeyPatch):
+    settle_all = Delivery.settle_all
+
+    async def of_what_is_aborted(self, deadline, what):
+        if what != "commit_transaction":
+            await settle_all(self, deadline, what)
+
+    monkeypatch.setattr(Delivery, "settle_all", of_what_is_aborted)
 
 
 def producer_commits_without_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
