@@ -172,6 +172,7 @@ PLANTS = {
         _groups(groups.consumer_commits_what_it_has_fetched_and_not_handed_out, Invariant.POSITION_TOO_FAR),
         _groups(groups.consumer_commits_what_it_had_under_the_next_generation, *_BACK),
         _groups(groups.consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps, *_UNPROCESSED),
+        _groups(groups.consumer_gives_what_it_has_in_hand_of_partitions_that_it_has_lost, Invariant.STRAY),
         _groups(groups.consumer_begins_without_asking_where, Invariant.PROCESSED_AGAIN),
         _groups(groups.consumer_commits_by_the_clock_what_is_not_processed, *_UNPROCESSED),
     )

@@ -154,6 +154,16 @@ def consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps(monkeypatch: 
     monkeypatch.setattr(RecordCursor, "drop", lambda self, topic_partition=None: drop(self))
 
 
+def consumer_gives_what_it_has_in_hand_of_partitions_that_it_has_lost(monkeypatch: pytest.MonkeyPatch):
+    drop = RecordCursor.drop
+
+    def only_all_of_it(self, topic_partition=None):
+        if topic_partition is None:
+            drop(self)
+
+    monkeypatch.setattr(RecordCursor, "drop", only_all_of_it)
+
+
 def consumer_begins_without_asking_where(monkeypatch: pytest.MonkeyPatch):
     async def nowhere(self, partitions):
         self._starts = {}
