@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -46,37 +46,49 @@ class Plan:
 
     Attributes:
         places: for members; some stay empty now and then.
-        settings: of the consumers.
+        settings: of the consumers; of several, each takes some, so that the group moves between the two protocols.
         static: the places that have names of their own.
         partitions: of each topic in the beginning.
     """
 
     places: int
-    settings: Mapping[str, object]
+    settings: Sequence[Mapping[str, object]]
     static: frozenset[int]
     partitions: Mapping[str, int]
 
     @property
     def has_static_leaders(self) -> bool:
         """Whether a leader may come back under its name; it does not hear of topics that grew meanwhile (KIP-814)."""
-        return bool(self.static) and "group_protocol" not in self.settings
+        return bool(self.static) and any("group_protocol" not in settings for settings in self.settings)
 
 
-def draw(rng: random.Random, session_ms: int, *, calm: bool) -> Plan:
+def draw(rng: random.Random, session_ms: int, *, calm: bool, mixed: bool) -> Plan:
     """The plan of one life."""
     places = rng.choice([2, 2, 3, 3, 4, 5, 7, 12])
-    settings: dict[str, object] = {"max_poll_interval_ms": 60_000 if calm else 2500, "retry_backoff_ms": 20}
-    settings["retry_backoff_max_ms"] = 200
-    if rng.random() < 0.5:
-        settings["group_protocol"] = "consumer"
-        settings["group_remote_assignor"] = rng.choice([None, "uniform", "range"])
-    else:
-        settings["partition_assignment_strategy"] = rng.choice(ASSIGNORS)
-        settings["session_timeout_ms"] = session_ms
-        settings["heartbeat_interval_ms"] = session_ms // 6
+    common = {"max_poll_interval_ms": 60_000 if calm else 2500, "retry_backoff_ms": 20, "retry_backoff_max_ms": 200}
+    settings = [_modern(rng)] if rng.random() < 0.5 else [_classic(rng, session_ms)]
+    if mixed:
+        settings = [_modern(rng), _classic(rng, session_ms)]
     share = rng.choice([0.0, 0.0, 0.5, 1.0])
     static = frozenset(place for place in range(places) if rng.random() < share)
-    return Plan(places, settings, static, {"flights": rng.choice([3, 5]), "ferries": rng.choice([1, 2, 4])})
+    return Plan(
+        places,
+        [{**common, **of} for of in settings],
+        static,
+        {"flights": rng.choice([3, 5]), "ferries": rng.choice([1, 2, 4])},
+    )
+
+
+def _modern(rng: random.Random) -> dict[str, object]:
+    return {"group_protocol": "consumer", "group_remote_assignor": rng.choice([None, "uniform", "range"])}
+
+
+def _classic(rng: random.Random, session_ms: int) -> dict[str, object]:
+    return {
+        "partition_assignment_strategy": rng.choice(ASSIGNORS),
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": session_ms // 6,
+    }
 
 
 class GroupLife:
@@ -84,17 +96,20 @@ class GroupLife:
 
     Args:
         world: where it lives.
+        mixed: some members take the one protocol, some the other.
 
     Attributes:
         group: what its members saw.
     """
 
-    def __init__(self, world: World) -> None:
-        self.group = GroupHistory(bound_s=BOUND_S, exact=world.climate.calm)
+    def __init__(self, world: World, *, mixed: bool = False) -> None:
         self._world = world
         self._rng = world.rng("group")
         assert world.climate.session_ms is not None
-        self._plan = draw(self._rng, world.climate.session_ms, calm=world.climate.calm)
+        self._plan = draw(self._rng, world.climate.session_ms, calm=world.climate.calm, mixed=mixed)
+        # A group that goes back to the classic protocol may refuse what its members commit in their older epochs.
+        exact = world.climate.calm and not mixed
+        self.group = GroupHistory(bound_s=BOUND_S, exact=exact)
         self._members: dict[int, Member] = {}
         self._born = 0
         self._settled = False
@@ -216,7 +231,7 @@ class GroupLife:
         if place in self._members and not self._members[place].is_over:
             return
         name, self._born = f"m{place}.{self._born}", self._born + 1
-        settings = dict(self._plan.settings)
+        settings = dict(self._plan.settings[self._born % len(self._plan.settings)])
         if place in self._plan.static:
             settings["group_instance_id"] = f"place{place}"
         habit = self._rng.choice(list(Habit))

@@ -120,9 +120,14 @@ async def with_a_calm_group(simulation: Simulation) -> Life:
     return await _in_a_group(World(simulation, climate.in_groups(simulation.rng, calm=True)))
 
 
-async def _in_a_group(world: World) -> Life:
+async def with_a_group_that_moves(simulation: Simulation) -> Life:
+    """As `with_a_group`, with members of both protocols, so that the group moves from one to the other and back."""
+    return await _in_a_group(World(simulation, climate.in_groups(simulation.rng)), mixed=True)
+
+
+async def _in_a_group(world: World, *, mixed: bool = False) -> Life:
     await world.brokers.start()
-    life = GroupLife(world)
+    life = GroupLife(world, mixed=mixed)
     await life.begin()
     helpers = [asyncio.create_task(trouble(world, pause_s=(0.1, 2.0))), asyncio.create_task(life.watch())]
     with world.brokers.old_news.in_effect():

@@ -29,6 +29,7 @@ PINNED: dict[str, tuple[int, ...]] = {
     "pipelined transactions": (3, 35, 106008808007),
     # fenced in a rebalance
     "groups": (49,),
+    "groups that move": (),
     # a commit that waited until others had the partition; a claim that was not made; a static leader that came back,
     # and watched no topics
     "calm groups": (3, 7, 145),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.simulation.lives import live, with_a_calm_group, with_a_group
+from tests.simulation.lives import live, with_a_calm_group, with_a_group, with_a_group_that_moves
 from tests.simulation.seeds import every_seed
 
 HAPPENS = (
@@ -27,6 +27,12 @@ def test_every_record_is_processed_by_its_one_owner_whoever_comes_goes_or_crashe
     life = live(with_a_group, seed)
     assert life.violations == [], life.story
     assert life.covered["assigned"], "nobody got anything, so nothing was tested"
+
+
+@every_seed("groups that move", normal=6, soak=1_000)
+def test_the_same_holds_while_the_group_moves_between_the_two_protocols(seed: int):
+    life = live(with_a_group_that_moves, seed)
+    assert life.violations == [], life.story
 
 
 @every_seed("calm groups", normal=12, soak=1_000)
