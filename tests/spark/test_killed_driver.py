@@ -8,6 +8,7 @@ twice; exactly once, they may not.
 from __future__ import annotations
 
 import dataclasses
+import random
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,24 @@ def test_nothing_is_lost_when_the_driver_or_a_worker_is_killed(killed, plan):
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_whatever_is_killed_when(spark, kafka, tmp_path_factory):
     for plan, killed in run_all(spark, kafka, MORE, tmp_path_factory).items():
+        check(plan, killed)
+
+
+def drawn(seed: int) -> Plan:
+    """A death in one of the first four micro-batches."""
+    rng = random.Random(seed)
+    step, batch = rng.choice((*STOPS, *DEATHS)), rng.randrange(4)
+    endless = batch == 0 or step in DEATHS  # what is there may be read before a worker's death is over
+    trigger = "processing time" if endless else rng.choice(("processing time", "available now"))
+    return Plan("earliest", trigger, step, batch, rng.random() < 0.5)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(0, 50, 5))
+def test_nothing_is_lost_in_fifty_deaths(spark, kafka, tmp_path_factory, first):
+    plans = dict.fromkeys(drawn(seed) for seed in range(first, first + 5))
+    for plan, killed in run_all(spark, kafka, plans, tmp_path_factory).items():
         check(plan, killed)
 
 
