@@ -17,11 +17,11 @@ from types import ModuleType
 import lz4.frame
 import pytest
 
-import kafkaraw.broker.accounts
+import kafkaraw.broker.security.accounts
 import kafkaraw.core.sasl.plain
 import kafkaraw.core.sasl.scram
 from kafkaraw.broker import BrokerConfig
-from kafkaraw.client.connection import FRAME_SIZE_MAX
+from kafkaraw.client.network.connection import FRAME_SIZE_MAX
 from kafkaraw.core.sasl.plain import PlainServer
 from kafkaraw.core.sasl.scram import ScramClient, ScramServer, make_credential
 from kafkaraw.errors import (
@@ -119,7 +119,9 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(monkeypatch: pytes
     assert compared
 
 
-@pytest.mark.parametrize("module", [kafkaraw.core.sasl.plain, kafkaraw.core.sasl.scram, kafkaraw.broker.accounts])
+@pytest.mark.parametrize(
+    "module", [kafkaraw.core.sasl.plain, kafkaraw.core.sasl.scram, kafkaraw.broker.security.accounts]
+)
 def test_cve_2021_38153_no_secret_stands_beside_an_equals_sign(module: ModuleType):
     secret = re.compile(r"password|secret|proof|signature|stored_key|server_key")
     for node in ast.walk(ast.parse(inspect.getsource(module))):

@@ -25,7 +25,7 @@ from bench.network.messages import (
     metadata_request,
 )
 from bench.network.settings import Settings
-from kafkaraw.client.connection import Connection
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import KafkaError
 from kafkaraw.net import AsyncioNetwork, Link
 from kafkaraw.net.loop_thread import client_loop_thread

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import TopicCreated as TopicCreated
     from kafkaraw.client.admin import TopicDescription as TopicDescription
     from kafkaraw.client.admin import TopicListing as TopicListing
-    from kafkaraw.client.arrow_sending import ArrowTicket as ArrowTicket
-    from kafkaraw.client.arrow_sending import SentRows as SentRows
     from kafkaraw.client.blocking import Admin as Admin
     from kafkaraw.client.blocking import Consumer as Consumer
     from kafkaraw.client.blocking import Producer as Producer
@@ -46,12 +44,14 @@ if TYPE_CHECKING:
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
     from kafkaraw.client.deserializers import DeserializationContext as DeserializationContext
     from kafkaraw.client.deserializers import Deserializer as Deserializer
+    from kafkaraw.client.fetching.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkaraw.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
     from kafkaraw.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from kafkaraw.client.interceptors import ProducerRecord as ProducerRecord
-    from kafkaraw.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkaraw.client.producer import AsyncProducer as AsyncProducer
     from kafkaraw.client.runtime import Runtime as Runtime
+    from kafkaraw.client.sending.arrow_sending import ArrowTicket as ArrowTicket
+    from kafkaraw.client.sending.arrow_sending import SentRows as SentRows
     from kafkaraw.client.serializers import SerializationContext as SerializationContext
     from kafkaraw.client.serializers import Serializer as Serializer
     from kafkaraw.core.group.assignors import Assignor as Assignor
@@ -137,7 +137,7 @@ _HOMES = {
         "TopicDescription",
         "TopicListing",
     ),
-    "kafkaraw.client.arrow_sending": (
+    "kafkaraw.client.sending.arrow_sending": (
         "ArrowTicket",
         "SentRows",
     ),
@@ -150,7 +150,7 @@ _HOMES = {
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.deserializers": ("DeserializationContext", "Deserializer"),
     "kafkaraw.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord"),
-    "kafkaraw.client.offsets": ("OffsetAndTimestamp",),
+    "kafkaraw.client.fetching.offsets": ("OffsetAndTimestamp",),
     "kafkaraw.client.producer": ("AsyncProducer",),
     "kafkaraw.client.runtime": ("Runtime",),
     "kafkaraw.client.serializers": ("SerializationContext", "Serializer"),

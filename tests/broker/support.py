@@ -8,16 +8,16 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kafkaraw.broker.catalog import Broker
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
-from kafkaraw.broker.security import ANONYMOUS
+from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topics.catalog import Broker
 from kafkaraw.protocol import (
     FileSlice,
     RequestHeader,

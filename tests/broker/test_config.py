@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from kafkaraw.broker.config import BROKER_SETTINGS, BrokerConfig
-from kafkaraw.broker.kafka_properties import IGNORED, REFUSED
+from kafkaraw.broker.configs.config import BROKER_SETTINGS, BrokerConfig
+from kafkaraw.broker.configs.kafka_properties import IGNORED, REFUSED
+from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS, TopicConfig, check, not_acted_on
 from kafkaraw.broker.listeners import Endpoint
-from kafkaraw.broker.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS, TopicConfig, check, not_acted_on
 from kafkaraw.errors import ConfigError
 
 

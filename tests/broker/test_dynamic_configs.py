@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.broker.dynamic_configs import ALL_BROKERS, DynamicConfigs
+from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.config_codes import ConfigResourceType
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kafkaraw.broker.elections import (
+from kafkaraw.broker.partitions.elections import (
     NO_LEADER,
     PartitionState,
     can_lead,

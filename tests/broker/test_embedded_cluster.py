@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkaraw.broker import EmbeddedCluster
-from kafkaraw.broker.arguments import cluster_configs
+from kafkaraw.broker.configs.arguments import cluster_configs
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.blocking import Admin, Consumer, Producer
 from kafkaraw.errors import ConfigError, UsageError

@@ -11,7 +11,7 @@ import pytest
 
 from kafkaraw.broker import BrokerConfig, BrokerNode, EmbeddedBroker, Faults
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.client.connection import Connection
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProtocolError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.followers import Followers
+from kafkaraw.broker.partitions.followers import Followers
 
 ISR = (1, 2, 3)
 

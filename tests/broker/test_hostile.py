@@ -10,7 +10,7 @@ import pytest
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.handlers.table import HANDLERS
-from kafkaraw.broker.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.protocol import RequestHeader, encode_request
 from kafkaraw.protocol.apis import API_BY_KEY, Api
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest

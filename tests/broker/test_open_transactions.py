@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.open_transactions import AbortedTransaction, OpenTransactions
+from kafkaraw.broker.partitions.open_transactions import AbortedTransaction, OpenTransactions
 from kafkaraw.records import BatchHeader, ControlType, encode_batch, encode_control_batch, parse_header
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.distinguished_names import subject_of
-from kafkaraw.broker.principals import PrincipalMapping
+from kafkaraw.broker.security.distinguished_names import subject_of
+from kafkaraw.broker.security.principals import PrincipalMapping
 from kafkaraw.errors import ConfigError, ProtocolError
 from tests.broker.certificates import SEVERAL_VALUES, SUBJECTS, certificate
 

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.broker.accounts import Accounts
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.login import Login, LoginState
 from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.security.accounts import Accounts
+from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.core.sasl.scram import ScramClient
 from kafkaraw.errors import AuthenticationError

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.scram_credentials import SCRAM_FILE, ScramCredentials
+from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
 from kafkaraw.core.sasl.scram import make_credential, salted_password
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode

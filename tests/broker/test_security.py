@@ -9,7 +9,7 @@ import trustme
 
 from kafkaraw import Admin
 from kafkaraw.broker import BrokerConfig, EmbeddedBroker
-from kafkaraw.broker.mechanisms import UNSECURED_HANDLER
+from kafkaraw.broker.security.mechanisms import UNSECURED_HANDLER
 from kafkaraw.core.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import AuthenticationError, AuthorizationError, ConfigError, NetworkError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.errors import KafkaError, NetworkError, UsageError

@@ -15,8 +15,8 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.producer_ids import BLOCK_SIZE, ProducerIds
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import Wish, plan_topic
-from kafkaraw.broker.topic_files import read_partition_metadata, write_partition_metadata
+from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_files import read_partition_metadata, write_partition_metadata
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition

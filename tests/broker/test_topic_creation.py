@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.broker.catalog import Broker, Catalog, Topic
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.topic_creation import PARTITIONS_MAX, Plan, Wish, plan_topic
+from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_MAX, Plan, Wish, plan_topic
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kafkaraw.broker.cluster import Cluster, Surroundings
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.partition import Partition
-from kafkaraw.broker.topic_creation import Wish, plan_topic
+from kafkaraw.broker.partitions.partition import Partition
+from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
     PartitionProduceData,

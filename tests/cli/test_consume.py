@@ -187,7 +187,7 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str):
 
 
 def test_a_topic_that_does_not_exist_is_told_and_not_made(servers: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kafkaraw.client.metadata.UNKNOWN_TOPIC_GRACE_S", 0.1)
+    monkeypatch.setattr("kafkaraw.client.network.metadata.UNKNOWN_TOPIC_GRACE_S", 0.1)
     assert "topic 'nowhere' does not exist" in run(servers, "consume", "nowhere", code=1).stderr
     with Admin(bootstrap_servers=servers) as admin:
         assert "nowhere" not in {topic.name for topic in admin.list_topics()}

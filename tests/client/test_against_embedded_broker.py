@@ -14,7 +14,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.client.admin import AsyncAdmin, NewTopic
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer
-from kafkaraw.client.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine, reply
 from kafkaraw.errors import BrokerError, NetworkError, StaleMetadataError
 from kafkaraw.protocol.messages.produce import (
     PartitionProduceData,

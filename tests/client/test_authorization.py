@@ -34,7 +34,7 @@ from kafkaraw import (
 from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.client.config import ConsumerConfig, parse
-from kafkaraw.client.security import principal_of
+from kafkaraw.client.network.security import principal_of
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 
 PASSWORD = "opensesame-4711"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafkaraw.client.connection import Connection
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import (
     ClosedError,
     KafkaError,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.client.cursor import RecordCursor
+from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.errors import CorruptBatch
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 

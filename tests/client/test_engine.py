@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kafkaraw.client.config import AdminConfig, parse
-from kafkaraw.client.engine import Engine
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,

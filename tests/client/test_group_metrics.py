@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaraw import TopicPartition
-from kafkaraw.client.group_metrics import MEANINGS
+from kafkaraw.client.metrics.group_metrics import MEANINGS
 from kafkaraw.errors import BrokerError
 from tests.client.test_group import PARTITIONS, TOPIC, member, settle
 from tests.client.virtual_cluster import VirtualCluster, on_cluster

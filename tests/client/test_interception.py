@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
-from kafkaraw.client.interception import Interception, interception_of
+from kafkaraw.client.fetching.interception import Interception, interception_of
 from kafkaraw.errors import BrokerError, ConfigError, CorruptBatch, DeserializationError
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.line import Line
+from kafkaraw.client.groups.line import Line
 from kafkaraw.testing.virtual import Simulation, run_virtual
 
 

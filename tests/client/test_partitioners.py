@@ -10,7 +10,7 @@ import pytest
 
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.java_names import settings_from_properties
-from kafkaraw.client.turns import RENEWED_AFTER_MS, Turns, partitioner_of
+from kafkaraw.client.sending.turns import RENEWED_AFTER_MS, Turns, partitioner_of
 from kafkaraw.core.producer.spreading import Spreading
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import PARTITIONERS, KeyHash, TopicPartition, partition_for_key

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kafkaraw.client.consumer import AsyncConsumer, reading_of
-from kafkaraw.client.consumer_metrics import MEANINGS
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.metrics.consumer_metrics import MEANINGS
 from kafkaraw.core.fetch.positions import Start
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.messages.fetch import FetchRequest

@@ -9,8 +9,8 @@ import pytest
 
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.engine import Engine
-from kafkaraw.client.pool import ConnectionPool
+from kafkaraw.client.network.engine import Engine
+from kafkaraw.client.network.pool import ConnectionPool
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import NetworkError
 from kafkaraw.protocol.messages.metadata import MetadataRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.client.produce import outcomes_of
+from kafkaraw.client.sending.produce import outcomes_of
 from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import (

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-import kafkaraw.client.outbox
-from kafkaraw.client.delivery import Delivery
-from kafkaraw.client.outbox import Outbox
-from kafkaraw.client.produce import produce_request
+import kafkaraw.client.sending.outbox
 from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.client.sending.delivery import Delivery
+from kafkaraw.client.sending.outbox import Outbox
+from kafkaraw.client.sending.produce import produce_request
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.events import NO_IDENTITY, NumberedBatch, SendProduce
 from kafkaraw.errors import (
@@ -619,7 +619,8 @@ def test_a_topic_that_was_deleted_and_made_again_takes_records():
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(Delivery, "_collect"), (kafkaraw.client.outbox, "produce_request"), (Outbox, "_refresh")]
+    ("owner", "name"),
+    [(Delivery, "_collect"), (kafkaraw.client.sending.outbox, "produce_request"), (Outbox, "_refresh")],
 )
 def test_a_bug_fails_the_records_instead_of_leaving_anybody_waiting(owner, name, monkeypatch, caplog):
     def bug(*_arguments, **_keywords):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.producer_metrics import MEANINGS
+from kafkaraw.client.metrics.producer_metrics import MEANINGS
 from kafkaraw.errors import BufferFull, DeliveryError, KafkaTimeoutError
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -111,7 +111,7 @@ def test_prometheus_gets_them_under_names_of_their_own():
     families = pytest.importorskip("prometheus_client.core")
 
     async def test(cluster: VirtualCluster) -> list[object]:
-        from kafkaraw.client.prometheus import ClientCollector
+        from kafkaraw.client.metrics.prometheus import ClientCollector
 
         async with cluster.producer() as producer:
             await (await producer.send("t", b"v"))

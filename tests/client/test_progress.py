@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.client.commits import Identity
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.group_metrics import GroupMetrics
-from kafkaraw.client.progress import Progress
+from kafkaraw.client.groups.commits import Identity
+from kafkaraw.client.groups.progress import Progress
+from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.errors import CommitFailed
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.room import PATIENCE_S, Room
+from kafkaraw.client.sending.room import PATIENCE_S, Room
 from kafkaraw.errors import ClosedError
 from kafkaraw.testing.virtual import Simulation, run_virtual
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kafkaraw import Admin, ArrowTicket, Consumer, NewTopic, Producer, SentRows, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.arrow_rows import rows_of
-from kafkaraw.client.room import AHEAD_BYTES
-from kafkaraw.client.waiting import PromiseWaiter
+from kafkaraw.client.sending.arrow_rows import rows_of
+from kafkaraw.client.sending.room import AHEAD_BYTES
+from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,

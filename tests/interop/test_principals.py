@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaraw.broker.distinguished_names import subject_of
-from kafkaraw.broker.principals import PrincipalMapping
+from kafkaraw.broker.security.distinguished_names import subject_of
+from kafkaraw.broker.security.principals import PrincipalMapping
 from tests.broker.certificates import SEVERAL_VALUES, SUBJECTS, certificate, part
 from tests.broker.test_principals import RULES
 from tests.interop.apache_kafka import fetch_jars

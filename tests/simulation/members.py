@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 
-from kafkaraw.client.commits import Commits
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.groups.commits import Commits
 from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
 from kafkaraw.records import Batch, TopicPartition
 from kafkaraw.testing.group_history import Commit, End, GroupHistory, Processed, Silence, Standing, Tenure

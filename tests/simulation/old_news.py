@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from kafkaraw.broker.catalog import Catalog
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topics.catalog import Catalog
 
 METADATA_KEY = 3
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import partial
 
-from kafkaraw.client.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
 from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.connection import Connection
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaraw.testing.virtual import Simulation, run_virtual

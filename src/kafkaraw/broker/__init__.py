@@ -1,15 +1,15 @@
 """The embedded broker: speaks Kafka to any client, on one node or several, for development and tests.
 
 Start at `EmbeddedBroker` or `EmbeddedCluster` (in a `with` statement) or `run_broker` (in the foreground). Inside:
-`server` puts a node on a network, `connection` takes requests, `handlers/` answers them from `state`, `partition` and
-`log/` keep records; `controller` keeps what the nodes of a `cluster` share, `replication` is between them.
+`server` puts a node on a network, `connection` takes requests, `handlers/` answers them from `state`, `partitions/` and
+`log/` keep records; `controller` keeps what the nodes of a `cluster` share.
 It never imports the client: the two meet as bytes.
 """
 
 from __future__ import annotations
 
 from kafkaraw.broker.cluster import Cluster, Surroundings
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.embedded import EmbeddedBroker
 from kafkaraw.broker.embedded_cluster import EmbeddedCluster
 from kafkaraw.broker.faults import Fault, Faults, Held

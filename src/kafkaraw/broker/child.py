@@ -12,7 +12,7 @@ import selectors
 import subprocess
 import sys
 
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.foreground import ADDRESS_LINE, ERROR_LINE
 from kafkaraw.broker.settings import to_text
 from kafkaraw.errors import KafkaError, KafkaTimeoutError

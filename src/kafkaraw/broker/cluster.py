@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Protocol
 
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
-from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.storage import ROOT, LogStorage
-from kafkaraw.broker.replication import Replication
+from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.partitions.replication import Replication
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.errors import ConfigError, KafkaTimeoutError, UsageError
 from kafkaraw.net import Clock, Network

@@ -17,17 +17,17 @@ from typing import Final
 
 from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT
 from kafkaraw.broker.deferred import Deferred
-from kafkaraw.broker.distinguished_names import subject_of
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.table import HANDLERS
-from kafkaraw.broker.login import Login, LoginState
-from kafkaraw.broker.principals import PrincipalMapping
 from kafkaraw.broker.quotas.answers import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.refusal import CloseConnection
-from kafkaraw.broker.security import ANONYMOUS
+from kafkaraw.broker.security.distinguished_names import subject_of
+from kafkaraw.broker.security.listener_security import ANONYMOUS
+from kafkaraw.broker.security.login import Login, LoginState
+from kafkaraw.broker.security.principals import PrincipalMapping
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
 from kafkaraw.net import Link

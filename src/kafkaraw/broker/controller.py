@@ -13,23 +13,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkaraw.broker import elections, topic_config
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.acl.rules import Acl, AclRules
 from kafkaraw.broker.acl.stored import ACLS_FILE, read_acls, write_acls
-from kafkaraw.broker.catalog import Broker, Catalog, Topic
-from kafkaraw.broker.config import BrokerConfig
-from kafkaraw.broker.dynamic_configs import ALL_BROKERS, CONFIGS_FILE, DynamicConfigs
-from kafkaraw.broker.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.configs import topic_config
+from kafkaraw.broker.configs.config import BrokerConfig
+from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, CONFIGS_FILE, DynamicConfigs
+from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
 from kafkaraw.broker.log.storage import ROOT, LogStorage
+from kafkaraw.broker.partitions import elections
+from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.partitions.replication import Replication
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
-from kafkaraw.broker.replication import Replication
-from kafkaraw.broker.scram_credentials import SCRAM_FILE, ScramCredentials
-from kafkaraw.broker.topic_config import TopicConfig
-from kafkaraw.broker.topic_creation import Plan
-from kafkaraw.broker.topic_files import TOPICS_FILE, StoredTopic, read_topics, write_topics
+from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
+from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
+from kafkaraw.broker.topics.topic_creation import Plan
+from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, read_topics, write_topics
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType

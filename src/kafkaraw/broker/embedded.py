@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from types import TracebackType
 
-from kafkaraw.broker.arguments import broker_config
 from kafkaraw.broker.child import BrokerProcess
+from kafkaraw.broker.configs.arguments import broker_config
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.server import BrokerNode

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from kafkaraw.broker.arguments import cluster_configs
 from kafkaraw.broker.cluster import WAIT_TIMEOUT_S, Cluster
+from kafkaraw.broker.configs.arguments import cluster_configs
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.settings import Value

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kafkaraw.broker.arguments import broker_config, cluster_configs
 from kafkaraw.broker.cluster import Cluster
+from kafkaraw.broker.configs.arguments import broker_config, cluster_configs
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
 from kafkaraw.broker.system import real_cluster, real_node

@@ -11,8 +11,7 @@ import contextlib
 import logging
 from types import TracebackType
 
-from kafkaraw.broker.catalog import Broker
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.connection_limits import ConnectionCount
 from kafkaraw.broker.controller import Controller
@@ -21,6 +20,7 @@ from kafkaraw.broker.ids import RandomBits
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topics.catalog import Broker
 from kafkaraw.errors import UsageError
 from kafkaraw.net import Clock, Link, Listener, Network
 from kafkaraw.net.wire_log import tapped

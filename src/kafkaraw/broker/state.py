@@ -10,14 +10,12 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from kafkaraw.broker.accounts import Accounts
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.acl.rules import Acl
-from kafkaraw.broker.catalog import Catalog, Topic
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
+from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, DynamicConfigs
+from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
-from kafkaraw.broker.dynamic_configs import ALL_BROKERS, DynamicConfigs
-from kafkaraw.broker.elections import PartitionState
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
@@ -30,12 +28,14 @@ from kafkaraw.broker.log.offset_checkpoint import (
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.old_releases import Offer
-from kafkaraw.broker.partition import Partition, folder_name
+from kafkaraw.broker.partitions.elections import PartitionState
+from kafkaraw.broker.partitions.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.throttling import Throttling
-from kafkaraw.broker.topic_config import TopicConfig
-from kafkaraw.broker.topic_creation import Plan
-from kafkaraw.broker.topic_files import (
+from kafkaraw.broker.security.accounts import Accounts
+from kafkaraw.broker.topics.catalog import Catalog, Topic
+from kafkaraw.broker.topics.topic_creation import Plan
+from kafkaraw.broker.topics.topic_files import (
     META_FILE,
     PARTITION_FILE,
     MetaProperties,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kafkaraw.broker.cluster import Cluster, Surroundings
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage

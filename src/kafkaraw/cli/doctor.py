@@ -15,7 +15,7 @@ from kafkaraw.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kafkaraw.client.diagnosis import Diagnosis, Visit
+    from kafkaraw.client.network.diagnosis import Diagnosis, Visit
 
 _LIBRARIES: Final = ("crc32c", "cramjam", "lz4", "zstandard")
 
@@ -56,8 +56,8 @@ def doctor(
     address that the cluster advertises. Says at which stage it stops, why, and what to change.
     """
     from kafkaraw.client.config import AdminConfig, parse
-    from kafkaraw.client.diagnosis import diagnose
     from kafkaraw.client.java_names import read_properties, translated
+    from kafkaraw.client.network.diagnosis import diagnose
 
     try:
         given = read_properties(config_file) if config_file else {}

@@ -21,24 +21,24 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
-from kafkaraw.client.arrow_sending import ArrowTicket
 from kafkaraw.client.blocking_admin import Admin as Admin
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, close_of, is_closed, reading_of
-from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.documentation import documented_by
+from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
+from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.client.forking import tell_about_forks
+from kafkaraw.client.groups.progress import Done
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.listeners import Callback
-from kafkaraw.client.metrics import Metrics
-from kafkaraw.client.offsets import OffsetAndTimestamp
+from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.client.progress import Done
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.transactions import Transactions
+from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
+from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.user_calls import UserCalls
 from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread

@@ -36,7 +36,7 @@ from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.java_names import Properties, settings_from_properties
-from kafkaraw.client.metrics import Metrics
+from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import ssl
 
 INT32_MAX = 2**31 - 1
-# An answer must fit into a frame, and `client/connection.py` takes none of 256 MiB or more.
+# An answer must fit into a frame, and `client/network/connection.py` takes none of 256 MiB or more.
 FETCH_BYTES_MAX = 255 * 1024 * 1024
 _DAY_MS = 24 * 3600 * 1000
 

@@ -10,20 +10,20 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
-from kafkaraw.client import consumer_metrics, group_metrics
-from kafkaraw.client.arrow import ARROW_BYTES, check_columns, to_arrow
-from kafkaraw.client.assignment import partition_of
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.engine import Engine
-from kafkaraw.client.group import CLOSE_S, Group
+from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
+from kafkaraw.client.fetching.assignment import partition_of
+from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
+from kafkaraw.client.fetching.reading import Reading
+from kafkaraw.client.groups.group import CLOSE_S, Group
+from kafkaraw.client.groups.progress import Done
 from kafkaraw.client.java_names import Properties, settings_from_properties
 from kafkaraw.client.listeners import Callback, CallUser, Listeners
-from kafkaraw.client.metrics import Metrics
-from kafkaraw.client.offsets import OffsetAndTimestamp, look_up
-from kafkaraw.client.progress import Done
-from kafkaraw.client.reading import Reading
+from kafkaraw.client.metrics import consumer_metrics, group_metrics
+from kafkaraw.client.metrics.client_metrics import Metrics
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.errors import UsageError

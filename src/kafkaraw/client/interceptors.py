@@ -1,4 +1,7 @@
-"""What interceptors are, and what they see. Who calls them: `pipeline.py` and `interception.py`.  Source: KIP-42."""
+"""What interceptors are, and what they see. Source: KIP-42.
+
+Who calls them: `sending/pipeline.py` and `fetching/interception.py`.
+"""
 
 from __future__ import annotations
 

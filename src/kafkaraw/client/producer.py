@@ -1,7 +1,7 @@
 """`AsyncProducer`: send records to topics.
 
-Only a face: `delivery.py` does the work, `core/producer` takes the decisions. The blocking face is in `blocking.py`;
-the two differ in `async` only, and in `send`, which awaits admission here and blocks there.
+Only a face: `sending/delivery.py` does the work, `core/producer` takes the decisions. The blocking face is in
+`blocking.py`; the two differ in `async` only, and in `send`, which awaits admission here and blocks there.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkaraw.client.arrow_sending import ArrowTicket
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
-from kafkaraw.client.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.java_names import Properties, settings_from_properties
-from kafkaraw.client.metrics import Metrics
-from kafkaraw.client.pipeline import take_nothing
+from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
+from kafkaraw.client.sending.pipeline import take_nothing
 from kafkaraw.errors import DeliveryError
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
 
@@ -364,7 +364,7 @@ class AsyncProducer:
 
         Returns:
             by node id as text (and "bootstrap"), and under "producer" for the producer itself, then by name. Those of
-            the producer are explained in `kafkaraw.client.producer_metrics.MEANINGS`. Of a node: requests,
+            the producer are explained in `kafkaraw.client.metrics.producer_metrics.MEANINGS`. Of a node: requests,
             requests_failed, in_flight, latency_count, latency_sum_s, latency_max_s, latency_histogram (answers within
             each bound in seconds), bytes_in, bytes_out, throttle_time_s, connections (open now), connections_opened,
             _failed and _closed.

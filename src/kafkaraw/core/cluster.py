@@ -1,7 +1,7 @@
 """What is known about the cluster: brokers, topics, leaders, leader epochs, topic ids. Pure.
 
 `ClusterView.update()` merges a Metadata response; the questions (`leader_of`, `partitions_of`, `topic_id_of`) are
-dictionary look-ups. It never asks a broker itself: `client/metadata.py` does, and decides when from
+dictionary look-ups. It never asks a broker itself: `client/network/metadata.py` does, and decides when from
 `refresh_due_ms`.
 
 Three rules keep it from going backwards: a partition whose leader epoch is lower than the one known is not taken over

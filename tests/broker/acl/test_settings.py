@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.errors import ConfigError
 
 

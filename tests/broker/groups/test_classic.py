@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, IllegalTransition
 from kafkaraw.protocol.error_codes import ErrorCode

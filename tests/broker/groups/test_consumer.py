@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import Claim
 from kafkaraw.broker.groups.means import Caller

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaraw.broker.group_settings import Limits, MigrationPolicy
+from kafkaraw.broker.configs.group_settings import Limits, MigrationPolicy
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import Claim

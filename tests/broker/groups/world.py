@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kafkaraw.broker.group_settings import Limits, limits_of_group
+from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.journal import Batch
 from kafkaraw.broker.groups.means import Caller

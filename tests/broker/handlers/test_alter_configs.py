@@ -9,7 +9,7 @@ import pytest
 
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import Plan
+from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType, ConfigSource
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_configs import AlterableConfig as OldConfig

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import Plan
+from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.broker.kafka_configs import BROKER_CONFIGS
+from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
+from kafkaraw.broker.configs.topic_config import TOPIC_SETTINGS
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_config import TOPIC_SETTINGS
-from kafkaraw.broker.topic_creation import Plan
+from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.protocol.config_codes import ConfigResourceType, ConfigSource, ConfigType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_configs import (

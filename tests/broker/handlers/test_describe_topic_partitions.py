@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import Plan
+from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_topic_partitions import (
     Cursor,

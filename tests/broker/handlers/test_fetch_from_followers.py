@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.broker.config import RACK_AWARE, BrokerConfig
+from kafkaraw.broker.configs.config import RACK_AWARE, BrokerConfig
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData

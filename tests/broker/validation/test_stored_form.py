@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.config import BrokerConfig
+from kafkaraw.broker.configs.config import BrokerConfig
+from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.validation.inner_records import inner_records
 from kafkaraw.broker.validation.stored_form import validated
 from kafkaraw.errors import ProtocolError

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.client.admin.calls import Calls
 from kafkaraw.client.config import AdminConfig, parse
-from kafkaraw.client.engine import Engine
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.errors import BrokerError, KafkaError, NetworkError, Stage, StaleMetadataError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.testing.virtual import Simulation, run_virtual

@@ -12,10 +12,10 @@ from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.node import _Journal
 from kafkaraw.broker.groups.reconciliation import reconcile
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.client.cursor import RecordCursor
-from kafkaraw.client.handing_over import HandingOver
-from kafkaraw.client.membership import Membership
-from kafkaraw.client.progress import Progress
+from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.client.groups.handing_over import HandingOver
+from kafkaraw.client.groups.membership import Membership
+from kafkaraw.client.groups.progress import Progress
 from kafkaraw.core.group import leading
 from kafkaraw.core.group.actions import NONE
 from kafkaraw.core.group.assignors import sticky

@@ -8,11 +8,11 @@ import pytest
 
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.log.partition_log import PartitionLog
-from kafkaraw.broker.partition import Appended, Partition
-from kafkaraw.broker.producers import ProducerTable
-from kafkaraw.client.connection import Connection
+from kafkaraw.broker.partitions.partition import Appended, Partition
+from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.client.consumer import AsyncConsumer
-from kafkaraw.client.outbox import Outbox
+from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.sending.outbox import Outbox
 from kafkaraw.core.connection import Fail
 from kafkaraw.core.fetch.cutting import cut
 from kafkaraw.core.producer.partition import PartitionQueue, Renumbering

@@ -8,11 +8,11 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from kafkaraw.broker.partition import Partition
-from kafkaraw.broker.producers import ProducerTable
-from kafkaraw.client import outbox
-from kafkaraw.client.delivery import Delivery
-from kafkaraw.client.produce import unanswered
+from kafkaraw.broker.partitions.partition import Partition
+from kafkaraw.broker.partitions.producers import ProducerTable
+from kafkaraw.client.sending import outbox
+from kafkaraw.client.sending.delivery import Delivery
+from kafkaraw.client.sending.produce import unanswered
 from kafkaraw.core.producer import machine
 from kafkaraw.core.producer.events import Answered
 from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue

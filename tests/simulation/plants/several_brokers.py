@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaraw.broker.followers import Followers
-from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.partitions.followers import Followers
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.core import cluster
 
 

@@ -8,14 +8,14 @@ import itertools
 import pytest
 
 from kafkaraw.broker.groups.offsets import GroupOffsets
-from kafkaraw.broker.open_transactions import OpenTransactions
-from kafkaraw.broker.producers import ProducerTable
+from kafkaraw.broker.partitions.open_transactions import OpenTransactions
+from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.broker.transactions.coordinator import Outcome, TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.state_log import PartitionStateLog
 from kafkaraw.broker.transactions.states import ENDING, NO_EPOCH, Transaction
-from kafkaraw.client.delivery import Delivery
-from kafkaraw.client.transactions import Transactions
+from kafkaraw.client.sending.delivery import Delivery
+from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.core.fetch import fetcher
 from kafkaraw.core.producer.machine import ProducerMachine
 from kafkaraw.protocol.error_codes import ErrorCode

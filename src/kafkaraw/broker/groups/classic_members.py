@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from kafkaraw.broker.group_settings import MigrationPolicy
+from kafkaraw.broker.configs.group_settings import MigrationPolicy
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.changes import CarryOut, Change
 from kafkaraw.broker.groups.classic import MEMBER_ID_REQUIRED_SINCE

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.changes import Change
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.protocol.error_codes import ErrorCode

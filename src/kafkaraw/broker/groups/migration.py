@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from kafkaraw.broker.group_settings import Limits
+from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.changes import Change
 from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, ClassicGroup, ClassicMember

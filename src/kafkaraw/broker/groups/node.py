@@ -13,26 +13,26 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkaraw.broker.group_settings import Limits, limits_of_group
+from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.journal import Batch
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.hosting import Hosting
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
-from kafkaraw.broker.replicated import ReplicatedLog
-from kafkaraw.broker.state_topic import StateTopic
+from kafkaraw.broker.state_topics.hosting import Hosting
+from kafkaraw.broker.state_topics.replicated import ReplicatedLog
+from kafkaraw.broker.state_topics.state_topic import StateTopic
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import ControlType, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkaraw.broker.catalog import Catalog
-    from kafkaraw.broker.config import BrokerConfig
+    from kafkaraw.broker.configs.config import BrokerConfig
     from kafkaraw.broker.controller import Controller
-    from kafkaraw.broker.partition import Partition
+    from kafkaraw.broker.partitions.partition import Partition
+    from kafkaraw.broker.topics.catalog import Catalog
     from kafkaraw.net import Clock
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaraw.broker.config_changes import (
+from kafkaraw.broker.configs.config_changes import (
     BROKER_LISTS,
     Configs,
     Lists,
@@ -22,15 +22,15 @@ from kafkaraw.broker.config_changes import (
     check_topic,
     lists_among,
 )
-from kafkaraw.broker.config_layers import BrokerLayers, topic_declaration
-from kafkaraw.broker.dynamic_configs import ALL_BROKERS
-from kafkaraw.broker.kafka_configs.declared import Declared
-from kafkaraw.broker.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from kafkaraw.broker.configs.config_layers import BrokerLayers, topic_declaration
+from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
+from kafkaraw.broker.configs.kafka_configs.declared import Declared
+from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from kafkaraw.broker.configs.topic_config import TOPIC_SETTINGS, not_acted_on
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_config import TOPIC_SETTINGS, not_acted_on
-from kafkaraw.broker.topic_creation import check_name
+from kafkaraw.broker.topics.topic_creation import check_name
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 

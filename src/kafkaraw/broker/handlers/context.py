@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from kafkaraw.broker.quotas.throttling import Client
-from kafkaraw.broker.security import ANONYMOUS
+from kafkaraw.broker.security.listener_security import ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_growth import plan_growth
+from kafkaraw.broker.topics.topic_growth import plan_growth
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

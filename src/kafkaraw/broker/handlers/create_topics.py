@@ -9,13 +9,13 @@ import logging
 from collections import Counter
 from typing import Final
 
-from kafkaraw.broker.config_layers import topic_entries
+from kafkaraw.broker.configs.config_layers import topic_entries
 from kafkaraw.broker.handlers.config_resources import layers_of
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import Plan, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import Plan, Wish, plan_topic
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import (

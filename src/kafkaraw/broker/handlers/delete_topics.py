@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaraw.broker.catalog import Topic
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkaraw.broker import loggers
-from kafkaraw.broker.config_layers import (
+from kafkaraw.broker.configs.config_layers import (
     Entry,
     broker_entries,
     client_metrics_entries,
@@ -17,13 +17,13 @@ from kafkaraw.broker.config_layers import (
     group_entries,
     topic_entries,
 )
-from kafkaraw.broker.dynamic_configs import ALL_BROKERS
+from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
+from kafkaraw.broker.configs.kafka_configs.declared import Declared
 from kafkaraw.broker.handlers.config_resources import invalid, layers_of
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.kafka_configs.declared import Declared
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import check_name
+from kafkaraw.broker.topics.topic_creation import check_name
 from kafkaraw.protocol.config_codes import ConfigResourceType, ConfigSource, ConfigType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_configs import (

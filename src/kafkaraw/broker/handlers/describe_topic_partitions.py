@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.catalog import INTERNAL_TOPICS, Topic
-from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.metadata import TOPIC_OPERATIONS
+from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import check_name
+from kafkaraw.broker.topics.catalog import INTERNAL_TOPICS, Topic
+from kafkaraw.broker.topics.topic_creation import check_name
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_topic_partitions import (

@@ -19,7 +19,7 @@ from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partiti
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
 from kafkaraw.broker.log.storage import Content
-from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafkaraw.broker import loggers
-from kafkaraw.broker.config_changes import Change, altered
+from kafkaraw.broker.configs.config_changes import Change, altered
 from kafkaraw.broker.handlers.config_resources import alter, invalid, refuse_doubles, refuse_nulls
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.refusal import Refusal

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaraw.broker.catalog import Broker
-from kafkaraw.broker.elections import NO_LEADER
 from kafkaraw.broker.listeners import Endpoint
-from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.partitions.elections import NO_LEADER
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topics.catalog import Broker
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 

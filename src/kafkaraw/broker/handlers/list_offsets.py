@@ -11,7 +11,7 @@ from typing import Final
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, led_partition
 from kafkaraw.broker.log.partition_log import TimestampAndOffset
-from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import ProtocolError

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kafkaraw.broker.catalog import Topic
-from kafkaraw.broker.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topic_creation import Wish, check_name, plan_topic
+from kafkaraw.broker.topics.catalog import Topic
+from kafkaraw.broker.topics.topic_creation import Wish, check_name, plan_topic
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.acl_codes import OPERATIONS_OF, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kafkaraw.broker.catalog import Topic
 from kafkaraw.broker.deferred import Deferred, after, answered
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
-from kafkaraw.broker.partition import ALL_IN_SYNC, Partition
+from kafkaraw.broker.partitions.partition import ALL_IN_SYNC, Partition
 from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
 from kafkaraw.errors import ProtocolError

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
-from kafkaraw.broker.hosting import Hosting
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.replicated import when_replicated
-from kafkaraw.broker.state_topic import StateTopic
+from kafkaraw.broker.state_topics.hosting import Hosting
+from kafkaraw.broker.state_topics.replicated import when_replicated
+from kafkaraw.broker.state_topics.state_topic import StateTopic
 from kafkaraw.broker.transactions.coordinator import Identity, Limits, TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog
@@ -27,9 +27,9 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import ControlType, TopicPartition, encode_control_batch
 
 if TYPE_CHECKING:
-    from kafkaraw.broker.config import BrokerConfig
+    from kafkaraw.broker.configs.config import BrokerConfig
     from kafkaraw.broker.controller import Controller
-    from kafkaraw.broker.partition import Partition
+    from kafkaraw.broker.partitions.partition import Partition
     from kafkaraw.net import Clock
 
 _logger = logging.getLogger("kafkaraw.broker")

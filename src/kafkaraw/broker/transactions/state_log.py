@@ -11,9 +11,9 @@ from collections.abc import Callable
 from itertools import chain, groupby
 from typing import Final
 
-from kafkaraw.broker.partition import Partition
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.replicated import ReplicatedLog
+from kafkaraw.broker.state_topics.replicated import ReplicatedLog
 from kafkaraw.broker.transactions.coordinator import Done
 from kafkaraw.broker.transactions.states import Transaction, TransactionState
 from kafkaraw.protocol import decode_message, encode_message

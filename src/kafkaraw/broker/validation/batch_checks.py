@@ -6,8 +6,8 @@ Source: UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch.
 
 from __future__ import annotations
 
+from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.errors import CorruptBatch
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, BatchHeader, codec_by_id, unpack_header, verify_crc

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kafkaraw.broker.configs.topic_config import PRODUCER, TopicConfig
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.topic_config import PRODUCER, TopicConfig
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader, codec_by_name, encode_batch

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.refusal import RecordError, Refusal
 from kafkaraw.broker.settings import LONG_MAX
-from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.validation.inner_records import InnerRecord, inner_records
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -6,8 +6,8 @@ Source: UnifiedLog.append, LogValidator.
 
 from __future__ import annotations
 
+from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.topic_config import TopicConfig
 from kafkaraw.broker.validation.batch_checks import check_batch, check_size
 from kafkaraw.broker.validation.recompression import recompressed, wants_other_codec
 from kafkaraw.broker.validation.record_checks import check_records, checked_rows, must_be_read

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkaraw.client.admin.calls import Calls, failure
-from kafkaraw.client.engine import reply
+from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.acl_codes import (
     WILDCARD,

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from kafkaraw.client.config import INT32_MAX
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.engine import Ask, Engine
-from kafkaraw.client.security import with_principal
+from kafkaraw.client.network.engine import Ask, Engine
+from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, RetriableError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for

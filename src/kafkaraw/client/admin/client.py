@@ -25,9 +25,9 @@ from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.engine import Engine
 from kafkaraw.client.java_names import Properties, settings_from_properties
-from kafkaraw.client.metrics import Metrics
+from kafkaraw.client.metrics.client_metrics import Metrics
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition

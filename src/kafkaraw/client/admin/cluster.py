@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkaraw.client.admin.calls import Calls, failure
-from kafkaraw.client.connection import Connection
-from kafkaraw.client.engine import reply
+from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import UnsupportedVersionError
 from kafkaraw.protocol.acl_codes import AclOperation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.engine import reply
+from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType, ConfigSource, ConfigType
 from kafkaraw.protocol.messages.describe_configs import (

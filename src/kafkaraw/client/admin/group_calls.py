@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure
-from kafkaraw.client.coordinator import CoordinatorKind, find_coordinators
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.engine import Ask, reply
+from kafkaraw.client.network.coordinator import CoordinatorKind, find_coordinators
+from kafkaraw.client.network.engine import Ask, reply
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError
 
 R = TypeVar("R")

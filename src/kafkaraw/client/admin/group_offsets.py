@@ -13,7 +13,7 @@ from typing import Final
 from kafkaraw.client.admin.calls import Calls, failure, names_of
 from kafkaraw.client.admin.group_calls import GroupCalls, group_failure
 from kafkaraw.client.committed import OffsetAndMetadata
-from kafkaraw.client.connection import Connection
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.core.group.subscription import by_topic
 from kafkaraw.errors import KafkaError, RebalanceUnderWay, RetriableError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode

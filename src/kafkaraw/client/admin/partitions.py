@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.engine import reply
+from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (

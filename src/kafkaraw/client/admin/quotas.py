@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure
-from kafkaraw.client.engine import reply
+from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import alter_client_quotas, describe_client_quotas

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds, names_of
-from kafkaraw.client.connection import Connection
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.engine import reply
+from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import PartitionView, TopicView
 from kafkaraw.errors import KafkaError, UnsupportedVersionError, UsageError
 from kafkaraw.protocol import Uuid

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.committed import PreparedTransaction
-from kafkaraw.client.coordinator import Coordinator, CoordinatorKind
-from kafkaraw.client.transactions import ask_to_end
+from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
+from kafkaraw.client.sending.transactions import ask_to_end
 from kafkaraw.core.producer.transaction import Reaction, reaction_to
 from kafkaraw.errors import ProducerFenced
 

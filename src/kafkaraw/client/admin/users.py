@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure, names_of
-from kafkaraw.client.engine import reply
+from kafkaraw.client.network.engine import reply
 from kafkaraw.core.sasl.scram import ITERATIONS_MIN, MECHANISM_OF_TYPE, TYPE_OF_MECHANISM, salted_password
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode

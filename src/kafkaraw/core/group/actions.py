@@ -1,6 +1,6 @@
 """What a membership machine wants done, and what it hands over to its user. Pure values.
 
-Both protocols speak this language, so that `client/membership.py` need not know which one it drives.
+Both protocols speak this language, so that `client/groups/membership.py` need not know which one it drives.
 """
 
 from __future__ import annotations

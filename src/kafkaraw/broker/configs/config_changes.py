@@ -1,0 +1,285 @@
+"""What becomes of a resource's settings when they are altered, and whether that is allowed. Pure.
+
+`altered` applies the operations of IncrementalAlterConfigs; `check_broker`, `check_topic`, `check_group` and
+`check_client_metrics` judge the outcome, each with the error codes that Kafka uses for that resource.
+Source: kafka.server.{ConfigAdminManager, ControllerConfigurationValidator, DynamicBrokerConfig}, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.broker.configs import topic_config
+from kafkaraw.broker.configs.config import BROKER_SETTINGS
+from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.declared import PER_BROKER, READ_ONLY, Declared, check_type
+from kafkaraw.broker.configs.kafka_configs.resources import GROUP_CONFIGS
+from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.settings import invalid, split_list
+from kafkaraw.errors import ConfigError
+from kafkaraw.protocol.config_codes import AlterOperation, ConfigType
+from kafkaraw.protocol.error_codes import ErrorCode
+
+Configs = Mapping[str, str]
+
+LISTENER_PREFIX: Final = "listener.name."
+# What Kafka lets change for one listener only, never for all of a broker's.
+_PER_LISTENER: Final = frozenset(
+    f"ssl.{name}"
+    for name in (
+        "key.password", "keystore.certificate.chain", "keystore.key", "keystore.location", "keystore.password",
+        "keystore.type", "truststore.certificates", "truststore.location", "truststore.password", "truststore.type",
+    )
+)  # fmt: skip
+_TOPIC_NAME: Final = {broker: topic for topic, broker in BROKER_PROPERTY.items()}
+_INTERVAL_MS: Final = (100, 3_600_000)
+_MATCHES: Final = frozenset(
+    ("client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address",
+     "client_source_port")
+)  # fmt: skip
+_OFFSET_RESET: Final = re.compile(r"earliest|latest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+# Texts of groups that may not be anything, and what Kafka says then.
+_GROUP_TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
+    "share.isolation.level": (
+        re.compile("read_uncommitted|read_committed"), "String must be one of: read_committed, read_uncommitted"
+    ),
+    "share.auto.offset.reset": (
+        _OFFSET_RESET,
+        "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One operation on one setting; `value` is empty for DELETE."""
+
+    name: str
+    operation: int
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Which settings of a kind of resource are lists, and how Kafka says that one is not.
+
+    Attributes:
+        start_of: what a list begins with that was not set; raises Refusal for what is no list.
+        not_an_operation: raises for an operation that there is not.
+    """
+
+    start_of: Callable[[str, AlterOperation], str]
+    not_an_operation: Callable[[int], Refusal]
+
+
+def altered(own: Configs, changes: Iterable[Change], lists: Lists) -> dict[str, str]:
+    """The settings after some operations.
+
+    Args:
+        own: the resource's settings so far.
+        changes: the operations, each on another setting.
+        lists: what is known about lists in such resources.
+
+    Raises:
+        Refusal: there is no such operation, or not on such a setting.
+    """
+    result = dict(own)
+    for change in changes:
+        try:
+            operation = AlterOperation(change.operation)
+        except ValueError:
+            raise lists.not_an_operation(change.operation) from None
+        if operation is AlterOperation.SET:
+            result[change.name] = change.value
+        elif operation is AlterOperation.DELETE:
+            result.pop(change.name, None)
+        else:
+            start = lists.start_of(change.name, operation)
+            result[change.name] = _merged(result.get(change.name, start), change.value, operation)
+    return result
+
+
+def _merged(old: str, given: str, operation: AlterOperation) -> str:
+    members = [member for member in old.split(",") if member]
+    for member in given.split(","):
+        if operation is AlterOperation.APPEND and member not in members:
+            members.append(member)
+        elif operation is AlterOperation.SUBTRACT and member in members:
+            members.remove(member)
+    return ",".join(members)
+
+
+def _start_in_broker(name: str, operation: AlterOperation) -> str:
+    declared = BROKER_CONFIGS.get(name)
+    if declared is None:
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+    if declared.kind is not ConfigType.LIST:
+        verb = operation.name.lower()
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
+    return declared.default or ""
+
+
+BROKER_LISTS: Final = Lists(
+    _start_in_broker, lambda number: Refusal(ErrorCode.INVALID_REQUEST, f"Unknown operations type {number}")
+)
+
+
+def lists_among(declared: Mapping[str, Declared], default_of: Callable[[str], str]) -> Lists:
+    """What is known about lists in topics, groups and subscriptions.
+
+    Args:
+        declared: the settings there are.
+        default_of: what one is when it is not set.
+    """
+
+    def start_of(name: str, operation: AlterOperation) -> str:
+        known = declared.get(name)
+        if known is None or known.kind is not ConfigType.LIST:
+            message = f"Can't {operation.name} to key {name} because its type is not LIST."
+            raise Refusal(ErrorCode.INVALID_CONFIG, message)
+        return default_of(name)
+
+    return Lists(start_of, lambda number: Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
+
+
+# -- brokers -------------------------------------------------------------------------------------------------------
+
+
+def check_broker(configs: Configs, *, one_broker: bool) -> None:
+    """Check what is to be set for one broker, or for all, while they run.
+
+    Raises:
+        Refusal: INVALID_REQUEST.
+    """
+    _refuse_names("Cannot update these configs dynamically", (n for n in configs if _mode_is(n, READ_ONLY)))
+    _refuse_names(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        (name for name in configs if name in _PER_LISTENER),
+    )
+    for name, value in configs.items():
+        _check_value(name.removeprefix(LISTENER_PREFIX).partition(".")[2] if _is_per_listener(name) else name, value)
+    listening = [name for name in configs if _is_per_listener(name) or _mode_is(name, PER_BROKER)]
+    if not one_broker:
+        _refuse_names("Cannot update these configs at default cluster level, broker id must be specified", listening)
+    # Kafka would act on them. To pass them over in silence could leave a listener open that somebody meant to close.
+    _refuse_names("This broker cannot change its listeners while it runs", listening)
+
+
+def _mode_is(name: str, mode: object) -> bool:
+    declared = BROKER_CONFIGS.get(name)
+    return declared is not None and declared.mode is mode
+
+
+def _is_per_listener(name: str) -> bool:
+    return name.startswith(LISTENER_PREFIX)
+
+
+def _refuse_names(message: str, names: Iterable[str]) -> None:
+    found = sorted(names)
+    if found:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{message}: [{', '.join(found)}]")
+
+
+def _check_value(name: str, value: str) -> None:
+    setting = BROKER_SETTINGS.get(name) or TOPIC_SETTINGS.get(_TOPIC_NAME.get(name, ""))
+    declared = BROKER_CONFIGS.get(name)
+    try:
+        if setting is not None:
+            setting.parse(value, name=name)
+        elif declared is not None:
+            check_type(declared, value)
+    except ConfigError as error:
+        raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+# -- topics, groups, subscriptions ---------------------------------------------------------------------------------
+
+
+def check_topic(configs: Configs) -> None:
+    """Check a topic's settings.
+
+    Raises:
+        Refusal: INVALID_CONFIG.
+    """
+    try:
+        topic_config.check(configs)
+    except ConfigError as error:
+        raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def check_group(configs: Configs, broker_value: Callable[[str], str | None]) -> None:
+    """Check a group's settings.
+
+    Args:
+        configs: the settings.
+        broker_value: the value in force of a configuration of the broker, which may set limits.
+
+    Raises:
+        Refusal: INVALID_CONFIG.
+    """
+    for name, value in configs.items():
+        declared = GROUP_CONFIGS.get(name)
+        if declared is None:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+        try:
+            check_type(declared, value)
+            pattern, problem = _GROUP_TEXTS.get(name, (None, ""))
+            if pattern is not None and not pattern.fullmatch(value):
+                raise invalid(name, value, problem)
+        except ConfigError as error:
+            raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+        kind, _, rest = name.partition(".")
+        for bound, word, fits in (("min", "greater", int.__ge__), ("max", "less", int.__le__)):
+            limit_name = f"group.{kind}.{bound}.{rest.removeprefix('num.')}"
+            limit = broker_value(limit_name)
+            if limit is not None and not fits(int(value), int(limit)):
+                message = f"{name} must be {word} than or equal to {limit_name}"
+                raise Refusal(ErrorCode.INVALID_CONFIG, message)
+
+
+def check_client_metrics(name: str, configs: Configs) -> None:
+    """Check a subscription to client metrics.
+
+    Raises:
+        Refusal: INVALID_REQUEST, or INVALID_CONFIG for a pattern.
+    """
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key, value in configs.items():
+        check = _CLIENT_METRICS_CHECKS.get(key)
+        if check is None:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+        check(value)
+
+
+def _check_interval(value: str) -> None:
+    low, high = _INTERVAL_MS
+    if not value.strip().isdecimal() or not low <= int(value) <= high:
+        message = f"Invalid value {value} for interval.ms, interval must be between {low} and {high} (1 hour)"
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_match(value: str) -> None:
+    for member in split_list(value):
+        key, equals, pattern = (part.strip() for part in member.partition("="))
+        try:
+            re.compile(pattern)
+        except re.error:
+            equals = ""
+        if not equals or key not in _MATCHES:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {member}")
+
+
+def _check_nothing(value: str) -> None:
+    """Any text will do."""
+
+
+_CLIENT_METRICS_CHECKS: Final[dict[str, Callable[[str], None]]] = {
+    "interval.ms": _check_interval,
+    "match": _check_match,
+    "metrics": _check_nothing,
+}

@@ -1,0 +1,145 @@
+"""What a cluster knows about itself: its id, its brokers, its topics, and who may do what.
+
+One copy however many nodes share it. Only facts and look-ups; which topics can be created is decided in
+`topic_creation`, files are the business of `state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkaraw.broker.acl.authorizer import Authorizer
+from kafkaraw.broker.listeners import Endpoint
+from kafkaraw.broker.partitions.elections import PartitionState, first_state
+from kafkaraw.protocol import Uuid
+from kafkaraw.records import TopicPartition
+
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic.
+
+    Attributes:
+        assignments: for each partition the ids of the brokers that hold it, the preferred leader first.
+        configs: settings that were given for it, as text.
+    """
+
+    name: str
+    topic_id: Uuid
+    assignments: tuple[tuple[int, ...], ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of those in which Kafka keeps what it has to remember."""
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def partitions_count(self) -> int:
+        """Number of partitions."""
+        return len(self.assignments)
+
+    @property
+    def replication_factor(self) -> int:
+        """Number of brokers that hold a partition."""
+        return len(self.assignments[0])
+
+    def partitions(self) -> list[TopicPartition]:
+        """Its partitions, in order."""
+        return [TopicPartition(self.name, index) for index in range(len(self.assignments))]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One node of the cluster, as clients are told about it.
+
+    Attributes:
+        endpoints: where clients reach it, by the name of the listener on which they ask.
+    """
+
+    node_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+
+
+class Catalog:
+    """The cluster's brokers and topics.
+
+    Args:
+        cluster_id: tells clusters apart.
+        controller_id: the broker that clients send topic changes to.
+
+    Attributes:
+        authorizer: decides who may do what; None lets everybody do everything.
+        brokers: those that run and can be reached.
+        version: grows with every topic that comes, goes or changes.
+        racks: the rack of every node that belongs to the cluster, running or not.
+    """
+
+    def __init__(self, cluster_id: str, controller_id: int) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.brokers: dict[int, Broker] = {}
+        self.authorizer: Authorizer | None = None
+        self.racks: dict[int, str | None] = {}
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self.version = 0
+
+    def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def topic(self, name: str | None) -> Topic | None:
+        """The topic of that name."""
+        return None if name is None else self._topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with that id."""
+        return self._by_id.get(topic_id)
+
+    def add(self, topic: Topic, states: Sequence[PartitionState] = ()) -> None:
+        """Take in a topic whose name is not taken, or a new form of one that is there.
+
+        Args:
+            topic: the topic; one that was there keeps its id and its partitions, and may have more of them.
+            states: who leads its partitions; those not given, and not there before, begin with all replicas in sync.
+        """
+        self.version += 1
+        self._topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        for index, (key, replicas) in enumerate(zip(topic.partitions(), topic.assignments, strict=True)):
+            if index < len(states):
+                self._states[key] = states[index]
+            elif key not in self._states:
+                self._states[key] = first_state(replicas)
+
+    def remove(self, topic: Topic) -> None:
+        """Forget a topic."""
+        self.version += 1
+        del self._topics[topic.name]
+        del self._by_id[topic.topic_id]
+        for key in topic.partitions():
+            del self._states[key]
+
+    @property
+    def partitions_count(self) -> int:
+        """Partitions of all topics."""
+        return len(self._states)
+
+    def state_of(self, topic_partition: TopicPartition) -> PartitionState | None:
+        """Who holds and who leads a partition; None when there is no such partition."""
+        return self._states.get(topic_partition)
+
+    def states_of(self, topic: Topic) -> list[PartitionState]:
+        """Who holds and who leads each partition of a topic."""
+        return [self._states[key] for key in topic.partitions()]
+
+    def set_state(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Note who holds and who leads a partition."""
+        self._states[topic_partition] = state

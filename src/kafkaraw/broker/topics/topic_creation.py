@@ -1,0 +1,184 @@
+"""Whether a topic may be created, and with which partitions: every rule of CreateTopics and of auto-creation.
+
+Pure: gives a `Plan` or a `Refusal`; `state.BrokerState.create_topic` carries it out.
+Source: org.apache.kafka.controller.ReplicationControlManager, org.apache.kafka.common.internals.Topic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkaraw.broker.configs import topic_config
+from kafkaraw.broker.configs.config import BrokerConfig
+from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.topics.catalog import Catalog
+from kafkaraw.broker.topics.placement import place_replicas
+from kafkaraw.errors import ConfigError
+from kafkaraw.protocol.error_codes import ErrorCode
+
+NAME_LENGTH_MAX: Final = 249
+PARTITIONS_MAX: Final = 10_000
+DEFAULT: Final = -1
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A topic as a client asks for it.
+
+    Attributes:
+        partitions: how many; -1 for the broker's default.
+        replication_factor: how many replicas; -1 for the broker's default.
+        assignments: (partition, broker ids) chosen by the client; empty lets the broker choose.
+        configs: settings of the topic; a null value is not allowed.
+    """
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A topic that may be created as it stands here."""
+
+    name: str
+    assignments: tuple[tuple[int, ...], ...]
+    configs: Mapping[str, str]
+
+
+def plan_topic(wish: Wish, catalog: Catalog, config: BrokerConfig) -> Plan:
+    """Apply all rules.
+
+    Raises:
+        Refusal: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+            INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION or INVALID_CONFIG.
+    """
+    check_name(wish.name)
+    if catalog.topic(wish.name) is not None:
+        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
+    _check_collision(wish.name, catalog)
+    assignments = _assigned_by_client(wish, catalog) if wish.assignments else _assigned_by_broker(wish, catalog, config)
+    return Plan(wish.name, assignments, _checked_configs(wish.configs))
+
+
+def check_name(name: str) -> None:
+    """Check that a topic may have this name.
+
+    Raises:
+        Refusal: INVALID_TOPIC_EXCEPTION.
+    """
+    shown = name[:NAME_LENGTH_MAX]
+    problem = ""
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = "'.' or '..' is not allowed"
+    elif len(name) > NAME_LENGTH_MAX:
+        problem = f"the length of '{shown}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        problem = f"'{shown}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if problem:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def _check_collision(name: str, catalog: Catalog) -> None:
+    """Two names that differ in '.' and '_' only would share the names of their metrics."""
+    flat = name.replace(".", "_")
+    for topic in catalog.topics():
+        if topic.name.replace(".", "_") == flat:
+            message = f"Topic '{name}' collides with existing topic: {topic.name}"
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def _assigned_by_broker(wish: Wish, catalog: Catalog, config: BrokerConfig) -> tuple[tuple[int, ...], ...]:
+    partitions = config.num_partitions if wish.partitions == DEFAULT else wish.partitions
+    replicas = config.default_replication_factor if wish.replication_factor == DEFAULT else wish.replication_factor
+    if partitions <= 0:
+        message = f"Number of partitions was set to an invalid non-positive value: {partitions}"
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    _check_partitions_max(partitions)
+    if replicas <= 0:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    racks = catalog.racks
+    if replicas > len(racks):
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
+            f"cannot be reached because only {len(racks)} broker(s) are registered.",
+        )
+    if not catalog.brokers:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): All brokers are currently fenced or in controlled "
+            "shutdown.",
+        )
+    # A new topic goes on where the last one ended, so that leaders of small topics are spread as well.
+    start = catalog.partitions_count
+    return place_replicas(racks, catalog.brokers, partitions=partitions, factor=replicas, start=start)
+
+
+def _check_partitions_max(partitions: int) -> None:
+    if partitions > PARTITIONS_MAX:
+        message = f"Excessively large number of partitions per request: {partitions}, at most {PARTITIONS_MAX}"
+        raise Refusal(ErrorCode.POLICY_VIOLATION, message)
+
+
+def _assigned_by_client(wish: Wish, catalog: Catalog) -> tuple[tuple[int, ...], ...]:
+    if wish.replication_factor != DEFAULT:
+        message = "A manual partition assignment was specified, but replication factor was not set to -1."
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    if wish.partitions != DEFAULT:
+        message = "A manual partition assignment was specified, but numPartitions was not set to -1."
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    _check_partitions_max(len(wish.assignments))
+    chosen = dict(wish.assignments)
+    if len(chosen) != len(wish.assignments):
+        raise _bad_assignment("Found multiple manual partition assignments for one partition")
+    if sorted(chosen) != list(range(len(chosen))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    for index, brokers in chosen.items():
+        if not brokers:
+            raise _bad_assignment(
+                f"The manual partition assignment of partition {index} includes an empty replica list."
+            )
+        if len(set(brokers)) != len(brokers):
+            raise _bad_assignment(f"The manual partition assignment of partition {index} names a broker twice.")
+        absent = [broker for broker in brokers if broker not in catalog.racks]
+        if absent:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {absent[0]}, but no such broker is registered."
+            )
+        if len(brokers) != len(chosen[0]):
+            raise _bad_assignment("The manual partition assignment has partitions with different numbers of replicas.")
+        if not any(broker in catalog.brokers for broker in brokers):
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown."
+            )
+    return tuple(tuple(chosen[index]) for index in range(len(chosen)))
+
+
+def _bad_assignment(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for name, value in configs.items():
+        if value is None:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+        given[name] = value
+    try:
+        topic_config.check(given)
+    except ConfigError as error:
+        raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return given

@@ -1,0 +1,203 @@
+"""Ask for offsets: by timestamp, the first, the last. One request per leader, retried where the leader has moved.
+
+`look_up_once` is one round and reports each partition's outcome; `look_up` goes on until all are known or the time is
+up. Positions are the consumer's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.security import with_principal
+from kafkaraw.core.fetch.reactions import Reaction, reaction_to
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    RetriableError,
+    StaleMetadataError,
+)
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kafkaraw.records import TopicPartition
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset, and the timestamp of the record there.
+
+    Attributes:
+        offset: the first offset whose timestamp is at or after the one asked for.
+        timestamp_ms: the timestamp of that record; -1 when a mark such as "the end" was asked for.
+        leader_epoch: epoch of the leader that wrote it; -1 when unknown.
+    """
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+Outcome = OffsetAndTimestamp | KafkaError
+
+
+async def look_up(
+    engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline, committed_only: bool = False
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Look up offsets, going on until all are known.
+
+    Args:
+        engine: the way to the cluster.
+        timestamps: milliseconds since 1970, or one of ListOffsets' negative marks, by partition.
+        deadline: of all of it.
+        committed_only: the end is the last stable offset: the first of a transaction that is open.
+
+    Raises:
+        StaleMetadataError: a topic or partition does not exist.
+        BrokerError: a broker refuses.
+        KafkaTimeoutError: some are not known in time; names them, and why.
+    """
+    await engine.start(deadline.remaining)
+    backoff = Backoff(engine.config.retry_backoff_ms, engine.config.retry_backoff_max_ms)
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    missing, attempt = dict(timestamps), 0
+    failures: dict[TopicPartition, KafkaError] = {}
+    while missing:
+        try:
+            outcomes = await _round(engine, missing, deadline, refresh=attempt > 0, committed_only=committed_only)
+        except (NetworkError, KafkaTimeoutError) as error:
+            outcomes = {topic_partition: failures.get(topic_partition, error) for topic_partition in missing}
+        found |= {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, OffsetAndTimestamp)}
+        failures = {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
+        _raise_for(failures, deadline)
+        missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
+        if missing:
+            await deadline.sleep(backoff.delay_ms(attempt, engine.runtime.rng) / 1000)
+            attempt += 1
+    return {topic_partition: found[topic_partition] for topic_partition in timestamps}
+
+
+async def _round(
+    engine: Engine,
+    timestamps: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    *,
+    refresh: bool,
+    committed_only: bool,
+) -> dict[TopicPartition, Outcome]:
+    """Make sure that the leaders are known, and ask them."""
+    topics = sorted({topic_partition.topic for topic_partition in timestamps})
+    if refresh or any(engine.cluster.partition(topic_partition) is None for topic_partition in timestamps):
+        await engine.refresh(topics, timeout=deadline.remaining)
+    await engine.wait_for_topics(topics, deadline.remaining)
+    _check_partitions(engine, timestamps)
+    return await look_up_once(engine, timestamps, deadline=deadline, committed_only=committed_only)
+
+
+async def look_up_once(
+    engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline, committed_only: bool = False
+) -> dict[TopicPartition, Outcome]:
+    """One round: ask every leader that is known once. Each partition gets an offset or an error."""
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    outcomes: dict[TopicPartition, Outcome] = {}
+    for topic_partition, timestamp in timestamps.items():
+        leader_id = engine.cluster.leader_of(topic_partition)
+        if leader_id is None:
+            outcomes[topic_partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, _name(topic_partition))
+        else:
+            by_leader.setdefault(leader_id, {})[topic_partition] = timestamp
+    answers = await asyncio.gather(
+        *(_ask(engine, node_id, part, deadline, committed_only) for node_id, part in by_leader.items())
+    )
+    for answer in answers:
+        outcomes |= answer
+    return outcomes
+
+
+async def _ask(
+    engine: Engine,
+    node_id: int,
+    timestamps: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    committed_only: bool,
+) -> dict[TopicPartition, Outcome]:
+    timeout = deadline.at_most(engine.config.request_timeout_ms / 1000)
+    try:
+        request = _request(engine, timestamps, timeout, committed_only)
+        answer = await engine.request(node_id, request, timeout=timeout)
+    except KafkaError as error:
+        return dict.fromkeys(timestamps, error)
+    outcomes: dict[TopicPartition, Outcome] = {}
+    for topic in reply(answer, ListOffsetsResponse).topics:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            outcomes[topic_partition] = (
+                with_principal(_refusal(topic_partition, partition.error_code), engine.config)
+                if partition.error_code
+                else OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
+            )
+    missing = KafkaError(f"broker {node_id} left the partition out of its answer to ListOffsets")
+    return {topic_partition: outcomes.get(topic_partition, missing) for topic_partition in timestamps}
+
+
+def _refusal(topic_partition: TopicPartition, code: int) -> KafkaError:
+    return error_for(code, f"offsets of {_name(topic_partition)}", resource=topic_partition.topic, operation="DESCRIBE")
+
+
+def _request(
+    engine: Engine, timestamps: Mapping[TopicPartition, int], timeout: float, committed_only: bool
+) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for topic_partition, timestamp in timestamps.items():
+        topics.setdefault(topic_partition.topic, []).append(
+            ListOffsetsPartition(
+                partition_index=topic_partition.partition,
+                current_leader_epoch=engine.cluster.leader_epoch_of(topic_partition),
+                timestamp=timestamp,
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(committed_only),
+        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        timeout_ms=round(timeout * 1000),
+    )
+
+
+def _check_partitions(engine: Engine, topic_partitions: Mapping[TopicPartition, int]) -> None:
+    for topic_partition in topic_partitions:
+        view = engine.cluster.topics.get(topic_partition.topic)
+        if view is not None and topic_partition.partition not in view.partitions:
+            raise StaleMetadataError(
+                f"topic {topic_partition.topic!r} has {len(view.partitions)} partitions, "
+                f"there is no partition {topic_partition.partition}"
+            )
+
+
+def _raise_for(failures: Mapping[TopicPartition, KafkaError], deadline: Deadline) -> None:
+    """Raise what will not get better, or when there is no time left for it to."""
+    for error in failures.values():
+        passing = isinstance(error, RetriableError) or (
+            isinstance(error, BrokerError) and reaction_to(error.code) is not Reaction.RAISE
+        )
+        if not passing:
+            raise error
+    if failures and deadline.expired:
+        names = ", ".join(map(_name, failures))
+        last = next(iter(failures.values()))
+        raise KafkaTimeoutError(
+            f"offsets of {names}: not known within {deadline.timeout:g} s; last error: {last}"
+        ) from last
+
+
+def _name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"

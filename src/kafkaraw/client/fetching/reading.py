@@ -1,0 +1,524 @@
+"""`Reading`: the requests by which a consumer finds leaders and positions and fetches records, and waiting for them.
+
+Where each partition stands, what to fetch next and what an answer means is decided in `core/fetch`; how to reach a
+broker in `engine`. What is left here is to start requests, to wait, and to hand batches over. Requests run in tasks of
+their own, so a call that times out loses nothing. Start at `next` and `pump`. Groups and commits are not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.deserializers import conversion_of
+from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.client.fetching.interception import interception_of
+from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up_once
+from kafkaraw.client.metrics.consumer_metrics import FetchCounters
+from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
+from kafkaraw.client.network.pool import Lane
+from kafkaraw.client.network.security import with_principal
+from kafkaraw.core.fetch.cutting import Cut
+from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
+from kafkaraw.core.fetch.fetcher import Fetcher
+from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
+from kafkaraw.core.fetch.positions import Standing, Start
+from kafkaraw.core.fetch.reset import parse_reset_policy
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import ClosedError, KafkaError, UsageError
+from kafkaraw.protocol.messages.fetch import FetchResponse
+from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
+
+log = logging.getLogger(__name__)
+
+_FETCH_KEY: Final = 1
+
+
+class _Underway(NamedTuple):
+    """A Fetch whose answer is awaited."""
+
+    plan: FetchPlan
+    task: asyncio.Task[None]
+
+
+class Reading:
+    """What a consumer reads: where it stands, what is under way, and what has come.
+
+    Args:
+        engine: the way to the cluster.
+        config: the consumer's settings.
+
+    Attributes:
+        fetcher: decides; positions are read and changed there.
+        cursor: the batch that is being read record by record.
+        interception: the user's interceptors; None without any.
+        committed_only: whether records of open and aborted transactions are left out.
+        is_waiting: whether a call of the user waits for something to come.
+        turn: what has to be done before anything is given, as for a group; says whether it is done by the deadline.
+    """
+
+    def __init__(self, engine: Engine, config: ConsumerConfig) -> None:
+        self._engine = engine
+        self._config = config
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        policy = parse_reset_policy(config.auto_offset_reset)
+        self.fetcher = Fetcher(
+            lambda: policy.timestamp_at(engine.runtime.clock.time_ms()),
+            backoff,
+            engine.runtime.rng,
+            replica_age_max_ms=config.metadata_max_age_ms,
+        )
+        self.cursor = RecordCursor(self.fetcher.paused)
+        self.is_waiting = False
+        self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
+        self.committed_only = config.isolation_level == "read_committed"
+        self._limits = FetchLimits(
+            committed_only=self.committed_only,
+            min_bytes=config.fetch_min_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_bytes=config.fetch_max_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+            rack=config.client_rack,
+        )
+        self._fetches: dict[tuple[int, Lane], _Underway] = {}
+        self._errand: asyncio.Task[None] | None = None
+        self._refresh: set[str] = set()
+        self._no_start: KafkaError | None = None
+        self._failure: BaseException | None = None
+        self._news = asyncio.Event()
+        self._wants_records = False  # somebody waits, and has nothing in hand
+        self._counters = FetchCounters()
+        self._conversion = conversion_of(config.key_deserializer, config.value_deserializer)
+        self.interception = interception_of(config.interceptors)
+        self._make_batch = Batch if self.interception is None else self.interception.batch
+        keep_freed_memory()
+
+    # -- what to read
+
+    def assign(
+        self, partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, Start] | None = None
+    ) -> None:
+        """Read exactly these from now on; those that were read before keep their positions.
+
+        Args:
+            partitions: what to read.
+            starts: where those begin that are new and have a start.
+        """
+        wanted = list(partitions)
+        for gone in set(self.fetcher.assignment) - set(wanted):
+            self.cursor.drop(gone)
+        self.fetcher.assign(wanted, starts)
+        self.wake()
+
+    def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """Go on at an offset; the record before it was written in that leader epoch.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        self._jump([topic_partition])
+        self.fetcher.seek(topic_partition, offset, leader_epoch)
+
+    def seek_to(self, topic_partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        """Go on where a timestamp is, in all of them.
+
+        Raises:
+            UsageError: one is not assigned; then none has moved.
+        """
+        chosen = list(topic_partitions)
+        self._jump(chosen)
+        for topic_partition in chosen:
+            self.fetcher.seek_to(topic_partition, timestamp)
+
+    def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Give nothing of these until they are resumed; what has come of them stays.
+
+        Raises:
+            UsageError: one is not assigned; then none is paused.
+        """
+        chosen = list(topic_partitions)
+        for topic_partition in chosen:
+            self.fetcher.position(topic_partition)
+        for topic_partition in chosen:
+            self.fetcher.pause(topic_partition)
+        self.cursor.set_aside()
+
+    def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Go on with these.
+
+        Raises:
+            UsageError: one is not assigned; then none goes on.
+        """
+        chosen = list(topic_partitions)
+        for topic_partition in chosen:
+            self.fetcher.position(topic_partition)
+        for topic_partition in chosen:
+            self.fetcher.resume(topic_partition)
+        self.wake()
+
+    def position_of(self, topic_partition: TopicPartition) -> int | None:
+        """The offset of the next record to be given; None when it has to be looked up first.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        position = self.fetcher.position(topic_partition)
+        within = self.cursor.position_in(topic_partition)
+        if within is not None:
+            return within
+        return position.offset if position.standing is Standing.READY else None
+
+    def starts(self) -> dict[TopicPartition, Start]:
+        """Where the next record to be given is, with the epoch before it, of all partitions where that is known."""
+        return {
+            of: Start(offset, self.fetcher.position(of).epoch_before(offset))
+            for of in self.fetcher.assignment
+            if (offset := self.position_of(of)) is not None
+        }
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """How many offsets lie between the position and the end, as of the last answer; None when either is unknown.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        position = self.fetcher.position(topic_partition)
+        end = position.last_stable_offset if self.committed_only else position.high_watermark
+        offset = self.position_of(topic_partition)
+        return None if offset is None or end < 0 else max(0, end - offset)
+
+    def lead(self, topic_partition: TopicPartition) -> int | None:
+        """How many offsets lie between the start of the log and the position, likewise.
+
+        Raises:
+            UsageError: the partition is not assigned.
+        """
+        start = self.fetcher.position(topic_partition).log_start_offset
+        offset = self.position_of(topic_partition)
+        return None if offset is None or start < 0 else max(0, offset - start)
+
+    def metrics(self) -> dict[str, float | dict[str, int]]:
+        """What was counted about fetching, and the lag of every partition of which it is known."""
+        lags = {of: lag for of in self.fetcher.assignment if (lag := self.lag(of)) is not None}
+        leads = {of: lead for of in lags if (lead := self.lead(of)) is not None}
+        return self._counters.as_dict(lags, leads)
+
+    async def position(self, topic_partition: TopicPartition, deadline: Deadline) -> int:
+        """The offset of the next record to be given.
+
+        Raises:
+            UsageError: the partition is not assigned.
+            KafkaTimeoutError: the offset is not known in time.
+        """
+        while True:
+            self.check_usable()
+            offset = self.position_of(topic_partition)
+            if offset is not None:
+                return offset
+            await self._progress(deadline)
+            if deadline.expired:
+                raise deadline.error(f"looking up the position of {topic_partition.topic}-{topic_partition.partition}")
+
+    # -- waiting
+
+    def limit(self, max_records: int | None) -> int | None:
+        """Most records of one call; `max_poll_records` when the call does not say.
+
+        Raises:
+            UsageError: less than one.
+        """
+        limit = self._config.max_poll_records if max_records is None else max_records
+        if limit is not None and limit < 1:
+            raise UsageError(f"max_records={limit}: must be at least 1")
+        return limit
+
+    async def take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
+        """What is in hand, or what comes in time; see `RecordCursor.take` for the limits, `more` for the errors."""
+        self.check_usable()
+        deadline = self._engine.deadline(timeout)
+        if not await self._is_ready(deadline):
+            return []
+        batches = self.cursor.take(limit, size_bytes)
+        while not batches and await self._more(deadline):  # again, when the group called before they were taken
+            batches = self.cursor.take(limit, size_bytes)
+        return batches
+
+    async def more(self, timeout: float | None) -> bool:
+        """Wait for records, and put what there is under the cursor; to be called when nothing is left there.
+
+        Returns:
+            whether there is anything; False when nothing came in time.
+
+        Raises:
+            KafkaError: what cannot be mended by trying again, or has not been for long.
+        """
+        return await self._more(self._engine.deadline(timeout))
+
+    async def _more(self, deadline: Deadline) -> bool:
+        while True:
+            self.check_usable()
+            if not await self._is_ready(deadline):
+                return False
+            if self.turn is None and not self.fetcher.assignment:
+                raise UsageError("nothing is assigned to this consumer: call assign() first")
+            if self.cursor.holds_records:  # they were in hand already, and the turn came first
+                return True
+            cuts = self.fetcher.take()
+            if cuts:
+                await self._send_next(cuts)
+                self._put(cuts)
+                return True
+            await self._progress(deadline, fetch=True)
+            if deadline.expired and not self.fetcher.has_records and not self.cursor.holds_records:
+                return False
+
+    async def _is_ready(self, deadline: Deadline) -> bool:
+        return self.turn is None or await self.turn(deadline)
+
+    async def more_unless_closed(self, timeout: float | None) -> bool:
+        """As `more`, for iterations: they end when the consumer is closed while they wait."""
+        try:
+            return await self.more(timeout)
+        except ClosedError:
+            return False
+
+    def wake(self) -> None:
+        """Have whoever waits look again."""
+        self._news.set()
+
+    def check_usable(self) -> None:
+        """Refuse a consumer that is closed, or belongs to a parent process.
+
+        Raises:
+            ClosedError: it is closed.
+            ForkedError: this is a child process.
+        """
+        if self._engine.closed:
+            raise ClosedError("the consumer is closed; make a new one")
+        self._engine.check_not_forked()
+
+    async def close(self) -> None:
+        """End every request; the engine is closed, too."""
+        tasks = [underway.task for underway in self._fetches.values()]
+        tasks += [self._errand] if self._errand else []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._engine.close()
+        if self.interception is not None:
+            self.interception.close()
+        self.wake()
+
+    # -- inside: waiting
+
+    async def _send_next(self, cuts: list[Cut]) -> None:
+        """Let the next fetch go out before these records are handed over; should nobody take them, they come again."""
+        self._pump()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.fetcher.give_back(cuts)
+            raise
+
+    def _hand_over(self) -> None:
+        """Give what came to who waits for it, the next fetch first: it is out before they have even woken up."""
+        cuts = self.fetcher.take()
+        if cuts:
+            self._wants_records = False
+            self._pump()
+            self._put(cuts)
+
+    def _put(self, cuts: list[Cut]) -> None:
+        self._counters.records += sum(piece.records_count for piece in cuts)
+        self.cursor.put(self._batch(piece) for piece in cuts)
+
+    async def _progress(self, deadline: Deadline, *, fetch: bool = False) -> None:
+        """Start what can be started, and wait until something has changed or may be tried again."""
+        now_ms = self._now_ms()
+        self._raise_problem(now_ms)
+        self._news.clear()
+        self._pump(fetch=fetch)
+        retry_at_ms = self.fetcher.retry_at_ms(now_ms)
+        pause = deadline.remaining if retry_at_ms is None else deadline.at_most((retry_at_ms - now_ms) / 1000)
+        self.is_waiting, self._wants_records = True, fetch
+        try:
+            async with asyncio.timeout(pause):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.is_waiting = self._wants_records = False
+
+    def _raise_problem(self, now_ms: int) -> None:
+        """Raise what the user must hear of."""
+        if self._failure is not None:
+            raise self._failure
+        problem, self._no_start = self._no_start, None
+        problem = problem or self.fetcher.problem(
+            now_ms,
+            patience_ms=self._config.default_api_timeout_ms,
+            unknown_patience_ms=round(UNKNOWN_TOPIC_GRACE_S * 1000),
+        )
+        if problem is not None:
+            raise with_principal(problem, self._config)
+
+    # -- inside: starting requests
+
+    def _pump(self, *, fetch: bool = True) -> None:
+        """Start every request that is due and not under way."""
+        now_ms = self._now_ms()
+        if self._errand is None and self._has_errand(now_ms):
+            self._errand = self._start(self._run_errand(), "consumer errand")
+        if not fetch:
+            return
+        for plan in self.fetcher.plan(self._engine.cluster, now_ms, self._busy_nodes()):
+            # After a jump the answer on its way is of no use, and may be half a second off: go around it.
+            lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._fetches else "fetch"
+            task = self._start(self._fetch(plan, lane), f"fetch from broker {plan.node_id}")
+            self._fetches[plan.node_id, lane] = _Underway(plan, task)
+
+    def _busy_nodes(self) -> set[int]:
+        """Brokers that owe an answer which is still wanted, or that owe one on either lane."""
+        nodes = Counter(node_id for node_id, _ in self._fetches)
+        wanted = {underway.plan.node_id for underway in self._fetches.values() if self.fetcher.is_wanted(underway.plan)}
+        return wanted | {node_id for node_id, count in nodes.items() if count > 1}
+
+    def _has_errand(self, now_ms: int) -> bool:
+        cluster = self._engine.cluster
+        return bool(
+            self._refresh
+            or self.fetcher.without_leader(cluster, now_ms)
+            or self.fetcher.behind(cluster)
+            or self.fetcher.searches(now_ms)
+        )
+
+    async def _run_errand(self) -> None:
+        """Find the cluster, leaders and positions, as far as they are missing; one round."""
+        try:
+            await self._engine.start()
+        except KafkaError as error:
+            self._no_start = error
+        else:
+            await self._find_out()
+        finally:
+            self._errand = None
+            self._news.set()
+
+    async def _find_out(self) -> None:
+        try:
+            await self._find_leaders()
+            await self._find_positions()
+        except KafkaError as error:
+            log.info("looking for leaders and positions failed: %s", error)
+            self.fetcher.errand_failed(error, self._engine.cluster, self._now_ms())
+
+    async def _find_leaders(self) -> None:
+        missing = self.fetcher.without_leader(self._engine.cluster, self._now_ms())
+        topics, self._refresh = self._refresh | missing | self.fetcher.behind(self._engine.cluster), set()
+        if not topics:
+            return
+        await self._engine.refresh(topics)
+        missing = self.fetcher.without_leader(self._engine.cluster, self._now_ms())
+        if missing and self._config.allow_auto_create_topics:
+            await self._engine.refresh(missing, allow_auto_create=True)
+        self.fetcher.still_without_leader(topics, self._engine.cluster, self._now_ms())
+        self.fetcher.still_behind(self._engine.cluster)
+
+    async def _find_positions(self) -> None:
+        searches = self.fetcher.searches(self._now_ms())
+        if not searches:
+            return
+        timestamps = {topic_partition: timestamp for topic_partition, (timestamp, _) in searches.items()}
+        outcomes = await look_up_once(
+            self._engine, timestamps, deadline=self._engine.deadline(None), committed_only=self.committed_only
+        )
+        for topic_partition, outcome in outcomes.items():
+            _, generation = searches[topic_partition]
+            if isinstance(outcome, OffsetAndTimestamp):
+                self.fetcher.found(topic_partition, generation, outcome.offset, outcome.leader_epoch)
+            else:
+                self.fetcher.search_failed(topic_partition, generation, outcome, self._now_ms())
+                self._refresh.add(topic_partition.topic)
+
+    async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
+        """Send one Fetch and take its answer in."""
+        deadline, came = Deadline(self._config.answer_timeout_ms / 1000), False
+        try:
+            connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=lane)
+            version = connection.version_for(_FETCH_KEY)
+            version = version if plan.version_max is None else min(version, plan.version_max)
+            if not await self._is_whole(plan, connection, version):
+                return
+            began_s = asyncio.get_running_loop().time()
+            request = plan.request(self._limits, version)
+            answer = await connection.request(request, version=version, timeout=deadline.remaining)
+            response = reply(answer, FetchResponse)
+            self._counters.answered(response, asyncio.get_running_loop().time() - began_s)
+            self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
+            came = True
+        except KafkaError as error:
+            self._counters.failed()
+            is_news = self.fetcher.fetch_failed(plan, error, self._now_ms())
+            level = logging.WARNING if is_news else logging.DEBUG  # an outage is told once, not with every try
+            log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)
+            self._refresh.update(target.topic_partition.topic for target in plan.targets)
+        finally:
+            del self._fetches[plan.node_id, lane]
+            if came and self._wants_records:
+                self._hand_over()
+            self._news.set()
+
+    async def _is_whole(self, plan: FetchPlan, connection: Connection, version: int) -> bool:
+        """Ask a leader whether it has what was read, where its Fetch cannot tell; says whether it is to be fetched."""
+        if not must_ask_for_ends(version, connection.version_for):
+            return True
+        unchecked = self.fetcher.unchecked(plan, self._engine.cluster)
+        if not unchecked:
+            return True
+        answer = await connection.request(ends_request(unchecked), timeout=self._config.request_timeout_ms / 1000)
+        response = reply(answer, OffsetForLeaderEpochResponse)
+        self._refresh |= self.fetcher.checked(unchecked, response, self._engine.cluster, self._now_ms())
+        self.fetcher.abandon(plan)  # some have moved, perhaps: the next look makes a new one
+        return False
+
+    def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """An error that is none of Kafka's is a fault in this program: the next call raises it."""
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+
+    # -- inside: small things
+
+    def _jump(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Check that all may jump, before any does."""
+        self.check_usable()
+        for topic_partition in topic_partitions:
+            self.fetcher.position(topic_partition)
+        for topic_partition in topic_partitions:
+            self.cursor.drop(topic_partition)
+        self.wake()
+
+    def _batch(self, piece: Cut) -> Batch:
+        return self._make_batch(
+            piece.topic_partition.topic,
+            piece.topic_partition.partition,
+            piece.wires,
+            start_offset=piece.start_offset,
+            check_crcs=self._config.check_crcs,
+            convert=self._conversion,
+        )
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)

@@ -1,0 +1,287 @@
+"""Positions that a group keeps in Kafka: commit them, and ask for them.
+
+One request to the group's coordinator, asked again while that may help. Who commits is the caller's business: a member
+says which and of what generation, everybody else commits as nobody (which works while the group has no members).
+Source: KIP-98, KIP-447, KIP-848; Kafka's ConsumerCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
+from kafkaraw.client.network.engine import Engine
+from kafkaraw.client.network.security import with_principal
+from kafkaraw.errors import CommitFailed, KafkaError, MemberFenced, RebalanceUnderWay
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkaraw.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from kafkaraw.records import TopicPartition
+
+_OFFSET_FETCH_KEY: Final = 9
+_STABLE_FROM_VERSION: Final = 7
+_GROUPS_FROM_VERSION: Final = 8
+_NAMES_UP_TO_VERSION: Final = 9  # of both APIs: later ones know topics by id only
+
+Identity = Callable[[], GroupMetadata]
+"""Who commits, asked before each attempt: a member's epoch may grow meanwhile."""
+Refused = Callable[[int, GroupMetadata], None]
+"""Told the code when a commit is refused because of who made it."""
+
+_NOT_A_MEMBER: Final = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
+)
+
+_NO_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class Commits:
+    """Committed positions of one group.
+
+    Args:
+        engine: the way to the cluster.
+        group_id: the group.
+        coordinator: of the group; its own one when None.
+    """
+
+    def __init__(self, engine: Engine, group_id: str, coordinator: Coordinator | None = None) -> None:
+        self._engine = engine
+        self._group_id = group_id
+        self._coordinator = coordinator or Coordinator(engine, CoordinatorKind.GROUP, group_id)
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: Identity,
+        deadline: Deadline,
+        refused: Refused | None = None,
+    ) -> None:
+        """Store positions.
+
+        Args:
+            offsets: by partition.
+            identity: who commits.
+            deadline: of all attempts together.
+            refused: hears of the code when it is about who committed.
+
+        Raises:
+            CommitFailed: who commits is not a member any more.
+            MemberFenced: another member has taken over the static name.
+            RebalanceUnderWay: the group is rebalancing.
+            KafkaTimeoutError: the coordinator could not be asked in time.
+            KafkaError: the broker refuses.
+        """
+        if not offsets:
+            return
+        while True:
+            who = identity()
+            response = await self._coordinator.ask(
+                partial(self._commit_request, offsets, who),
+                OffsetCommitResponse,
+                _code_that_may_pass,
+                deadline=deadline,
+                version_max=self._version_max({partition.topic for partition in offsets}),
+            )
+            code = _code_of_commit(response)
+            if code == ErrorCode.NONE:
+                return
+            if code in _NO_TOPIC and await self._all_exist(offsets, deadline):
+                continue
+            moved_on = identity().generation_id != who.generation_id
+            if code in _NOT_A_MEMBER and moved_on and not deadline.expired:
+                continue  # the group has moved on while the request was under way, and we with it
+            if refused is not None:
+                refused(code, who)
+            if code == ErrorCode.STALE_MEMBER_EPOCH and not deadline.expired:
+                await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
+                continue  # the next heartbeat tells the new epoch
+            raise self._commit_error(code, who, offsets)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition] | None, deadline: Deadline, identity: Identity | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Stored positions; partitions without one are left out.
+
+        Args:
+            partitions: which; None is all of the group's.
+            deadline: of all attempts together.
+            identity: the member that asks, if one does.
+
+        Raises:
+            KafkaTimeoutError: not in time; as when a transaction that may change a position stays open.
+            KafkaError: the broker refuses.
+        """
+        wanted = None if partitions is None else _by_topic(partitions)
+        if wanted is not None and not wanted:
+            return {}
+        while True:
+            response = await self._coordinator.ask(
+                lambda connection: self._fetch_request(connection, wanted, identity),
+                OffsetFetchResponse,
+                _code_of_fetch,
+                deadline=deadline,
+                version_max=_NAMES_UP_TO_VERSION if wanted is None else self._version_max(wanted),
+            )
+            code = _code_of_fetch(response)
+            if code in _NOT_A_MEMBER and identity is not None and not deadline.expired:
+                await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
+                continue  # the next heartbeat tells who this member is now
+            break
+        if code:
+            raise self._refusal(code, "committed positions", "DESCRIBE")
+        return self._positions(response)
+
+    # -- inside
+
+    async def _all_exist(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> bool:
+        """Whether all partitions exist after all, and there is time to try again: a topic may be that new."""
+        wanted = list(partitions)
+        await self._engine.refresh({partition.topic for partition in wanted}, timeout=deadline.remaining)
+        await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
+        exist = all(self._engine.cluster.partition(partition) is not None for partition in wanted)
+        return exist and not deadline.expired
+
+    def _version_max(self, topics: Iterable[str]) -> int | None:
+        """Later versions name topics by id: not while one is not known."""
+        known = all(self._engine.cluster.topic_id_of(topic) != ZERO_UUID for topic in topics)
+        return None if known else _NAMES_UP_TO_VERSION
+
+    def _commit_request(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: GroupMetadata, _: Connection
+    ) -> OffsetCommitRequest:
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for (topic, number), position in sorted(offsets.items()):
+            topics.setdefault(topic, []).append(
+                OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=position.offset,
+                    committed_leader_epoch=position.leader_epoch,
+                    committed_metadata=position.metadata,
+                )
+            )
+        return OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=who.group_instance_id,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=name, topic_id=self._engine.cluster.topic_id_of(name), partitions=partitions
+                )
+                for name, partitions in topics.items()
+            ],
+        )
+
+    def _fetch_request(
+        self, connection: Connection, wanted: Mapping[str, list[int]] | None, identity: Identity | None
+    ) -> OffsetFetchRequest:
+        version = connection.version_for(_OFFSET_FETCH_KEY)
+        if version < _GROUPS_FROM_VERSION:
+            old = [OffsetFetchRequestTopic(name=name, partition_indexes=n) for name, n in (wanted or {}).items()]
+            return OffsetFetchRequest(
+                group_id=self._group_id, topics=old or None, require_stable=version >= _STABLE_FROM_VERSION
+            )
+        who = GroupMetadata(self._group_id) if identity is None else identity()
+        group = OffsetFetchRequestGroup(
+            group_id=self._group_id,
+            member_id=who.member_id or None,
+            member_epoch=who.generation_id,
+            topics=None
+            if wanted is None
+            else [
+                OffsetFetchRequestTopics(
+                    name=name, topic_id=self._engine.cluster.topic_id_of(name), partition_indexes=numbers
+                )
+                for name, numbers in wanted.items()
+            ],
+        )
+        return OffsetFetchRequest(groups=[group], require_stable=True)
+
+    def _positions(self, response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for topic in response.topics:
+            for old in topic.partitions:
+                position = OffsetAndMetadata(old.committed_offset, old.metadata or "", old.committed_leader_epoch)
+                found[TopicPartition(topic.name, old.partition_index)] = position
+        for group in response.groups:
+            for entry in group.topics:
+                name = entry.name or self._engine.cluster.name_of(entry.topic_id)
+                for new in entry.partitions if name else ():
+                    position = OffsetAndMetadata(new.committed_offset, new.metadata or "", new.committed_leader_epoch)
+                    found[TopicPartition(str(name), new.partition_index)] = position
+        return {partition: position for partition, position in found.items() if position.offset >= 0}
+
+    def _commit_error(
+        self, code: int, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> KafkaError:
+        cause = self._refusal(code, f"committing {len(offsets)} positions", "READ")
+        what = f"committing {len(offsets)} positions of group {self._group_id!r}"
+        error: KafkaError = cause
+        if code in _NOT_A_MEMBER:
+            as_whom = f"member {who.member_id!r} of generation {who.generation_id}" if who.member_id else "no member"
+            error = CommitFailed(
+                f"{what}, as {as_whom}: the group has moved on without it, and the partitions may belong to others; "
+                f"nothing was committed: {cause}"
+            )
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            error = RebalanceUnderWay(f"{what}: the group is rebalancing; call poll() and commit again: {cause}")
+        elif code == ErrorCode.FENCED_INSTANCE_ID:
+            error = MemberFenced(
+                f"{what}: another consumer with group_instance_id={who.group_instance_id!r} has taken over: {cause}"
+            )
+        if error is not cause:
+            error.__cause__ = cause
+        return error
+
+    def _refusal(self, code: int, what: str, operation: str) -> KafkaError:
+        of_group = code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        resource, right = (self._group_id, operation) if of_group else ("", "")
+        error = error_for(code, f"{what} of group {self._group_id!r}", resource=resource, operation=right)
+        return with_principal(error, self._engine.config)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def _code_of_commit(response: OffsetCommitResponse) -> int:
+    return _first(partition.error_code for topic in response.topics for partition in topic.partitions)
+
+
+def _code_that_may_pass(response: OffsetCommitResponse) -> int:
+    """The same, but for codes after which the metadata have to be looked at first."""
+    code = _code_of_commit(response)
+    return ErrorCode.NONE if code in _NO_TOPIC else code
+
+
+def _code_of_fetch(response: OffsetFetchResponse) -> int:
+    codes = [response.error_code]
+    codes += [partition.error_code for topic in response.topics for partition in topic.partitions]
+    for group in response.groups:
+        codes.append(group.error_code)
+        codes += [partition.error_code for topic in group.topics for partition in topic.partitions]
+    return _first(codes)
+
+
+def _first(codes: Iterable[int]) -> int:
+    return next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE)

@@ -1,0 +1,235 @@
+"""A consumer's side of its group: positions that the group keeps, and membership, if it subscribes.
+
+The consumer's calls about groups are carried out here, so that `consumer.py` stays a list of public methods; with
+partitions that were assigned by hand a group keeps positions only. Start at `turn`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
+from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.fetching.assignment import partition_of
+from kafkaraw.client.group_settings import member_settings
+from kafkaraw.client.groups.commits import Commits
+from kafkaraw.client.groups.membership import Membership
+from kafkaraw.client.groups.progress import Done, Positions, Progress
+from kafkaraw.client.listeners import CallUser, Listeners
+from kafkaraw.client.metrics.group_metrics import GroupMetrics
+from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
+from kafkaraw.client.network.engine import Engine
+from kafkaraw.core.group.classic import ClassicMember
+from kafkaraw.core.group.member import GroupMember
+from kafkaraw.core.group.modern import ModernMember
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import UsageError
+from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.client.fetching.reading import Reading
+
+CLOSE_S: Final = 30.0
+"""How long closing may take when the call does not say."""
+
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
+
+
+class Group:
+    """The group of one consumer.
+
+    Args:
+        engine: the way to the cluster.
+        config: the consumer's settings, with a `group_id`.
+        reading: what the consumer reads.
+    """
+
+    def __init__(self, engine: Engine, config: ConsumerConfig, reading: Reading) -> None:
+        assert config.group_id is not None
+        self._engine = engine
+        self._config = config
+        self._reading = reading
+        self._unplaced: set[TopicPartition] = set()
+        self._placing: asyncio.Task[Positions] | None = None
+        coordinator = Coordinator(engine, CoordinatorKind.GROUP, config.group_id)
+        self._metrics = GroupMetrics()
+        self.membership = Membership(engine, config, _member(engine, config), coordinator, reading, self._metrics)
+        commits = Commits(engine, config.group_id, coordinator)
+        membership = self.membership
+        who = (membership.identity, membership.refused, membership.settled)
+        self.progress = Progress(config, commits, reading, *who, self._metrics)
+        membership.progress = self.progress
+        reading.turn = self.turn
+
+    # -- what to read
+
+    def subscribe(
+        self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, listeners: Listeners
+    ) -> None:
+        """Be a member that wants these.
+
+        Raises:
+            UsageError: partitions are assigned by hand, or what is wanted makes no sense.
+        """
+        if not self.membership.is_active and self._reading.fetcher.assignment:
+            raise UsageError("subscribe: partitions are assigned by hand; call assign([]) first")
+        self.membership.subscribe(topics, pattern, listeners)
+        self._reading.wake()
+
+    def check_assigned_by_hand(self) -> None:
+        """Refuse to assign partitions while a subscription does.
+
+        Raises:
+            UsageError: there is one.
+        """
+        if self.membership.is_active:
+            raise UsageError("assign: this consumer has subscribed, and its group assigns; call unsubscribe() first")
+
+    def assigned_by_hand(self, added: Iterable[TopicPartition]) -> None:
+        """These begin where the group has committed, unless they are sought first."""
+        self._unplaced |= set(added)
+        self._unplaced &= set(self._reading.fetcher.assignment)
+
+    def sought(self, partitions: Iterable[TopicPartition]) -> None:
+        """The user has said where to go on."""
+        self._unplaced -= set(partitions)
+
+    async def unsubscribe(self, deadline: Deadline) -> None:
+        """Commit what was processed, give everything up, and leave."""
+        self.progress.note_processed()
+        await self.membership.leave(deadline, "the consumer has unsubscribed")
+
+    # -- inside the user's calls
+
+    async def turn(self, deadline: Deadline) -> bool:
+        """Do what has to be done inside a call that reads, before records are given; says whether they may be.
+
+        Raises:
+            KafkaError: what the user must hear of.
+            CallUser: a callback has to be called on the user's thread.
+        """
+        self._reading.cursor.called_home = False
+        self.progress.note_processed()
+        for done, offsets, error in self.progress.take_ended():
+            done(offsets, error)
+        if self.membership.is_active:
+            if not await self.membership.turn(deadline):
+                return False
+        elif not self._reading.fetcher.assignment:
+            raise UsageError("nothing is assigned to this consumer: call subscribe() or assign() first")
+        elif not await self.place(deadline):
+            return False
+        self.progress.commit_if_due()
+        return True
+
+    async def place(self, deadline: Deadline) -> bool:
+        """See that partitions assigned by hand stand where the group has committed; says whether they do.
+
+        Raises:
+            KafkaError: it cannot be found out.
+        """
+        while self._unplaced:
+            if self._placing is None:
+                deadline_s = self._engine.deadline(None)
+                self._placing = asyncio.get_running_loop().create_task(
+                    self._stored(frozenset(self._unplaced), deadline_s), name="finding committed positions"
+                )
+            done, _ = await asyncio.wait({self._placing}, timeout=deadline.remaining)
+            if not done:
+                return False
+            task, self._placing = self._placing, None
+            starts = task.result()
+            for partition in self._unplaced & starts.keys():
+                self._reading.seek(partition, starts[partition].offset, starts[partition].leader_epoch)
+            self._unplaced -= starts.keys()
+        return True
+
+    async def _stored(self, partitions: frozenset[TopicPartition], deadline: Deadline) -> Positions:
+        found = await self.progress.stored(partitions, deadline)
+        self._unplaced -= partitions - found.keys()
+        return found
+
+    # -- positions
+
+    async def commit(self, offsets: Offsets | None, deadline: Deadline) -> None:
+        """Store positions; see `Consumer.commit`."""
+        await self.progress.commit(self._positions(offsets), deadline)
+
+    def commit_nowait(self, offsets: Offsets | None, callback: Done | None) -> None:
+        """Begin to store positions; see `Consumer.commit_nowait`."""
+        self.progress.commit_nowait(self._positions(offsets), callback, self._engine.deadline(None))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Stored positions; see `Consumer.committed`."""
+        wanted = [partition_of(partition) for partition in partitions]
+        found = await self.progress.stored(wanted, deadline)
+        return {partition: found.get(partition) for partition in wanted}
+
+    def metrics(self) -> dict[str, float | dict[str, int]]:
+        """What was counted about rebalances, heartbeats and commits."""
+        return self._metrics.as_dict(self.membership.member)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is to its group; see `Consumer.group_metadata`."""
+        return self.membership.group_metadata()
+
+    def _positions(self, offsets: Offsets | None) -> Positions:
+        if offsets is None:
+            return self.progress.positions()
+        positions = {
+            partition_of(partition): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
+            for partition, at in offsets.items()
+        }
+        for partition, at in positions.items():
+            if at.offset < 0:
+                raise UsageError(f"commit of {partition}: offset {at.offset} must be 0 or more")
+        return positions
+
+    # -- the end
+
+    async def close(self, deadline: Deadline, *, in_doubt: bool = False) -> None:
+        """Commit what was processed, and leave.
+
+        Args:
+            deadline: of all of it.
+            in_doubt: what was given last may not be processed, because an error ends it all.
+
+        Raises:
+            CallUser: a callback has to be called on the user's thread; then call again.
+            Exception: what a callback raised; all is closed nevertheless.
+        """
+        if not in_doubt:
+            self.progress.note_processed()
+        problem: BaseException | None = None
+        if self.membership.is_active:
+            try:
+                await self.membership.leave(deadline, "the consumer is closed")
+            except CallUser:
+                raise
+            except Exception as error:  # noqa: BLE001 - a callback of the user's may raise anything
+                problem = error
+        elif self._engine.is_started:
+            await self.progress.commit_processed()
+        await self.progress.close(deadline)
+        if self._placing is not None:
+            self._placing.cancel()
+        await self.membership.close()
+        if problem is not None:
+            raise problem
+
+
+def _member(engine: Engine, config: ConsumerConfig) -> GroupMember:
+    """The machine of the protocol that was chosen."""
+    backoff, rng = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms), engine.runtime.rng
+    settings = member_settings(config)
+    if config.group_protocol == "classic":
+        return ClassicMember(settings, backoff, rng)
+    member_id = base64.urlsafe_b64encode(rng.getrandbits(128).to_bytes(16, "big")).decode().rstrip("=")
+    return ModernMember(settings, backoff, rng, member_id, engine.cluster.name_of)

@@ -1,0 +1,155 @@
+"""What a consumer is subscribed to: topics by name or by pattern, and whether they exist.
+
+A pattern is a regular expression that must match the whole name; it is applied here, to all topics of the cluster but
+Kafka's own, and again whenever the metadata are renewed. With the protocol of KIP-848 a pattern given as text is the
+broker's business (RE2). Topics that do not exist are looked for every few seconds: they may be made any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.network.engine import Engine
+from kafkaraw.client.network.security import with_principal
+from kafkaraw.core.group.actions import Wanted
+from kafkaraw.core.group.assignors import Topics
+from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
+
+log = logging.getLogger(__name__)
+
+MISSING_LOOK_MS: Final = 5_000
+"""How often topics are looked for that do not exist."""
+LOOK_AGAIN_MS: Final = 1_000
+"""When to look again after no broker gave an answer."""
+
+
+class Subscribed:
+    """The subscription of one consumer.
+
+    Args:
+        engine: the way to the cluster.
+        config: the consumer's settings.
+
+    Attributes:
+        wanted: what the membership machine is to be told.
+        is_active: whether there is a subscription.
+        is_known: whether `wanted` can be told.
+    """
+
+    def __init__(self, engine: Engine, config: ConsumerConfig) -> None:
+        self._engine = engine
+        self._config = config
+        self._pattern: re.Pattern[str] | None = None
+        self._names: frozenset[str] = frozenset()
+        self._warned: set[str] = set()
+        self._look_at_ms = 0
+        self.wanted = Wanted()
+        self.is_active = False
+        self.is_known = False
+
+    def subscribe(self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None) -> None:
+        """Want these.
+
+        Raises:
+            UsageError: neither or both are given, a name is no name, or the pattern is no pattern.
+        """
+        if (topics is None) == (pattern is None):
+            raise UsageError("subscribe: give topics or a pattern")
+        names = [topics] if isinstance(topics, str) else list(topics or ())
+        checked: list[object] = list(names)
+        wrong = [name for name in checked if not isinstance(name, str) or not name]
+        if wrong or (pattern is None and not names):
+            raise UsageError(f"subscribe({names!r}): must be names of topics; unsubscribe() ends a subscription")
+        broker_side = isinstance(pattern, str) and self._config.group_protocol == "consumer"
+        try:
+            self._pattern = None if pattern is None or broker_side else re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"subscribe: pattern {pattern!r} is not a regular expression: {error}") from None
+        self._names = frozenset(names)
+        self._look_at_ms = 0
+        self.is_known = self._pattern is None
+        self.is_active = True
+        if broker_side:
+            self.wanted = Wanted(pattern=str(pattern))
+        elif self._pattern is None:
+            self.wanted = Wanted(self._names)
+        else:
+            self.wanted = self._matching()
+
+    def clear(self) -> None:
+        """Want nothing any more."""
+        self._names, self._pattern, self.wanted, self.is_active = frozenset(), None, Wanted(), False
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to look at the cluster's topics."""
+        return self.is_active and self.wanted.pattern is None and now_ms >= self._look_at_ms
+
+    async def look(self, now_ms: int, others: Iterable[str] = ()) -> None:
+        """Look at the cluster's topics, and see what is wanted now.
+
+        Args:
+            now_ms: the time.
+            others: topics to look at, too.
+
+        Raises:
+            KafkaError: no broker gave an answer.
+        """
+        self._look_at_ms = now_ms + LOOK_AGAIN_MS
+        if self._pattern is not None:
+            await self._engine.refresh(None)
+            self.wanted = self._matching()
+            self.is_known = True
+        else:
+            create = self._config.allow_auto_create_topics
+            await self._engine.refresh(self._names | set(others), allow_auto_create=create)
+        incomplete = self._missing() or not self.wanted.topics
+        every_ms = self._config.metadata_max_age_ms
+        self._look_at_ms = now_ms + (min(every_ms, MISSING_LOOK_MS) if incomplete else every_ms)
+        for topic in sorted(set(self._missing()) - self._warned):
+            self._warned.add(topic)
+            log.warning("group %r: topic %r does not exist (yet); looking for it", self._config.group_id, topic)
+
+    def problem(self) -> KafkaError | None:
+        """Why a topic can never be read; None when there is no such topic."""
+        for topic in sorted(self._names):
+            code = self._engine.cluster.error_of(topic)
+            if code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not is_retriable(code):
+                error = error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
+                return with_principal(error, self._config)
+        return None
+
+    def topics_of(self, names: Iterable[str]) -> Topics:
+        """Those of these topics that exist, as assignors want them."""
+        cluster = self._engine.cluster
+        return {
+            name: [
+                frozenset(
+                    broker.rack
+                    for node_id in view.partitions[number].replica_nodes
+                    if (broker := cluster.brokers.get(node_id)) is not None and broker.rack
+                )
+                for number in sorted(view.partitions)
+            ]
+            for name in names
+            if (view := cluster.topics.get(name)) is not None and view.partitions
+        }
+
+    # -- inside
+
+    def _missing(self) -> list[str]:
+        return [name for name in self._names if name not in self._engine.cluster.topics]
+
+    def _matching(self) -> Wanted:
+        pattern = self._pattern
+        assert pattern is not None
+        matching = frozenset(
+            name
+            for name, view in self._engine.cluster.topics.items()
+            if not view.is_internal and pattern.fullmatch(name)
+        )
+        return Wanted(matching, may_grow=lambda name: pattern.fullmatch(name) is not None)

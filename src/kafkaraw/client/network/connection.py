@@ -1,0 +1,448 @@
+"""One connection to one broker: `core.connection`'s decisions carried out on a link.
+
+Opens the link, asks which versions the broker speaks, and then exchanges requests and responses. It does not retry and
+does not know the cluster. Start at `Connection.open` and `Connection.request`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, NodeMetrics
+from kafkaraw.core.connection import ConnectionMachine, ConnectionState
+from kafkaraw.core.connection_events import (
+    Abandon,
+    Action,
+    BecomeReady,
+    CloseAsked,
+    ConnectionLimits,
+    End,
+    Event,
+    Fail,
+    LinkLost,
+    LinkMade,
+    LoginGiven,
+    LoginMissing,
+    NeedLogin,
+    Send,
+    Succeed,
+)
+from kafkaraw.core.negotiation import ApiVersionTable
+from kafkaraw.core.sasl.mechanism import ClientMechanism
+from kafkaraw.errors import ClosedError, KafkaError, UsageError
+from kafkaraw.net import Link, Network
+from kafkaraw.net.wire_log import tapped
+from kafkaraw.protocol import segments_size
+
+FRAME_SIZE_MAX = 1 << 28
+"""Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
+CLOSE_TIMEOUT_S = 1.0
+SIZE_PREFIX_BYTES = 4
+_READY: Final = ConnectionState.READY  # members of an enum are slow to look up
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a connection logs in.
+
+    Attributes:
+        mechanism: makes the client's half of one login; called for the first one and for each renewal with the seconds
+            that it may take. It may ask a server, and is cancelled when that takes longer. Raises KafkaError only.
+        session_share: the part of a login's lifetime after which it is renewed.
+    """
+
+    mechanism: Callable[[float], Awaitable[ClientMechanism]]
+    session_share: float = 0.85
+
+
+class Connection:
+    """An open connection; made by `open`, never directly. It is also the link's handler.
+
+    Args:
+        limits: of the connection machine.
+        peer: the broker as "host:port".
+        open_deadline: when it must be ready, on the loop's clock, in seconds.
+        metrics: where to count.
+        login: how to log in; None where no login is wanted.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        limits: ConnectionLimits,
+        open_deadline: float,
+        metrics: NodeMetrics,
+        login: Login | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._machine = ConnectionMachine(peer, limits)
+        self._open_deadline = open_deadline
+        self._link: Link | None = None
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._ready.add_done_callback(_retrieve)
+        self._lost = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: KafkaError | None = None
+        self._metrics = metrics
+        self._asking = 0
+        self._used_at = self._loop.time()
+        self._login = login
+        self._logging_in: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(  # noqa: PLR0913 - what a connection needs is one list, given by the pool alone
+        cls,
+        network: Network,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None,
+        connect_timeout: float,
+        request_timeout: float = 30.0,
+        max_in_flight: int = 5,
+        frame_size_max: int = FRAME_SIZE_MAX,
+        metrics: NodeMetrics | None = None,
+        login: Login | None = None,
+    ) -> Connection:
+        """Connect to a broker, learn which versions it speaks, and log in.
+
+        Args:
+            network: how to reach it.
+            host: name or address.
+            port: TCP port.
+            client_id: sent with every request.
+            connect_timeout: for resolving, connecting, ApiVersions and logging in together, in seconds; also for each
+                renewal of the login.
+            request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
+            max_in_flight: how many requests may be unanswered at once; more wait their turn.
+            frame_size_max: largest response to accept, in bytes.
+            metrics: of the broker, where to count; its name stands in the connection log.
+            login: how to log in; None for a listener that wants no login.
+
+        Raises:
+            NetworkError: nobody there, or no answer; `stage` says how far it went.
+            ProtocolError: something else than a Kafka broker answers there.
+            BrokerError: the broker refuses ApiVersions.
+            AuthenticationError: it refuses the login, or what is needed for one cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        share = 1.0 if login is None else login.session_share
+        limits = ConnectionLimits(
+            client_id,
+            request_timeout * 1000,
+            max_in_flight,
+            login_timeout_ms=connect_timeout * 1000,
+            session_share=share,
+        )
+        peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        metrics = metrics or NodeMetrics(BOOTSTRAP)
+        connection = cls(peer, limits, loop.time() + connect_timeout, metrics, login)
+        try:
+            handler = tapped(connection, connection._name_in_log, "client")
+            await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
+            await connection._ready
+        except BaseException as error:
+            metrics.connections_failed += isinstance(error, KafkaError)
+            connection._ready.cancel()
+            connection.abort()
+            raise
+        metrics.connections_opened += 1
+        return connection
+
+    # -- for the client --------------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """The broker as "host:port"."""
+        return self._machine.peer
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over, for whatever reason."""
+        return self._machine.state is ConnectionState.CLOSED
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why it is over; None while it is open."""
+        return self._error
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nobody has waited for an answer, on the loop's clock, in seconds; None while somebody does."""
+        return None if self._asking else self._used_at
+
+    def count_for(self, metrics: NodeMetrics) -> None:
+        """Count for another node from now on: the one that this connection turned out to lead to."""
+        self._metrics.connections_opened -= 1
+        metrics.connections_opened += 1
+        self._metrics = metrics
+
+    @property
+    def api_versions(self) -> ApiVersionTable:
+        """What the broker offers."""
+        if self._machine.api_versions is None:
+            raise UsageError(f"the versions of {self.peer} are not known yet")
+        return self._machine.api_versions
+
+    def version_for(self, api_key: int) -> int:
+        """Return the highest version of an API that both ends know.
+
+        Raises:
+            UnsupportedVersionError: there is none; names both ranges.
+        """
+        return self._machine.version_for(api_key)
+
+    async def request(self, message: object, *, version: int | None = None, timeout: float) -> object:
+        """Send a request and return its response.
+
+        Being cancelled abandons the request, not the connection.
+
+        Args:
+            message: the request.
+            version: to send it in; None for the highest that both ends know.
+            timeout: for waiting its turn, sending and answering together, in seconds.
+
+        Raises:
+            KafkaTimeoutError: no answer in time.
+            NetworkError: the connection was lost; the broker may or may not have acted on the request.
+            UnsupportedVersionError: no common version, or `version` is not offered.
+            ProtocolError: the message does not fit the version, or the answer makes no sense.
+            ClosedError: the connection was closed meanwhile.
+        """
+        answer: asyncio.Future[object] = self._loop.create_future()
+        began, metrics = self.asked()
+        outcome: object = None
+        try:
+            self._submit(answer, message, version, timeout)
+            outcome = await answer
+        except BaseException as error:
+            outcome = error
+            if isinstance(error, asyncio.CancelledError):
+                self._handle(Abandon(answer))
+            raise
+        finally:
+            self.ended(metrics, began, outcome)
+        return outcome
+
+    def submit(
+        self,
+        message: object,
+        answered: Callable[[object], None],
+        *,
+        version: int | None = None,
+        timeout: float,
+    ) -> None:
+        """Send a request without a task that waits: what many requests in a row are sent with.
+
+        Args:
+            message: the request.
+            answered: called once, with the response or with the KafkaError that `request` would raise; perhaps before
+                this returns. It must not raise.
+            version: to send it in; None for the highest that both ends know.
+            timeout: for waiting its turn, sending and answering together, in seconds.
+        """
+        self._submit(_Call(self, answered), message, version, timeout)
+
+    def send_oneway(self, message: object, *, version: int | None = None) -> None:
+        """Send a request that the broker does not answer (Produce with acks=0).
+
+        Raises:
+            NetworkError: the connection is closed.
+            UnsupportedVersionError: no common version, or `version` is not offered.
+            ProtocolError: the message does not fit the version.
+        """
+        outcome: asyncio.Future[object] = self._loop.create_future()
+        self._submit(outcome, message, version, float("inf"), oneway=True)
+        if outcome.done():
+            outcome.result()
+        outcome.cancel()
+        self._metrics.requests += 1
+        self._used_at = self._loop.time()
+
+    def pause_reading(self) -> None:
+        """Take no more responses from the broker for now; deadlines keep running."""
+        if self._link is not None:
+            self._link.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take responses again."""
+        if self._link is not None:
+            self._link.resume_reading()
+
+    async def close(self) -> None:
+        """Fail what is unanswered, send what is unsent, close. Takes a second at most."""
+        self._handle(CloseAsked())
+        if self._link is None:
+            return
+        self._link.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._lost.wait(), CLOSE_TIMEOUT_S)
+        self._link.abort()
+
+    def abort(self) -> None:
+        """Fail what is unanswered and close at once."""
+        self._handle(CloseAsked())
+        if self._link is not None:
+            self._link.abort()
+
+    # -- for the link (`net.LinkHandler`) --------------------------------------------------------------------------
+
+    def link_made(self, link: Link) -> None:
+        """See `LinkHandler.link_made`."""
+        self._link = link
+        self._handle(LinkMade(self._open_deadline * 1000, self._login is not None))
+
+    def frame_received(self, frame: memoryview) -> None:
+        """See `LinkHandler.frame_received`."""
+        self._metrics.bytes_in += len(frame) + SIZE_PREFIX_BYTES
+        self._machine.frame_received(frame, self._loop.time() * 1000)
+        self._act()
+        if self._timer is None or self._machine.state is not _READY:
+            self._arm_timer()
+
+    def link_lost(self, error: KafkaError | None) -> None:
+        """See `LinkHandler.link_lost`."""
+        self._lost.set()
+        self._handle(LinkLost(error))
+
+    def writing_paused(self, paused: bool) -> None:
+        """See `LinkHandler.writing_paused`; the in-flight limit bounds what can pile up."""
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def asked(self) -> tuple[float, NodeMetrics]:
+        """Count a request that begins; gives the time, and where it counts."""
+        metrics = self._metrics
+        metrics.requests += 1
+        metrics.in_flight += 1
+        self._asking += 1
+        return self._loop.time(), metrics
+
+    def ended(self, metrics: NodeMetrics, began: float, outcome: object) -> None:
+        """Count a request that is over: with a response, or an error."""
+        metrics.in_flight -= 1
+        self._asking -= 1
+        self._used_at = now = self._loop.time()
+        if isinstance(outcome, BaseException):
+            metrics.requests_failed += 1
+        else:
+            metrics.answered(outcome, now - began)
+
+    def _name_in_log(self) -> str:
+        name = self._metrics.name
+        return f"{name if name == BOOTSTRAP else f'node {name}'} ({self.peer})"
+
+    async def _prepare_login(self, login: Login, timeout: float) -> None:
+        try:
+            mechanism = await login.mechanism(timeout)
+        except KafkaError as error:
+            self._handle(LoginMissing(error))
+        else:
+            self._handle(LoginGiven(mechanism))
+
+    def _handle(self, event: Event) -> None:
+        self._machine.receive(event, self._loop.time() * 1000)
+        self._act()
+        self._arm_timer()
+
+    # A timer that is set already is early enough after an answer, and for a request that may take as long: then the
+    # machine need not be asked when it wants to be woken, which takes longer the more is in flight.
+
+    def _submit(
+        self, key: object, message: object, version: int | None, timeout: float, *, oneway: bool = False
+    ) -> None:
+        now = self._loop.time()
+        self._machine.submit(key, message, version, timeout * 1000, now * 1000, oneway=oneway)
+        self._act()
+        timer = self._timer
+        if timer is None or timer.when() > now + timeout or self._machine.state is not _READY:
+            self._arm_timer()
+
+    def _act(self) -> None:
+        """Do what the machine says."""
+        for action in self._machine.actions():
+            self._do(action)
+
+    def _wake(self, deadline_ms: float) -> None:
+        # The loop's clock, turned into milliseconds, may be a rounding error short of the deadline that it has reached.
+        self._timer = None
+        self._machine.tick(max(self._loop.time() * 1000, deadline_ms))
+        self._act()
+        self._arm_timer()
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Send(segments):
+                if self._link is not None:
+                    self._metrics.bytes_out += segments_size(segments) + SIZE_PREFIX_BYTES
+                    self._link.send(segments)
+            case Succeed(key, response):
+                _settle(key, response)
+            case Fail(key, error):
+                _settle(key, error)
+            case BecomeReady():
+                _settle(self._ready, None)
+            case NeedLogin(deadline_ms):
+                assert self._login is not None
+                preparing = self._prepare_login(self._login, deadline_ms / 1000 - self._loop.time())
+                self._logging_in = self._loop.create_task(preparing, name=f"log in at {self.peer}")
+            case End(error):
+                if self._logging_in is not None:
+                    self._logging_in.cancel()
+                if self._ready.done() and not self._ready.cancelled() and self._ready.exception() is None:
+                    self._metrics.connections_closed += 1
+                self._error = error
+                _settle(self._ready, error)
+                # Closed by `close` or `abort`, which see to the link themselves: what is unsent may still go out.
+                if self._link is not None and not isinstance(error, ClosedError):
+                    self._link.abort()
+
+    def _arm_timer(self) -> None:
+        """Keep one timer, at or before the machine's deadline: one that is early costs less than setting it anew."""
+        deadline_ms = self._machine.deadline_ms()
+        if self._timer is not None:
+            if deadline_ms is not None and self._timer.when() * 1000 <= deadline_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None:
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._wake, deadline_ms)
+
+
+class _Call:
+    """A request made by `Connection.submit`, until it is over."""
+
+    __slots__ = ("_answered", "_began", "_connection", "_metrics")
+
+    def __init__(self, connection: Connection, answered: Callable[[object], None]) -> None:
+        self._connection = connection
+        self._answered = answered
+        self._began, self._metrics = connection.asked()
+
+    def finish(self, outcome: object) -> None:
+        """Count it, and tell."""
+        self._connection.ended(self._metrics, self._began, outcome)
+        self._answered(outcome)
+
+
+def _settle(key: object, outcome: object) -> None:
+    if type(key) is _Call:
+        key.finish(outcome)
+        return
+    assert isinstance(key, asyncio.Future)
+    if key.done():
+        return
+    if isinstance(outcome, KafkaError):
+        key.set_exception(outcome)
+    else:
+        key.set_result(outcome)
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Look at a future's exception, so that asyncio does not report one that is also raised elsewhere."""
+    if not future.cancelled():
+        future.exception()

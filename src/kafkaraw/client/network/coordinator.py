@@ -1,0 +1,210 @@
+"""Asking the broker that coordinates one group or transactional id, wherever it is now.
+
+A coordinator moves, loads, is busy, or dies; `Coordinator.ask` goes on through all of that until its deadline. What any
+other answer means is the caller's business. `find_coordinators` asks who coordinates many things.
+Source: KIP-98, KIP-699; Kafka's CoordinatorStrategy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.pool import Lane
+from kafkaraw.client.network.security import with_principal
+from kafkaraw.core.cluster import BrokerNode
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, RetriableError, StaleMetadataError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
+from kafkaraw.protocol.messages.find_coordinator import Coordinator as CoordinatorEntry
+from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+MANY_KEYS_FROM_VERSION: Final = 4
+_FIND_COORDINATOR_KEY: Final = 10
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated; the numbers are the protocol's."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Coordinator:
+    """The coordinator of one group or transactional id.
+
+    Args:
+        engine: the way to the cluster.
+        kind: what is coordinated.
+        key: the group or transactional id.
+    """
+
+    def __init__(self, engine: Engine, kind: CoordinatorKind, key: str) -> None:
+        self._engine = engine
+        self._kind = kind
+        self._key = key
+        self._node_id: int | None = None
+        config = engine.config
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    @property
+    def what(self) -> str:
+        """Its name in messages."""
+        return _name_of(self._kind, self._key)
+
+    async def ask(
+        self,
+        make: Callable[[Connection], object],
+        kind: type[R],
+        code_of: Callable[[R], int],
+        *,
+        deadline: Deadline,
+        version_max: int | None = None,
+    ) -> R:
+        """Send a request until an answer comes that asking again would not change.
+
+        Args:
+            make: makes the request for a connection; called for each attempt.
+            kind: class of the response.
+            code_of: the error code in it that matters.
+            deadline: of all attempts together.
+            version_max: do not use a later version than this.
+
+        Returns:
+            the response; its code may be an error that is not retriable.
+
+        Raises:
+            KafkaTimeoutError: the time is up; says what happened last.
+            KafkaError: the coordinator cannot be asked for, as when this principal may not.
+        """
+        attempt, last = 0, "no broker was asked yet"
+        while True:
+            try:
+                response = await self._attempt(make, kind, deadline, version_max)
+            except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
+                self._node_id, last = None, str(error)
+            else:
+                code = code_of(response)
+                if not is_retriable(code):
+                    return response
+                last = str(error_for(code, self.what))
+                if code in _MOVED:
+                    self._node_id = None
+            if deadline.expired:
+                raise KafkaTimeoutError(f"{self.what}: not done within {deadline.timeout:g} s; last seen: {last}")
+            log.debug("%s: %s; trying again", self.what, last)
+            await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
+            attempt += 1
+
+    async def once(
+        self, make: Callable[[Connection], object], *, timeout: float, lane: Lane = "main", find_s: float | None = None
+    ) -> object:
+        """Send a request once; a coordinator that cannot be reached, or says it is none, is looked for next time.
+
+        Args:
+            make: makes the request for a connection.
+            timeout: seconds.
+            lane: "group" for requests that the coordinator may hold back.
+            find_s: seconds to find the coordinator, when the answer may take much longer; None is `timeout`.
+
+        Raises:
+            KafkaError: there was no answer.
+        """
+        try:
+            node_id = await self.node_id(timeout if find_s is None else find_s)
+            response = await self._engine.request(node_id, make, timeout=timeout, lane=lane)
+        except (NetworkError, KafkaTimeoutError, StaleMetadataError):
+            self._node_id = None
+            raise
+        if getattr(response, "error_code", ErrorCode.NONE) in _MOVED:
+            self._node_id = None
+        return response
+
+    async def _attempt(
+        self, make: Callable[[Connection], object], kind: type[R], deadline: Deadline, version_max: int | None
+    ) -> R:
+        longest = self._engine.config.request_timeout_ms / 1000
+        node_id = await self.node_id(deadline.at_most(longest))
+        answer = await self._engine.request(node_id, make, timeout=deadline.at_most(longest), version_max=version_max)
+        return reply(answer, kind)
+
+    async def node_id(self, timeout: float) -> int:
+        """The broker that coordinates, as far as is known; asked for when it is not.
+
+        Raises:
+            KafkaError: there is none just now, or this principal may not know.
+        """
+        if self._node_id is None:
+            self._node_id = await self._find(timeout)
+        return self._node_id
+
+    async def _find(self, timeout: float) -> int:
+        found = (await find_coordinators(self._engine, self._kind, [self._key], Deadline(timeout)))[self._key]
+        if isinstance(found, int):
+            return found
+        if not isinstance(found, RetriableError):
+            raise found
+        raise StaleMetadataError(str(found))
+
+
+async def find_coordinators(
+    engine: Engine, kind: CoordinatorKind, keys: Iterable[str], deadline: Deadline
+) -> dict[str, int | KafkaError]:
+    """Ask once who coordinates each of several groups or transactional ids: in one request, if the broker can.
+
+    Args:
+        engine: the way to the cluster; it learns the brokers' addresses.
+        kind: what is coordinated.
+        keys: the group or transactional ids.
+        deadline: of all of it.
+
+    Returns:
+        by key the broker's id, or why there is none.
+
+    Raises:
+        KafkaError: no broker gave an answer in time.
+    """
+    left, found = list(dict.fromkeys(keys)), dict[str, int | KafkaError]()
+
+    def question(connection: Connection) -> FindCoordinatorRequest:
+        if connection.version_for(_FIND_COORDINATOR_KEY) >= MANY_KEYS_FROM_VERSION:
+            return FindCoordinatorRequest(key_type=kind, coordinator_keys=left)
+        return FindCoordinatorRequest(key_type=kind, key=left[0])
+
+    while left:
+        answer = await engine.request_any(question, timeout=deadline.remaining)
+        response = reply(answer, FindCoordinatorResponse)
+        entries: dict[str, CoordinatorEntry | FindCoordinatorResponse] = {one.key: one for one in response.coordinators}
+        if not entries:
+            entries = {left[0]: response}
+        for key, entry in entries.items():
+            found[key] = _coordinator_in(engine, kind, key, entry)
+        if not entries.keys() & left:
+            raise KafkaError(f"a broker was asked for the coordinators of {left} and left all of them out")
+        left = [key for key in left if key not in found]
+    return found
+
+
+def _coordinator_in(
+    engine: Engine, kind: CoordinatorKind, key: str, entry: CoordinatorEntry | FindCoordinatorResponse
+) -> int | KafkaError:
+    if entry.error_code:
+        what = f"{_name_of(kind, key)}: {entry.error_message or 'not known'}"
+        return with_principal(error_for(entry.error_code, what, resource=key, operation="DESCRIBE"), engine.config)
+    if entry.node_id not in engine.cluster.brokers:
+        engine.cluster.add_brokers([BrokerNode(entry.node_id, entry.host, entry.port)])
+    return entry.node_id
+
+
+def _name_of(kind: CoordinatorKind, key: str) -> str:
+    return f"the coordinator of {kind.name.lower()} {key!r}"

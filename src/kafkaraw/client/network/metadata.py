@@ -1,0 +1,198 @@
+"""When to ask for metadata, and whom it concerns: one request in flight, everybody's wishes put together.
+
+A hundred batches that learn at once that a leader moved all call `refresh()`; the broker sees one request. A call that
+comes while a request is on its way joins the next one, because the answer under way may be older than the reason for
+asking. What the answers say is kept in `core/cluster.py`; how to reach a broker is the engine's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kafkaraw.client.config import ClientConfig
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.security import with_principal
+from kafkaraw.client.runtime import Runtime
+from kafkaraw.core.cluster import ClusterView
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for, error_name, is_retriable
+from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+log = logging.getLogger(__name__)
+
+Ask = Callable[[MetadataRequest, float], Awaitable[MetadataResponse]]
+
+# A topic just created is not known to every broker at once, and an auto-created one is "unknown" in the first answer.
+UNKNOWN_TOPIC_GRACE_S = 3.0
+
+
+@dataclass(slots=True)
+class _Wave:
+    """Wishes that one request will fulfil."""
+
+    done: asyncio.Future[None]
+    topics: set[str] = field(default_factory=set)
+    all_topics: bool = False
+
+
+class Metadata:
+    """Keeps a `ClusterView` fresh.
+
+    Args:
+        view: what to update.
+        ask: sends one request to any broker, within so many seconds.
+        config: for backoff and ages.
+        runtime: for jitter.
+    """
+
+    def __init__(self, view: ClusterView, ask: Ask, config: ClientConfig, runtime: Runtime) -> None:
+        self._view = view
+        self._ask = ask
+        self._config = config
+        self._rng = runtime.rng
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._waves: dict[bool, _Wave] = {}
+        self._sender: asyncio.Task[None] | None = None
+        self._in_use: set[str] = set()
+
+    async def refresh(
+        self, topics: Iterable[str] | None, *, deadline: Deadline, allow_auto_create: bool = False
+    ) -> None:
+        """Ask a broker anew; see `Engine.refresh`."""
+        wave = self._waves.get(allow_auto_create)
+        if wave is None:
+            wave = self._waves[allow_auto_create] = _Wave(asyncio.get_running_loop().create_future())
+            wave.done.add_done_callback(_retrieve)
+        if topics is None:
+            wave.all_topics = True
+        else:
+            wave.topics.update(topics)
+            self._in_use.update(topics)
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_waves(), name="metadata refresh")
+        await deadline.wait(asyncio.shield(wave.done), "refreshing the metadata")
+
+    async def wait_for(self, topics: Sequence[str], *, deadline: Deadline, allow_auto_create: bool) -> None:
+        """Refresh until every topic has a leader; see `Engine.wait_for_topics`."""
+        began = Deadline(UNKNOWN_TOPIC_GRACE_S)
+        attempt = 0
+        missing = self._missing(topics)
+        while missing:
+            problem = await self._try(missing, deadline, allow_auto_create)
+            missing = self._missing(topics)
+            if not missing:
+                return
+            for topic in missing:
+                self._raise_if_hopeless(topic, unknown_for_good=began.expired or deadline.expired)
+            if deadline.expired:
+                raise _not_in_time(self._view, missing, deadline) from problem
+            await deadline.sleep(self._backoff.delay_ms(attempt, self._rng) / 1000)
+            attempt += 1
+
+    async def keep_fresh(self) -> None:
+        """Renew the view whenever it is older than `metadata_max_age_ms`, for ever; a loop root."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due_ms = self._view.refresh_due_ms(self._config.metadata_max_age_ms)
+            await asyncio.sleep(max(due_ms / 1000 - loop.time(), self._config.retry_backoff_max_ms / 1000))
+            if loop.time() * 1000 < self._view.refresh_due_ms(self._config.metadata_max_age_ms):
+                continue
+            try:
+                await self.refresh((), deadline=Deadline(self._config.request_timeout_ms / 1000))
+            except KafkaError as error:
+                log.warning("the metadata could not be renewed, the old one stays in use: %s", error)
+
+    def use(self, topics: Iterable[str]) -> None:
+        """Renew what is known about these topics, and not about others that were asked for before."""
+        self._in_use = set(topics)
+
+    async def close(self) -> None:
+        """Fail everybody who waits."""
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+        for wave in self._waves.values():
+            _fail(wave, ClosedError("the client was closed"))
+        self._waves.clear()
+
+    async def _try(self, topics: Sequence[str], deadline: Deadline, allow_auto_create: bool) -> KafkaError | None:
+        """One refresh; a network failure is returned, because the next try may reach a broker."""
+        try:
+            await self.refresh(topics, deadline=deadline, allow_auto_create=allow_auto_create)
+        except (NetworkError, KafkaTimeoutError) as error:
+            return error
+        return None
+
+    def _missing(self, topics: Iterable[str]) -> list[str]:
+        return [topic for topic in topics if not self._usable(topic)]
+
+    def _usable(self, topic: str) -> bool:
+        partitions = self._view.partitions_of(topic)
+        return bool(partitions) and any(self._view.leader_of(partition) is not None for partition in partitions or ())
+
+    def _raise_if_hopeless(self, topic: str, *, unknown_for_good: bool) -> None:
+        code = self._view.error_of(topic)
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and unknown_for_good:
+            self._in_use.discard(topic)
+            raise unknown_topic(topic)
+        if code and not is_retriable(code):
+            error = error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
+            raise with_principal(error, self._config)
+
+    async def _send_waves(self) -> None:
+        """Send one request after the other until nobody wants one; a loop root."""
+        while self._waves:
+            allow_auto_create = next(iter(self._waves))
+            wave = self._waves.pop(allow_auto_create)
+            try:
+                await self._send(wave, allow_auto_create)
+            except asyncio.CancelledError:
+                _fail(wave, ClosedError("the client was closed"))
+                raise
+            except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
+                _fail(wave, error)
+            else:
+                if not wave.done.done():
+                    wave.done.set_result(None)
+
+    async def _send(self, wave: _Wave, allow_auto_create: bool) -> None:
+        # Topics in use ride along: one answer keeps all that matters fresh. They must not be created anew, though.
+        names = wave.topics if allow_auto_create else wave.topics | self._in_use
+        request = MetadataRequest(
+            topics=None if wave.all_topics else [MetadataRequestTopic(name=name) for name in sorted(names)],
+            allow_auto_topic_creation=allow_auto_create,
+        )
+        response = await self._ask(request, self._config.request_timeout_ms / 1000)
+        if response.error_code:
+            raise error_for(response.error_code, "metadata")
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        self._view.update(response, now_ms, all_topics=wave.all_topics)
+
+
+def unknown_topic(topic: str) -> StaleMetadataError:
+    """The error for a topic that no broker knows."""
+    return StaleMetadataError(
+        f"topic {topic!r} does not exist (UNKNOWN_TOPIC_OR_PARTITION); create it with Admin.create_topics, check the "
+        f"spelling, or allow the broker to create topics (auto.create.topics.enable)"
+    )
+
+
+def _not_in_time(view: ClusterView, topics: Sequence[str], deadline: Deadline) -> KafkaTimeoutError:
+    codes = {topic: error_name(view.error_of(topic)) if view.error_of(topic) else "no leader" for topic in topics}
+    about = ", ".join(f"{topic!r} ({code})" for topic, code in codes.items())
+    return deadline.error(f"waiting for a leader of topic {about}")
+
+
+def _fail(wave: _Wave, error: BaseException) -> None:
+    if not wave.done.done():
+        wave.done.set_exception(error)
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Take note of a failure that nobody waits for any more, or asyncio reports it as lost."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,600 @@
+"""Everything a producer does that is not its face: takes records in, and delivers them.
+
+Joins three parts that know nothing of each other: `records.OpenBatches` (records into batches, on the caller's thread),
+`core.producer` (what to do with sealed batches) and the `Outbox` (doing it). `AsyncProducer` and the blocking
+`Producer` are two faces of this. It runs on one loop; only `append` and `wake_from_thread` may be called on others.
+
+The life of a record: `append` puts it into an open batch. Opening or filling one wakes `_step`, which collects what is
+due, tells the machine, and carries out what it says. Records that `append` does not take go through `admit`, which
+waits for the topic or for room. Start at `admit` and `_step`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn
+
+from kafkaraw.client.config import ProducerConfig
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.metrics.client_metrics import Metrics
+from kafkaraw.client.metrics.producer_metrics import GROUP, ProducerMetrics
+from kafkaraw.client.network.engine import Engine
+from kafkaraw.client.network.security import with_principal
+from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.sending.arrow_sending import ArrowSending
+from kafkaraw.client.sending.failures import UnseenFailures
+from kafkaraw.client.sending.known_topics import KnownTopics
+from kafkaraw.client.sending.outbox import Outbox
+from kafkaraw.client.sending.pipeline import pipeline_of
+from kafkaraw.client.sending.producer_machine import machine_of
+from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_record_size
+from kafkaraw.client.sending.refusals import CLOSED, closed_before, raising
+from kafkaraw.client.sending.room import Ahead, Room
+from kafkaraw.client.sending.settling import Settling
+from kafkaraw.client.sending.transactions import Transactions
+from kafkaraw.client.sending.turns import Turns, partitioner_of
+from kafkaraw.client.sending.waiting import FORKED, PromiseWaiter
+from kafkaraw.core.producer.batch_sizes import BatchSizes
+from kafkaraw.core.producer.events import (
+    Abandoned,
+    Acknowledge,
+    Action,
+    AddPartitions,
+    Answered,
+    AskProducerId,
+    BatchesSealed,
+    Event,
+    Fail,
+    RefreshMetadata,
+    Release,
+    RequestLost,
+    Resplit,
+    SendProduce,
+)
+from kafkaraw.core.producer.report import Unacknowledged, describe
+from kafkaraw.core.producer.spreading import Spreading
+from kafkaraw.errors import (
+    BufferFull,
+    ClosedError,
+    DeliveryError,
+    DeliveryTimeout,
+    ForkedError,
+    KafkaError,
+    KafkaTimeoutError,
+    StaleMetadataError,
+    UsageError,
+)
+from kafkaraw.net.clock import SystemClock
+from kafkaraw.records import (
+    KEY_SIZE_SAFE,
+    AppendStatus,
+    Headers,
+    OpenBatches,
+    SealedBatch,
+    Ticket,
+    TopicPartition,
+)
+
+log = logging.getLogger(__name__)
+
+_OK, _OPENED, _SEALED = AppendStatus.OK, AppendStatus.OPENED, AppendStatus.SEALED  # slow to look up
+INTERRUPTED_CLOSE_S = 5.0
+"""How long a `with` block that is left by Ctrl-C or cancellation may still try to deliver."""
+
+
+class Delivery:
+    """The inside of a producer.
+
+    Args:
+        config: the settings.
+        runtime: network, clock and rng; the real ones when None.
+
+    Attributes:
+        record_size_max: the most bytes of one record, before compression.
+        ahead: how far senders of many rows are ahead of the network.
+        open_batches: where records go; refuses them once the producer is closed, broken, or in a child process.
+        pipeline: what happens to each record before and after, when it has interceptors or serializers; else None.
+    """
+
+    def __init__(self, config: ProducerConfig, runtime: Runtime | None = None) -> None:
+        self._config = config
+        self._engine = Engine.on(config, runtime)
+        self._clock = self._engine.runtime.clock
+        self._waiter = PromiseWaiter()
+        self.record_size_max = min(config.max_request_size, config.buffer_memory)
+        self.open_batches = OpenBatches(
+            config.batch_size,
+            config.compression_type,
+            config.compression_level,
+            config.buffer_memory,
+            self._clock.time_ms,
+            waiter=self._waiter,
+            lock=threading.Lock(),
+            value_size_safe=self.record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
+            system_clock=isinstance(self._clock, SystemClock),
+            partitioner=partitioner_of(config),
+        )
+        self._batch_sizes = BatchSizes(config.batch_size, self.open_batches.limit_batches)
+        self._machine = machine_of(config, self._engine)
+        self._turns = Turns(
+            Spreading(config.partitioner_adaptive_partitioning_enable, self._engine.runtime.rng),
+            config.partitioner_availability_timeout_ms,
+            self._engine.cluster,
+            self._machine,
+            self.open_batches,
+        )
+        self._nothing_left = asyncio.Event()
+        self._outbox = Outbox(self._engine, config, self._receive, self._break)
+        self._room = Room()
+        self.ahead = Ahead(lambda: self.open_batches.used_bytes)
+        self._failures = UnseenFailures()
+        self._settling = Settling(self._machine, self._failures, self)
+        self._transactions: Transactions | None = None
+        self._topics = KnownTopics(self._engine, self.open_batches, self._turns)
+        self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
+        self.pipeline = pipeline_of(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._step_scheduled = False
+        self._wake_sent = False
+        self._acting = False
+        self._closed = False
+        self._broken = False
+        if config.transactional_id is not None:
+            self._transactions = self._outbox.transactions = Transactions(self._engine, config, self)
+            self.take_records(False)
+        tell_about_forks(self, Delivery._after_fork_in_child)
+
+    # ---- taking records in
+
+    def append(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> tuple[AppendStatus, Ticket | None]:
+        """Take any record now if that can be; the way of those that `OpenBatches.take` leaves.
+
+        Raises:
+            RecordTooLarge: over `max_request_size` or `buffer_memory`.
+            UsageError: a field of the wrong type.
+        """
+        check_record_size(topic, value, key, headers, self._config)
+        # what is not bytes is refused there
+        return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)  # type: ignore[arg-type]
+
+    def note(self, status: AppendStatus) -> None:
+        """See to it that what was appended leaves in time; on the loop."""
+        if status is _SEALED or self._loop is None or (status is _OPENED and self._config.linger_ms == 0):
+            self.wake()
+        elif status is _OPENED:
+            self._topics.sync()
+            self.step_by(self.now_ms() + self._config.linger_ms)
+
+    def note_on_thread(self, status: AppendStatus) -> None:
+        """The same, on any thread. A timer that fires in time spares the change of threads."""
+        timer, loop = self._timer, self._loop  # the timer may be replaced meanwhile, but only by an earlier one
+        in_time = status is _OK
+        if status is _OPENED and timer is not None and loop is not None and not self._topics.outdated:
+            in_time = timer.when() <= loop.time() + self._config.linger_ms / 1000
+        if not in_time:
+            self.wake_from_thread()
+
+    def wake(self) -> None:
+        """Have `_step` run soon; on the loop."""
+        if not self._step_scheduled and self._loop is not None:
+            self._step_scheduled = True
+            self._loop.call_soon(self._step)
+
+    def wake_from_thread(self) -> None:
+        """Have `_step` run soon; on any thread. Costs nothing while an earlier call has not been heard."""
+        if not self._wake_sent and self._loop is not None:
+            self._wake_sent = True
+            self._loop.call_soon_threadsafe(self._step)
+
+    async def admit(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
+        """Take a record that `append` did not take: wait for the topic's metadata, or for room, then try again.
+
+        Raises:
+            KafkaTimeoutError: `max_block_ms` passed.
+            StaleMetadataError: there is no such topic.
+            UsageError: the topic has no such partition.
+            ClosedError: the producer is closed.
+        """
+        self._begin()
+        deadline = Deadline(self._config.max_block_ms / 1000)
+        again = False
+        while True:
+            releases = self._room.releases
+            status, ticket = self.append(topic, value, key, headers, partition, timestamp_ms)
+            if ticket is not None:
+                self.wake()
+                self._offer_room()
+                return ticket
+            if status is AppendStatus.FULL:
+                self.wake()
+                await self._wait_for_room(releases, deadline, first=again)
+                again = True
+            else:
+                await self._topics.learn(topic, partition, deadline)
+
+    def arrow_sending(self, data: object, topic: str | None) -> ArrowSending:
+        """Prepare to send Arrow data.
+
+        Raises:
+            UsageError: it is none, or its columns do not fit.
+        """
+        return ArrowSending(data, topic, self.open_batches, self._waiter)
+
+    @property
+    def releases(self) -> int:
+        """How often room was made so far; to be noted before rows are sent, and handed to `make_room`."""
+        return self._room.releases
+
+    def counts_of(self, topics: Iterable[str]) -> dict[str, int] | None:
+        """How many partitions topics have; None unless all are known. On any thread."""
+        return self._topics.counts_of(topics)
+
+    async def learn_topics(self, topics: Iterable[str]) -> dict[str, int]:
+        """Wait until all topics are known; gives how many partitions each has.
+
+        Raises:
+            KafkaTimeoutError: `max_block_ms` passed.
+            StaleMetadataError: there is no such topic.
+        """
+        self._begin()
+        deadline = Deadline(self._config.max_block_ms / 1000)
+        return {topic: await self._topics.learn(topic, None, deadline) for topic in topics}
+
+    async def make_room(self, releases: int, *, again: bool) -> None:
+        """Wait for room; `releases` is what it was before there was none, `again` that there was none before, too."""
+        self._begin()
+        self.wake()
+        await self._wait_for_room(releases, Deadline(self._config.max_block_ms / 1000), first=again)
+
+    def refusal(self, status: AppendStatus, topic: str) -> KafkaError:
+        """Why `append` did not take a record, for callers that do not wait."""
+        if status is AppendStatus.FULL:
+            self._metrics.waited_for_room(0.0, in_vain=True)
+            return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
+        return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")
+
+    def metrics(self) -> Metrics:
+        """What is counted about the producer and each broker; see `AsyncProducer.metrics`."""
+        return {GROUP: self._metrics.as_dict(self.open_batches.used_bytes), **self._engine.metrics.as_dict()}
+
+    async def partitions_for(self, topic: str, timeout: float | None) -> list[TopicPartition]:
+        """The partitions of a topic, waiting for its metadata if need be."""
+        self._begin()
+        await self._engine.wait_for_topics([topic], self._config.max_block_ms / 1000 if timeout is None else timeout)
+        self._topics.take(topic)
+        return self._engine.cluster.partitions_of(topic) or []
+
+    # ---- transactions
+
+    @property
+    def transactions(self) -> Transactions:
+        """The producer's transactions.
+
+        Raises:
+            UsageError: it makes none.
+        """
+        self._begin()
+        if self._transactions is None:
+            raise UsageError("this producer has no transactional_id: give it one to make transactions")
+        return self._transactions
+
+    def take_records(self, taken: bool) -> None:
+        """Whether `append` takes records; for the time between transactions, not for the end of the producer."""
+        if not (self._closed or self._broken or self._waiter.forked):
+            self.open_batches.refuse(None if taken else self._refuse_outside_transaction)
+
+    def _refuse_outside_transaction(self) -> NoReturn:
+        assert self._transactions is not None
+        self._transactions.check_open()
+        raise UsageError("the transaction takes no more records")
+
+    def receive(self, event: Event) -> None:
+        """Tell the machine something that happened to the transaction, and do what follows."""
+        self._machine.receive(event, self.now_ms())
+        self._step()
+
+    async def settle_all(self, deadline: Deadline, what: str) -> None:
+        """Send everything, and wait until nothing is queued or in flight.
+
+        Raises:
+            DeliveryTimeout: something is, still.
+        """
+        self._step(everything=True)
+        while not self._machine.idle:
+            self._nothing_left.clear()
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    await self._nothing_left.wait()
+            except TimeoutError:
+                raise self._settling.too_late(what, deadline.timeout) from None
+
+    # ---- until it is done
+
+    async def flush(self, timeout: float | None) -> None:
+        """Send everything now, and wait until all of it is settled; see `AsyncProducer.flush`."""
+        self._begin()
+        await self._settling.wait(self._longest_delivery() if timeout is None else timeout, "flush")
+        self._failures.raise_if_any()
+
+    def begin_flush(self, timeout: float | None, over: Callable[[BaseException | None], None]) -> None:
+        """`flush` for a thread that waits: on the loop, `over` is called with what `flush` would raise, or None."""
+        self._begin()
+        self._settling.begin_flush(self._longest_delivery() if timeout is None else timeout, over)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has ever run on a loop; if not, there is nothing to deliver and nothing to let go of."""
+        return self._loop is not None
+
+    def close_unused(self) -> None:
+        """Close what has not begun."""
+        self._closed = True
+        if self.pipeline is not None:
+            self.pipeline.close()
+        self.open_batches.refuse(raising(ClosedError, CLOSED))
+
+    async def close(self, timeout: float | None) -> None:
+        """Flush, then let go of everything; see `AsyncProducer.close`."""
+        if self._closed:
+            return
+        self._begin()
+        if self._transactions is not None:
+            began = asyncio.get_running_loop().time()
+            await self._transactions.abandon(timeout)
+            if timeout is not None:
+                timeout = max(0.0, timeout - (asyncio.get_running_loop().time() - began))
+        self._closed = True
+        self.open_batches.refuse(raising(ClosedError, CLOSED))
+        problem: DeliveryError | None = None
+        try:
+            await self._settling.wait(self._longest_delivery() if timeout is None else timeout, "close")
+        except DeliveryTimeout as error:
+            problem = error
+        finally:
+            try:
+                self._give_up(closed_before)
+            finally:
+                if self.pipeline is not None:
+                    self.pipeline.close()
+                await self._let_go()
+        if problem is not None:
+            raise problem
+        self._failures.raise_if_any()
+
+    # ---- inside: the loop
+
+    def _begin(self) -> None:
+        """Make the running loop this producer's own; refuse if that cannot be."""
+        self._waiter.check_not_forked()
+        if self._closed:
+            raise ClosedError(CLOSED)
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = self._waiter.loop = loop
+        elif self._loop is not loop:
+            raise UsageError("this producer belongs to another event loop; make one for each, or use kafkaraw.Producer")
+
+    def _receive(self, event: Event) -> None:
+        """Tell the machine, and do what follows at once: whoever waits for an answer does so for no other reason."""
+        now_s = self._now_s()
+        if type(event) is Answered:
+            self._metrics.landed(event.request_id, now_s, answered=True)
+        elif type(event) is RequestLost:
+            self._metrics.landed(event.request_id, now_s, answered=False)
+        self._machine.receive(event, int(now_s * 1000))
+        if not self._acting:
+            self._act_and_set_timer()
+
+    def _step(self, *, everything: bool = False) -> None:
+        """Do whatever is due now; a loop root."""
+        self._step_scheduled = self._wake_sent = False
+        try:
+            self._collect(everything=everything)
+            due_ms, now_ms = self._machine.deadline_ms(), self.now_ms()
+            if due_ms is not None and due_ms <= now_ms:
+                self._machine.tick(now_ms)
+            self._settling.expire(now_ms)
+        except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
+            self._break(error)
+        else:
+            self._act_and_set_timer()
+
+    def _act_and_set_timer(self) -> None:
+        """Do what the machine says, and come back when it wants to be asked again; a loop root."""
+        self._acting = True
+        try:
+            while actions := self._machine.actions():
+                for action in actions:
+                    self._do(action)
+            if self._machine.idle:
+                self._nothing_left.set()
+            self._set_timer()
+        except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
+            self._break(error)
+        finally:
+            self._acting = False
+
+    def send_everything(self) -> None:
+        """See `Sending.send_everything`."""
+        self._step(everything=True)
+
+    def _collect(self, *, everything: bool) -> None:
+        """Tell the machine about the batches that are full or have waited long enough."""
+        self._topics.sync()
+        now_ms = self._clock.time_ms()
+        linger_ms = self._config.linger_ms
+        sealed = self.open_batches.seal_all() if everything else self.open_batches.seal_due(now_ms, linger_ms)
+        if sealed:
+            ages_ms = [min(max(0, now_ms - batch.created_ms), linger_ms) for batch in sealed]
+            now_loop_ms = self.now_ms()
+            self._machine.receive(BatchesSealed(sealed, ages_ms), now_loop_ms)
+            self._turns.renew((batch.topic for batch in sealed), now_loop_ms)
+
+    def _do(self, action: Action) -> None:
+        _DOING[type(action)](self, action)
+
+    def _send(self, action: SendProduce) -> None:
+        self._metrics.sent(action, self._clock.time_ms(), self._now_s())
+        self._outbox.send(action)
+        if self._transactions is not None:
+            self._transactions.note_sent()
+
+    def _acknowledge(self, action: Acknowledge) -> None:
+        batch = action.batch
+        self._metrics.acknowledged(batch)
+        if self._batch_sizes.learned:
+            self._batch_sizes.written(batch.topic, batch.size_bytes)
+        batch.promise.resolve(action.base_offset, action.log_append_time_ms)
+
+    def _note_split(self, action: Resplit) -> None:
+        self._metrics.split()
+        self._batch_sizes.refused(action.batch.topic, action.batch.size_bytes)
+
+    def _fail(self, action: Fail) -> None:
+        promise = action.batch.promise
+        self._metrics.failed(action.report.records_count)
+        if promise.fail(with_principal(action.error, self._config)) and self._transactions is None:
+            self._failures.add(promise, action.report)
+        if self._transactions is not None:
+            self._transactions.note_failure(action.error)
+
+    def _add_partitions(self, action: AddPartitions) -> None:
+        assert self._transactions is not None
+        self._outbox.add_partitions(self._transactions, action.partitions)
+
+    def _set_timer(self) -> None:
+        """Have the next step made when something is due."""
+        for deadline_ms in (self._machine.deadline_ms(), self._settling.due_ms):
+            if deadline_ms is not None:
+                self.step_by(deadline_ms)
+        due_ms = self.open_batches.next_due_ms(self._config.linger_ms)
+        if due_ms is not None:  # by the wall clock, which may be set: never wait longer than linger_ms
+            left_ms = min(max(due_ms - self._clock.time_ms(), 0), self._config.linger_ms)
+            self.step_by(self.now_ms() + left_ms)
+
+    def step_by(self, time_ms: int) -> None:
+        """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
+        assert self._loop is not None
+        if self._timer is not None:
+            if self._timer.when() * 1000 <= time_ms + 1:
+                return
+            self._timer.cancel()
+        # half a millisecond late, so that the clock, cut to milliseconds, has certainly reached the time
+        self._timer = self._loop.call_at((time_ms + 0.5) / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._step()
+
+    def now_ms(self) -> int:
+        """See `Sending.now_ms`."""
+        return int(self._now_s() * 1000)
+
+    def _now_s(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
+
+    def _after_fork_in_child(self) -> None:
+        """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
+        self._waiter.forked = True
+        self.open_batches.refuse(raising(ForkedError, FORKED))
+        leave_behind(self)
+
+    # ---- inside: room
+
+    async def _wait_for_room(self, releases: int, deadline: Deadline, *, first: bool) -> None:
+        before, admitted = deadline.remaining, False
+        self._metrics.senders_waiting += 1
+        try:
+            admitted = await self._room.wait(releases, before, first=first)
+        finally:
+            self._metrics.senders_waiting -= 1
+            self._metrics.waited_for_room(before - deadline.remaining, in_vain=not admitted)
+        if not admitted:
+            self._offer_room()
+            entries = self._machine.unacknowledged()
+            raise KafkaTimeoutError(
+                f"buffer_memory={self._config.buffer_memory} bytes stayed full for "
+                f"max_block_ms={self._config.max_block_ms}; not acknowledged: {describe(entries)}{self._last_seen()}"
+            )
+
+    def _release(self, batch: SealedBatch) -> None:
+        self.open_batches.release(batch)
+        used_bytes = self.open_batches.used_bytes
+        self._room.releases += 1
+        self.ahead.note(used_bytes)
+        if used_bytes <= self._config.buffer_memory // 2:
+            self._room.let_one_in()
+        elif used_bytes < self._config.buffer_memory:
+            self._room.let_one_in_soon()
+
+    def _offer_room(self) -> None:
+        if self.open_batches.used_bytes < self._config.buffer_memory:
+            self._room.let_one_in()
+
+    # ---- inside: the end
+
+    def _longest_delivery(self) -> float:
+        """After so many seconds every record that was sent before is settled."""
+        return (self._config.delivery_timeout_ms + self._config.linger_ms) / 1000 + 1.0
+
+    def _give_up(self, make_error: Callable[[Unacknowledged], KafkaError]) -> None:
+        self._collect(everything=True)
+        self._machine.receive(Abandoned(make_error), self.now_ms())
+        for action in self._machine.actions():
+            if isinstance(action, Acknowledge | Fail | Release):
+                self._do(action)
+
+    async def _let_go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._room.fail(ClosedError("the producer was closed while send() waited for room"))
+        await self._outbox.close()
+        await self._engine.close()
+
+    def _break(self, error: BaseException) -> None:
+        """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting."""
+        log.error("the producer failed in an unforeseen way", exc_info=error)
+        message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
+        self._broken = True
+        self.open_batches.refuse(raising(ClosedError, message))
+        for batch in [*self._machine.unsettled(), *self.open_batches.seal_all()]:
+            batch.promise.fail(DeliveryError(message))
+        self._room.fail(ClosedError(message))
+
+    def _last_seen(self) -> str:
+        error = self._machine.last_error
+        return "" if error is None else f"; last seen: {error}"
+
+
+_DOING: Final[dict[type[Action], Callable[[Delivery, Any], None]]] = {
+    SendProduce: Delivery._send,  # noqa: SLF001 - the table of this class
+    Acknowledge: Delivery._acknowledge,  # noqa: SLF001
+    Release: lambda delivery, action: delivery._release(action.batch),  # noqa: SLF001
+    Resplit: Delivery._note_split,  # noqa: SLF001
+    Fail: Delivery._fail,  # noqa: SLF001
+    AddPartitions: Delivery._add_partitions,  # noqa: SLF001
+    RefreshMetadata: lambda delivery, action: delivery._outbox.refresh(action.topics),  # noqa: SLF001
+    AskProducerId: lambda delivery, _: delivery._outbox.ask_producer_id(),  # noqa: SLF001
+}
