@@ -26,9 +26,10 @@ from kafkaraw.cli.group_tables import (
     partitions_named,
     print_rows,
 )
-from kafkaraw.cli.times import duration_ms, timestamp_ms
+from kafkaraw.cli.times import timestamp_ms
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupState
 from kafkaraw.client.blocking import Admin, Consumer
+from kafkaraw.core.fetch.reset import parse_duration_ms
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
 
@@ -271,10 +272,10 @@ def _at(time_ms: int) -> Way:
 
 
 def _duration_ms(text: str) -> int:
-    try:
-        return duration_ms(text)
-    except ValueError:
-        raise UsageError(f"--by-duration {text}: must be an ISO 8601 duration, as in PT1H30M or P7D") from None
+    duration_ms = parse_duration_ms(text)
+    if duration_ms is None:
+        raise UsageError(f"--by-duration {text}: must be an ISO 8601 duration, as in PT1H30M or P7D")
+    return duration_ms
 
 
 def _read(path: Path, only: str | None) -> Saved:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from kafkaraw.core.fetch.reset import parse_reset_policy
+from kafkaraw.core.fetch.reset import parse_duration_ms
 from kafkaraw.errors import UsageError
 
 FORMS: Final = (
@@ -27,21 +27,11 @@ def timestamp_ms(text: str, now_ms: int, where: str) -> int:
     """
     if text.isascii() and text.isdigit():
         return int(text)
+    ago_ms = parse_duration_ms(text[1:]) if text[:1] == "-" else None
+    if ago_ms is not None:
+        return max(0, now_ms - ago_ms)
     try:
-        if text[:1] == "-":
-            return max(0, now_ms - duration_ms(text[1:]))
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"{where}: a time must be {FORMS}") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def duration_ms(text: str) -> int:
-    """How long an ISO 8601 duration is, as in PT1H30M or P7D.
-
-    Raises:
-        ValueError: it is none.
-    """
-    duration = parse_reset_policy(f"by_duration:{text}").duration_ms
-    assert duration is not None
-    return duration

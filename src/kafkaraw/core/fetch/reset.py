@@ -50,8 +50,16 @@ def parse_reset_policy(text: str) -> ResetPolicy:
     name = text.lower()
     if name in _MARKS:
         return ResetPolicy(_MARKS[name])
-    found = _DURATION.fullmatch(text[len(_BY_DURATION) :]) if name.startswith(_BY_DURATION) else None
-    if found is None:
+    duration_ms = parse_duration_ms(text[len(_BY_DURATION) :]) if name.startswith(_BY_DURATION) else None
+    if duration_ms is None:
         raise ValueError('must be "earliest", "latest", "none", or "by_duration:" and an ISO 8601 duration, as in PT1H')
+    return ResetPolicy(None, duration_ms)
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """How long an ISO 8601 duration of days at most is, as in PT1H30M or P7D; None when it is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
     parts = {unit: float((value or "0").replace(",", ".")) for unit, value in found.groupdict().items()}
-    return ResetPolicy(None, round(sum(_UNITS_MS[unit] * value for unit, value in parts.items())))
+    return round(sum(_UNITS_MS[unit] * value for unit, value in parts.items()))
