@@ -8,9 +8,10 @@ Source: kafka.server.ConfigAdminManager, org.apache.kafka.controller.Configurati
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from kafkaraw.broker.configs.config_changes import (
     BROKER_LISTS,
@@ -49,6 +50,28 @@ def layers_of(state: BrokerState) -> BrokerLayers:
     own = state.dynamic_configs.of(ConfigResourceType.BROKER, str(state.node_id))
     cluster = state.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
     return BrokerLayers.of(state.config, own, cluster)
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=_Resource)
+
+
+def change_each(resources: Sequence[R], change: Callable[[R], None]) -> Iterator[tuple[R, ErrorCode, str | None]]:
+    """Change each resource by itself; gives what became of it, as both requests answer it."""
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    for resource in resources:
+        try:
+            if asked[(resource.resource_type, resource.resource_name)] > 1:
+                raise invalid("Each resource must appear at most once.")
+            change(resource)
+        except Refusal as refusal:
+            yield resource, refusal.code, refusal.message or None
+        else:
+            yield resource, ErrorCode.NONE, None
 
 
 def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_only: bool) -> None:

@@ -6,11 +6,9 @@ Source: KIP-339, KIP-412 (loggers); kafka.server.ConfigAdminManager.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from kafkaraw.broker import loggers
 from kafkaraw.broker.configs.config_changes import Change, altered
-from kafkaraw.broker.handlers.config_resources import alter, invalid, refuse_doubles, refuse_nulls
+from kafkaraw.broker.handlers.config_resources import alter, change_each, invalid, refuse_doubles, refuse_nulls
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
@@ -29,23 +27,20 @@ def handle(
     state: BrokerState, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource by itself."""
-    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        answer = AlterConfigsResourceResponse(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            if asked[(resource.resource_type, resource.resource_name)] > 1:
-                raise invalid("Each resource must appear at most once.")
-            _alter(state, resource, validate_only=request.validate_only)
-        except Refusal as refusal:
-            answer.error_code, answer.error_message = refusal.code, refusal.message or None
-        responses.append(answer)
-    return IncrementalAlterConfigsResponse(responses=responses)
+    outcomes = change_each(
+        request.resources, lambda resource: _alter(state, resource, validate_only=request.validate_only)
+    )
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, code, message in outcomes
+        ]
+    )
 
 
 def _alter(state: BrokerState, resource: AlterConfigsResource, *, validate_only: bool) -> None:
