@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.network.engine import reply
@@ -26,6 +27,8 @@ from kafkaraw.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+Filter = TypeVar("Filter", DescribeAclsRequest, DeleteAclsFilter)
 
 _FOR_FILTERS = frozenset({"UNKNOWN", "ANY", "MATCH"})
 
@@ -145,7 +148,9 @@ class AclAdmin:
         deadline = self._calls.deadline(timeout)
 
         async def once() -> DescribeAclsResponse:
-            answer = reply(await self._calls.ask_any(_description_of(wanted), deadline), DescribeAclsResponse)
+            answer = reply(
+                await self._calls.ask_any(_filter(DescribeAclsRequest, wanted), deadline), DescribeAclsResponse
+            )
             if answer.error_code:
                 raise failure(answer.error_code, answer.error_message, "describe ACLs", operation="DESCRIBE")
             return answer
@@ -186,7 +191,7 @@ class AclAdmin:
         deleted: dict[AclBindingFilter, list[AclBinding]] = {}
 
         async def once(left: Sequence[AclBindingFilter]) -> dict[AclBindingFilter, KafkaError]:
-            request = DeleteAclsRequest(filters=[_filter(one) for one in left])
+            request = DeleteAclsRequest(filters=[_filter(DeleteAclsFilter, one) for one in left])
             results = reply(await self._calls.ask_controller(request, deadline), DeleteAclsResponse).filter_results
             failures: dict[AclBindingFilter, KafkaError] = {}
             for one, result in zip(left, results, strict=True):
@@ -233,20 +238,8 @@ def _creation(acl: AclBinding) -> AclCreation:
     )
 
 
-def _description_of(wanted: AclBindingFilter) -> DescribeAclsRequest:
-    return DescribeAclsRequest(
-        resource_type_filter=wanted.resource_type,
-        resource_name_filter=wanted.resource_name,
-        pattern_type_filter=wanted.pattern_type,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission_type,
-    )
-
-
-def _filter(wanted: AclBindingFilter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
+def _filter(form: type[Filter], wanted: AclBindingFilter) -> Filter:
+    return form(
         resource_type_filter=wanted.resource_type,
         resource_name_filter=wanted.resource_name,
         pattern_type_filter=wanted.pattern_type,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from kafkaraw.broker.deferred import after
@@ -15,6 +14,7 @@ from kafkaraw.broker.handlers.guards.call import DENIED_WITH, MESSAGES, Call
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import alter_configs as alter_configs_messages
+from kafkaraw.protocol.messages import incremental_alter_configs as incremental_alter_configs_messages
 from kafkaraw.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -46,7 +46,6 @@ from kafkaraw.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from kafkaraw.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -71,6 +70,11 @@ class _ConfigResource(Protocol):
 
 
 Resource = TypeVar("Resource", bound=_ConfigResource)
+Result = TypeVar(
+    "Result",
+    alter_configs_messages.AlterConfigsResourceResponse,
+    incremental_alter_configs_messages.AlterConfigsResourceResponse,
+)
 
 
 def _divide_resources(
@@ -97,8 +101,6 @@ def _divide_resources(
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> object:
     """DESCRIBE_CONFIGS on each topic or group; on the cluster for brokers and client metrics."""
     allowed, refused = _divide_resources(call, request.resources, _Op.DESCRIBE_CONFIGS)
-    if not refused:
-        return call.go_on(request)
     denied = [
         DescribeConfigsResult(
             error_code=code,
@@ -109,62 +111,33 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> object:
         )
         for one, code in refused
     ]
-    if not allowed:
-        return DescribeConfigsResponse(results=denied)
-
-    def merge(response: DescribeConfigsResponse) -> DescribeConfigsResponse:
-        response.results.extend(denied)
-        return response
-
-    return after(call.go_on(replace(request, resources=allowed)), merge)
+    answer = DescribeConfigsResponse(results=[])
+    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="results")
 
 
 def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> object:
     """ALTER_CONFIGS on each topic or group; on the cluster for brokers and client metrics."""
     allowed, refused = _divide_resources(call, request.resources, _Op.ALTER_CONFIGS)
-    if not refused:
-        return call.go_on(request)
-    denied = [
-        AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=MESSAGES[code],
-            resource_type=one.resource_type,
-            resource_name=one.resource_name,
-        )
-        for one, code in refused
-    ]
-    if not allowed:
-        return IncrementalAlterConfigsResponse(responses=denied)
-
-    def merge(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
-        response.responses.extend(denied)
-        return response
-
-    return after(call.go_on(replace(request, resources=allowed)), merge)
+    denied = [_not_altered(incremental_alter_configs_messages.AlterConfigsResourceResponse, *one) for one in refused]
+    answer = IncrementalAlterConfigsResponse(responses=[])
+    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
 
 
 def alter_configs(call: Call, request: AlterConfigsRequest) -> object:
     """As IncrementalAlterConfigs."""
     allowed, refused = _divide_resources(call, request.resources, _Op.ALTER_CONFIGS)
-    if not refused:
-        return call.go_on(request)
-    denied = [
-        alter_configs_messages.AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=MESSAGES[code],
-            resource_type=one.resource_type,
-            resource_name=one.resource_name,
-        )
-        for one, code in refused
-    ]
-    if not allowed:
-        return AlterConfigsResponse(responses=denied)
+    denied = [_not_altered(alter_configs_messages.AlterConfigsResourceResponse, *one) for one in refused]
+    answer = AlterConfigsResponse(responses=[])
+    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
 
-    def merge(response: AlterConfigsResponse) -> AlterConfigsResponse:
-        response.responses.extend(denied)
-        return response
 
-    return after(call.go_on(replace(request, resources=allowed)), merge)
+def _not_altered(form: type[Result], resource: _ConfigResource, code: ErrorCode) -> Result:
+    return form(
+        error_code=code,
+        error_message=MESSAGES[code],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> object:

@@ -6,15 +6,19 @@ Source: kafka.server.AuthHelper.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkaraw.broker.acl.authorizer import Authorizer, Client
+from kafkaraw.broker.deferred import after
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Item = TypeVar("Item")
 
@@ -97,6 +101,37 @@ class Call:
                 known[name] = self.allows(operation, ResourceType.TOPIC, name or "")
             (allowed if known[name] else refused).append(item)
         return allowed, refused
+
+    def go_on_with(
+        self,
+        request: DataclassInstance,
+        allowed: Sequence[object],
+        refusals: Sequence[object],
+        answer: object,
+        *,
+        parts: str = "topics",
+        results: str = "topics",
+    ) -> object:
+        """What the handler says to the parts of a request that the client may ask for, with refusals for the others.
+
+        Args:
+            request: a dataclass.
+            allowed: those parts of it.
+            refusals: a result for each other part.
+            answer: one without results, for a request of which nothing is left: the handler does not see it.
+            parts: the field of the request.
+            results: the field of the answer.
+        """
+        if not refusals:
+            return self.go_on(request)
+
+        def merge(response: object) -> object:
+            getattr(response, results).extend(refusals)
+            return response
+
+        if not allowed:
+            return merge(answer)
+        return after(self.go_on(replace(request, **{parts: allowed})), merge)
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id_from: int) -> str | None:
         """The topic that a part of a request means.

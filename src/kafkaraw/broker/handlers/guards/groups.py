@@ -57,17 +57,8 @@ def offset_commit(call: Call, request: OffsetCommitRequest) -> object:
     allowed, refused = call.divide(
         request.topics, AclOperation.READ, lambda topic: call.topic_name(topic.name, topic.topic_id, COMMIT_BY_ID)
     )
-    if not refused:
-        return call.go_on(request)
     denied = [_not_committed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
-    if not allowed:
-        return OffsetCommitResponse(topics=denied)
-
-    def merge(response: OffsetCommitResponse) -> OffsetCommitResponse:
-        response.topics.extend(denied)
-        return response
-
-    return after(call.go_on(replace(request, topics=allowed)), merge)
+    return call.go_on_with(request, allowed, denied, OffsetCommitResponse(topics=[]))
 
 
 def _not_committed(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:

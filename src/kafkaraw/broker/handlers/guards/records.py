@@ -169,17 +169,7 @@ def _not_fetched(topic: FetchTopic) -> FetchableTopicResponse:
 def list_offsets(call: Call, request: ListOffsetsRequest) -> object:
     """DESCRIBE on each topic."""
     allowed, refused = call.divide(request.topics, AclOperation.DESCRIBE, lambda topic: topic.name)
-    if not refused:
-        return call.go_on(request)
-    denied = [_not_listed(topic) for topic in refused]
-    if not allowed:
-        return ListOffsetsResponse(topics=denied)
-
-    def merge(response: ListOffsetsResponse) -> ListOffsetsResponse:
-        response.topics.extend(denied)
-        return response
-
-    return after(call.go_on(replace(request, topics=allowed)), merge)
+    return call.go_on_with(request, allowed, [_not_listed(topic) for topic in refused], ListOffsetsResponse(topics=[]))
 
 
 def _not_listed(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
@@ -195,17 +185,9 @@ def _not_listed(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
 def delete_records(call: Call, request: DeleteRecordsRequest) -> object:
     """DELETE on each topic."""
     allowed, refused = call.divide(request.topics, AclOperation.DELETE, lambda topic: topic.name)
-    if not refused:
-        return call.go_on(request)
-    denied = [_not_deleted(topic) for topic in refused]
-    if not allowed:
-        return DeleteRecordsResponse(topics=denied)
-
-    def merge(response: DeleteRecordsResponse) -> DeleteRecordsResponse:
-        response.topics.extend(denied)
-        return response
-
-    return after(call.go_on(replace(request, topics=allowed)), merge)
+    return call.go_on_with(
+        request, allowed, [_not_deleted(topic) for topic in refused], DeleteRecordsResponse(topics=[])
+    )
 
 
 def _not_deleted(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
@@ -242,12 +224,9 @@ def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) ->
     if call.allows_on_cluster(AclOperation.CLUSTER_ACTION, log_denial=False):
         return call.go_on(request)
     allowed, refused = call.divide(request.topics, AclOperation.DESCRIBE, lambda topic: topic.topic)
-
-    def merge(response: OffsetForLeaderEpochResponse) -> OffsetForLeaderEpochResponse:
-        response.topics.extend(_no_end(topic) for topic in refused)
-        return response
-
-    return after(call.go_on(replace(request, topics=allowed)), merge)
+    return call.go_on_with(
+        request, allowed, [_no_end(topic) for topic in refused], OffsetForLeaderEpochResponse(topics=[])
+    )
 
 
 def _no_end(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:

@@ -194,17 +194,8 @@ def create_partitions(call: Call, request: CreatePartitionsRequest) -> object:
     allowed, refused = call.divide(
         request.topics, AclOperation.ALTER, lambda topic: topic.name if counts[topic.name] == 1 else None
     )
-    if not refused:
-        return call.go_on(request)
     denied = [CreatePartitionsTopicResult(name=topic.name, error_code=_DENIED) for topic in refused]
-    if not allowed:
-        return CreatePartitionsResponse(results=denied)
-
-    def merge(response: CreatePartitionsResponse) -> CreatePartitionsResponse:
-        response.results.extend(denied)
-        return response
-
-    return after(call.go_on(replace(request, topics=allowed)), merge)
+    return call.go_on_with(request, allowed, denied, CreatePartitionsResponse(results=[]), results="results")
 
 
 def describe_topic_partitions(call: Call, request: DescribeTopicPartitionsRequest) -> object:

@@ -114,14 +114,7 @@ def commit_offsets(call: Call, request: TxnOffsetCommitRequest) -> object:
         return TxnOffsetCommitResponse(topics=[_not_committed(topic, code) for topic in request.topics])
     allowed, refused = call.divide(request.topics, AclOperation.READ, lambda topic: topic.name)
     denied = [_not_committed(topic, _TOPIC_DENIED) for topic in refused]
-    if not allowed and denied:
-        return TxnOffsetCommitResponse(topics=denied)
-
-    def merge(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-        response.topics.extend(denied)
-        return response
-
-    return after(call.go_on(replace(request, topics=allowed)), merge)
+    return call.go_on_with(request, allowed, denied, TxnOffsetCommitResponse(topics=[]))
 
 
 def _not_committed(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
@@ -164,12 +157,8 @@ def write_markers(call: Call, request: WriteTxnMarkersRequest) -> object:
 def describe_producers(call: Call, request: DescribeProducersRequest) -> object:
     """READ on each topic."""
     allowed, refused = call.divide(request.topics, AclOperation.READ, lambda topic: topic.name)
-
-    def merge(response: DescribeProducersResponse) -> DescribeProducersResponse:
-        response.topics.extend(_no_producers(topic) for topic in refused)
-        return response
-
-    return after(call.go_on(replace(request, topics=allowed)), merge)
+    denied = [_no_producers(topic) for topic in refused]
+    return call.go_on_with(request, allowed, denied, DescribeProducersResponse(topics=[]))
 
 
 def _no_producers(topic: TopicRequest) -> TopicResponse:
