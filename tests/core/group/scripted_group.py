@@ -38,6 +38,7 @@ class ScriptedGroup:
         self.now_ms = 0
         self.generation_id = 0
         self.told: list[Handover] = []
+        self.half_told: Handover | None = None
         self.parted: list[str] = []
         self.sent: list[tuple[int, object]] = []
         self.topics = {"t": [NO_RACK] * 4}
@@ -67,17 +68,18 @@ class ScriptedGroup:
     def subscribe(self, *topics: str) -> None:
         self.member.subscribe(Wanted(frozenset(topics)), self.now_ms)
 
-    def poll(self, then: Callable[[], None] = lambda: None) -> Handover | None:
-        """A call of the user, who is told what there is to tell."""
+    def poll(self, then: Callable[[], None] = lambda: None, *, in_time: bool = True) -> Handover | None:
+        """A call of the user, who is told what there is to tell; if the time is up before, the next call goes on."""
         self.member.user_comes(self.now_ms)
-        problem = self.member.take_problem(self.now_ms)
         try:
+            problem = self.member.take_problem(self.now_ms)
             if problem is not None:
                 raise problem
-            handover = self.member.begin_handover()
-            if handover is not None:
-                self.told.append(handover)
+            self.half_told = handover = self.half_told or self.member.begin_handover()
+            if handover is not None and in_time:
                 then()
+                self.told.append(handover)
+                self.half_told = None
                 self.member.end_handover(self.now_ms)
             return handover
         finally:

@@ -173,6 +173,21 @@ def test_a_user_who_stays_away_too_long_is_told_so_and_comes_back() -> None:
     group.settle()
 
 
+def test_a_user_who_stays_away_too_long_while_they_are_being_told_hears_the_rest_and_that_it_is_lost() -> None:
+    group = ScriptedGroup("cooperative-sticky", max_poll_interval_ms=10_000)
+    group.subscribe("t")
+    group.join()
+    group.sync(0, 1)
+    assert group.poll(in_time=False) == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
+    group.pass_time(10_000)
+    with pytest.raises(MaxPollExceeded):
+        group.poll()
+    group.poll()
+    assert group.poll() == Handover(lost=partitions(0, 1))
+    group.settle()
+    check_told(group)
+
+
 def test_while_a_call_of_the_user_is_under_way_they_are_there() -> None:
     group = ScriptedGroup(max_poll_interval_ms=10_000)
     group.subscribe("t")
@@ -337,7 +352,7 @@ Step = tuple[str, int, list[int]]
 NOTHING: st.SearchStrategy[list[int]] = st.builds(list)
 STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("answer"), CODES, st.lists(st.integers(0, 3), unique=True)),
-    st.tuples(st.sampled_from(("fail", "poll", "poll interrupted", "grow")), st.just(0), NOTHING),
+    st.tuples(st.sampled_from(("fail", "poll", "poll interrupted", "poll cut short", "grow")), st.just(0), NOTHING),
     st.tuples(st.just("time"), st.integers(0, 400_000), NOTHING),
     st.tuples(st.sampled_from(("subscribe t", "subscribe u", "subscribe tu")), st.just(0), NOTHING),
     st.tuples(st.just("commit"), CODES, NOTHING),
@@ -376,7 +391,9 @@ def take(group: ScriptedGroup, what: str, value: int, numbers: list[int]) -> Non
     if what.startswith("poll"):
         interruption = [("answer", ErrorCode.UNKNOWN_MEMBER_ID)] * (what == "poll interrupted")
         with contextlib.suppress(KafkaError):
-            group.poll(lambda: [take(group, *step, []) for step in interruption] and None)
+            group.poll(
+                lambda: [take(group, *step, []) for step in interruption] and None, in_time=what != "poll cut short"
+            )
     elif what == "time":
         group.pass_time(value)
     elif what.startswith("subscribe"):
@@ -412,3 +429,4 @@ def check_told(group: ScriptedGroup) -> None:
         owned = owned - handover.lost - handover.revoked | (handover.assigned or frozenset())
         assert owned == handover.after
     assert owned == group.member.owned
+    assert not group.half_told or group.phase not in (Phase.WAITING, Phase.JOINING), "nobody joins before they know"

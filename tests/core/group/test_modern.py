@@ -48,6 +48,7 @@ class Group:
         self.now_ms = 0
         self.epoch = 0
         self.told: list[Handover] = []
+        self.half_told: Handover | None = None
         self.parted: list[ConsumerGroupHeartbeatRequest] = []
         self._waiting: list[Send | FindNames] = []
         self.member.subscribe(Wanted(frozenset("t")), 0)
@@ -102,16 +103,18 @@ class Group:
         )
         self.member.answered(action.attempt, response, self.now_ms)
 
-    def poll(self, then: Callable[[], object] = lambda: None) -> Handover | None:
+    def poll(self, then: Callable[[], object] = lambda: None, *, in_time: bool = True) -> Handover | None:
+        """A call of the user, who is told what there is to tell; if the time is up before, the next call goes on."""
         self.member.user_comes(self.now_ms)
-        problem = self.member.take_problem(self.now_ms)
         try:
+            problem = self.member.take_problem(self.now_ms)
             if problem is not None:
                 raise problem
-            handover = self.member.begin_handover()
-            if handover is not None:
-                self.told.append(handover)
+            self.half_told = handover = self.half_told or self.member.begin_handover()
+            if handover is not None and in_time:
                 then()
+                self.told.append(handover)
+                self.half_told = None
                 self.member.end_handover(self.now_ms)
             return handover
         finally:
@@ -269,6 +272,19 @@ def test_a_user_who_stays_away_too_long_is_told_so_and_comes_back() -> None:
     group.settle()
 
 
+def test_a_user_who_stays_away_too_long_while_they_are_being_told_hears_the_rest_and_that_it_is_lost() -> None:
+    group = Group(max_poll_interval_ms=12_000)
+    group.beat(0, 1)
+    assert group.poll(in_time=False) == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
+    group.pass_time(12_000)
+    with pytest.raises(MaxPollExceeded):
+        group.poll()
+    group.poll()
+    assert group.poll() == Handover(lost=partitions(0, 1))
+    group.settle()
+    check_told(group)
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -314,7 +330,11 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(
         st.sampled_from(("given", "unchanged", "unknown topic")), CODES, st.lists(st.integers(0, 3), unique=True)
     ),
-    st.tuples(st.sampled_from(("fail", "poll", "poll interrupted", "names", "commit", "resubscribe")), CODES, NOTHING),
+    st.tuples(
+        st.sampled_from(("fail", "poll", "poll interrupted", "poll cut short", "names", "commit", "resubscribe")),
+        CODES,
+        NOTHING,
+    ),
     st.tuples(st.just("time"), st.integers(0, 400_000), NOTHING),
 )
 
@@ -340,7 +360,7 @@ def take(group: Group, what: str, value: int, numbers: list[int]) -> None:
     if what.startswith("poll"):
         interruption = (lambda: take(group, "given", value, [2])) if what == "poll interrupted" else (lambda: None)
         with contextlib.suppress(KafkaError):
-            group.poll(interruption)
+            group.poll(interruption, in_time=what != "poll cut short")
     elif what == "time":
         group.pass_time(value)
     elif what == "names":
@@ -369,3 +389,4 @@ def check_told(group: Group) -> None:
         owned = owned - handover.lost - handover.revoked | (handover.assigned or frozenset())
         assert owned == handover.after
     assert owned == group.member.owned
+    assert not group.half_told or group.member.phase is not Phase.JOINING, "nobody joins before they know"

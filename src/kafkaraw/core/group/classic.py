@@ -451,13 +451,16 @@ class ClassicMember(GroupMember):
                 self._rejoin(again or "the subscription has changed", now_ms)
 
     def _problem_told(self, problem: KafkaError, now_ms: int) -> None:
-        if self.phase in (Phase.AWAY, Phase.STUCK) and not _is_final(problem):
-            self._rebalance_begins(now_ms)
-            self._join_at_ms = now_ms
-            self._handover = Handover(lost=self.owned) if self.owned else None
-            self._change(Change.PARTS if self.owned else Change.JOINS)
-        elif _is_final(problem):
+        if _is_final(problem):
             self._problem = problem
+            return
+        self._rebalance_begins(now_ms)
+        self._join_at_ms = now_ms
+        if self._telling is not None:
+            self._lost_meanwhile = True  # what they are being told is theirs is lost, too
+            return
+        self._handover = Handover(lost=self.owned) if self.owned else None
+        self._change(Change.PARTS if self.owned else Change.JOINS)
 
     # -- inside
 

@@ -361,10 +361,7 @@ class ModernMember(GroupMember):
     def _told(self, handover: Handover, now_ms: int) -> None:
         if self._lost_meanwhile:
             self._lost_meanwhile = False
-            if self.owned:
-                self._handover = Handover(lost=self.owned)
-            else:
-                self._join(now_ms)
+            self._lose_what_is_owned(now_ms)
         elif self.phase is Phase.LOSING:
             self._join(now_ms)
         elif self.phase in _BEATING:
@@ -374,7 +371,14 @@ class ModernMember(GroupMember):
     def _problem_told(self, problem: KafkaError, now_ms: int) -> None:
         if isinstance(problem, MemberFenced):
             self._problem = problem  # to join again would only throw out the one that took over
-        elif self.owned:
+        elif self._telling is not None:
+            self._lost_meanwhile = True  # what they are being told is theirs is lost, too
+        else:
+            self._lose_what_is_owned(now_ms)
+
+    def _lose_what_is_owned(self, now_ms: int) -> None:
+        """Join again, once the user knows that nothing is theirs any more."""
+        if self.owned:
             self._handover = Handover(lost=self.owned)
             self._change(Change.IS_LOST)
         else:
