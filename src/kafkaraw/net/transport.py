@@ -13,6 +13,7 @@ import weakref
 from kafkaraw.errors import KafkaError, NetworkError, Stage
 from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.link import LinkHandler, Segments
+from kafkaraw.net.low_water import LowWater
 from kafkaraw.net.os_errors import connection_broken, host_port
 from kafkaraw.net.writer import SegmentWriter
 from kafkaraw.protocol import FrameReader, segments_size
@@ -36,6 +37,7 @@ class StreamLink(asyncio.BufferedProtocol):
         self.local = ""
         self._handler = handler
         self._reader = FrameReader(frame_size_max)
+        self._low_water = LowWater(None)
         self._transport: asyncio.Transport | None = None
         self._writer: SegmentWriter | None = None
         self._reading = True
@@ -101,6 +103,8 @@ class StreamLink(asyncio.BufferedProtocol):
         self._transport = transport
         self.peer = self.peer or _address_of(transport, "peername")
         self.local = _address_of(transport, "sockname")
+        if transport.get_extra_info("sslcontext") is None:
+            self._low_water = LowWater(transport.get_extra_info("socket"))
         self._writer = SegmentWriter(
             self.loop,
             transport,
@@ -124,6 +128,7 @@ class StreamLink(asyncio.BufferedProtocol):
         """Take bytes that have come; hand over the frames that are whole."""
         self._reader.buffer_updated(nbytes)
         self._deliver()
+        self._low_water.wait_for(self._reader.missing)
 
     def eof_received(self) -> None:
         """Let asyncio close: Kafka has no half-open connections."""

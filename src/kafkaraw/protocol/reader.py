@@ -63,6 +63,11 @@ class FrameReader:
             return f"{self._end - self._start} of {SIZE_PREFIX.size} bytes of a size prefix"
         return f"{self._filled} of {self._size} bytes of a frame"
 
+    @property
+    def missing(self) -> int:
+        """How many bytes of an unfinished frame are still to come, once its size is known; 0 between frames."""
+        return 0 if self._frame is None else self._size - self._filled
+
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """The place for the next bytes; a memoryview, as a bytearray breaks asyncio's TLS (cpython 156275).
 
