@@ -26,7 +26,7 @@ CHURN_S = (6.0, 14.0)
 BOUND_S = 30.0
 """Within which everything is owned and processed, once nobody comes or goes any more."""
 BACK_S = 3.0
-"""Within which whoever comes back is a member again, when nothing is wrong."""
+"""So long everybody has been a member before a topic grows that a leader must hear of."""
 RESTING_S = 2.0
 """How long that has to last."""
 
@@ -154,11 +154,13 @@ class GroupLife:
         for place in range(2):
             self._join(place)
         self._settled = True
-        if self._plan.has_static_leaders:
-            await asyncio.sleep(BACK_S)
-            await self.grow(0)
         for member in self._members.values():
             member.settle_down()
+        if self._plan.has_static_leaders:
+            await self._all_back()
+            await self.grow(0)
+            self._replace()
+        for member in self._members.values():
             member.want(TOPICS)
         for topic, count in self._partitions.items():
             for number in range(count):
@@ -169,6 +171,18 @@ class GroupLife:
         group.calm_since_s = world.now_s
         world.note("calm")
         await settle(world, "feeder", self._producer, self._tickets)
+
+    async def _all_back(self) -> None:
+        """Wait until everybody is a member, and has been for a while.
+
+        A leader that comes back under its name after a topic has grown does not hear of it, and leaves all as it is.
+        """
+        since_s = self._world.now_s
+        while self._world.now_s < since_s + BACK_S:
+            self._replace()
+            if not all(member.is_back for member in self._members.values()):
+                since_s = self._world.now_s
+            await asyncio.sleep(0.25)
 
     async def end(self) -> None:
         """Once all is read by somebody else: wait until the group has got there, too, and close."""
@@ -239,6 +253,8 @@ class GroupLife:
         self._members[place] = Member(
             self._world, self.group, name, habit, self._draw_topics(), settings, lambda: list(everybody())
         )
+        if self._settled:
+            self._members[place].settle_down()
 
     def _replace(self) -> None:
         """Where a member could not go on, and said so, another one begins."""

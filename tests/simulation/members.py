@@ -78,7 +78,7 @@ class Member:
         self._rng = world.rng(name)
         self._slow_s = self._rng.choice([0, 0, 0.005, 0.05])
         self._pause_s = 0.0
-        self._leaves = self._is_silent = False
+        self._leaves = self._is_silent = self._is_closing = False
         self._is_restless = True
         self._away_s = self._back_s = 0.0
         self._max_poll_s = settings["max_poll_interval_ms"] / 1000
@@ -110,7 +110,7 @@ class Member:
     def want(self, topics: list[str]) -> None:
         """Have it subscribe to these."""
         self._topics = topics
-        if not self._is_silent:
+        if not self._is_silent and not self._is_closing:
             self._subscribe()
 
     def settle_down(self) -> None:
@@ -131,6 +131,11 @@ class Member:
     def is_over(self) -> bool:
         """Whether it has ended by itself."""
         return self._task.done()
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it is a member, as far as it knows."""
+        return self.generation >= 0 and not self._is_closing
 
     async def leave(self) -> None:
         """Let it end in order, after what it is doing now."""
@@ -230,6 +235,7 @@ class Member:
         self._subscribe()
 
     async def _close(self) -> None:
+        self._is_closing = True
         with suppress(KafkaError):
             close = self._consumer.close(CLOSE_S)
             await self._world.call(f"{self.name}: close", close, CLOSE_S + CALLBACKS_S)
