@@ -31,8 +31,8 @@ PINNED: dict[str, tuple[int, ...]] = {
     "groups": (49, 700171, 700194),
     "groups that move": (),
     # a commit that waited until others had the partition; a claim that was not made; a static leader that came back,
-    # and watched no topics
-    "calm groups": (3, 7, 145),
+    # and watched no topics; a commit in a generation that no coordinator knew any more
+    "calm groups": (3, 7, 145, 800063),
     # a deposed leader that had appended; the rest of them: see the commits
     "senders": (1, 6, 21, 175694248179),
 }

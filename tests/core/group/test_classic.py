@@ -133,6 +133,22 @@ def test_a_member_that_was_thrown_out_tells_its_user_and_joins_again(assignor: s
     assert (claimed.owned_partitions, claimed.generation_id) == ((), None)
 
 
+def test_a_generation_that_came_to_nothing_is_left_when_a_coordinator_refuses_a_commit_in_it() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.join()
+    group.sync(code=ErrorCode.NOT_COORDINATOR)
+    assert not group.member.commit_refused(ErrorCode.NOT_COORDINATOR, 2, group.now_ms)
+    assert group.member.commit_refused(ErrorCode.ILLEGAL_GENERATION, 2, group.now_ms)
+    assert group.member.generation_id == 1, "what it has is from there"
+    assert not group.member.commit_refused(ErrorCode.ILLEGAL_GENERATION, 1, group.now_ms)
+    group.join()
+    claimed = decode_subscription(last_join(group).protocols[0].metadata)
+    assert (frozenset(claimed.owned_partitions), claimed.generation_id) == (partitions(0, 1), 1)
+
+
 def test_losing_membership_while_partitions_are_being_revoked_is_told_afterwards() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")

@@ -42,8 +42,8 @@ _NAMES_UP_TO_VERSION: Final = 9  # of both APIs: later ones know topics by id on
 
 Identity = Callable[[], GroupMetadata]
 """Who commits, asked before each attempt: a member's epoch may grow meanwhile."""
-Refused = Callable[[int, GroupMetadata], None]
-"""Told the code when a commit is refused because of who made it."""
+Refused = Callable[[int, GroupMetadata], bool]
+"""Told the code when a commit is refused because of who made it; says whether that is somebody else now."""
 
 _NOT_A_MEMBER: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
@@ -107,8 +107,8 @@ class Commits:
             moved_on = identity().generation_id != who.generation_id
             if code in _NOT_A_MEMBER and moved_on and not deadline.expired:
                 continue  # the group has moved on while the request was under way, and we with it
-            if refused is not None:
-                refused(code, who)
+            if refused is not None and refused(code, who) and not deadline.expired:
+                continue
             if code == ErrorCode.STALE_MEMBER_EPOCH and not deadline.expired:
                 await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
                 continue  # the next heartbeat tells the new epoch

@@ -132,11 +132,12 @@ class Membership:
             )
         return self.group_metadata()
 
-    def refused(self, code: int, who: GroupMetadata) -> None:
-        """A commit was refused because of who made it."""
-        if self.is_active:
-            self.member.commit_refused(code, who.generation_id, self._now_ms())
-            self._news.set()
+    def refused(self, code: int, who: GroupMetadata) -> bool:
+        """A commit was refused because of who made it; says whether to try again, as who this member is now."""
+        if not self.is_active:
+            return False
+        self._news.set()
+        return self.member.commit_refused(code, who.generation_id, self._now_ms())
 
     async def settled(self, deadline: Deadline) -> None:
         """Wait, in a rebalance that ends without the user, until it has ended; no longer than the deadline."""

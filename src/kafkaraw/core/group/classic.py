@@ -112,6 +112,7 @@ class ClassicMember(GroupMember):
         self._beat_at_ms = 0
         self._again = ""
         self._lost_meanwhile = False
+        self._taken_in = NO_GENERATION
         self._reason = ""
         self._members: dict[str, MemberSubscription] = {}
         self._led: Topics | None = None
@@ -366,13 +367,28 @@ class ClassicMember(GroupMember):
 
     # -- what goes wrong
 
-    def commit_refused(self, code: int, generation_id: int, now_ms: int) -> None:
+    def commit_refused(self, code: int, generation_id: int, now_ms: int) -> bool:
         """See `GroupMember`."""
-        if generation_id == self.generation_id and self._beats and meaning_of(code) is not Meaning.AGAIN:
+        if generation_id != self.generation_id or meaning_of(code) is Meaning.AGAIN:
+            return False
+        if self._was_joined_in_vain(code):
+            log.info("group %r: its coordinator does not know generation %d", self.settings.group_id, generation_id)
+            self.generation_id = self._taken_in
+            return True
+        if self._beats:
             if meaning_of(code) is Meaning.REJOIN:
                 self._rejoin("the group is rebalancing", now_ms)
             else:
                 self._react(code, "commit", now_ms)
+        return False
+
+    def _was_joined_in_vain(self, code: int) -> bool:
+        """Whether this generation came to nothing: its assignment has not come, and another coordinator took over.
+
+        What the member has is from an older generation, in which that coordinator believes the group to be.
+        """
+        between = self.phase in (Phase.WAITING, Phase.JOINING) and NO_GENERATION < self._taken_in < self.generation_id
+        return between and code == ErrorCode.ILLEGAL_GENERATION
 
     def _react(self, code: int, doing: str, now_ms: int) -> None:
         meaning = meaning_of(code)
@@ -445,6 +461,7 @@ class ClassicMember(GroupMember):
             self._change(Change.JOINS)
             self._join_at_ms = now_ms
         elif self.phase is Phase.TAKING:
+            self._taken_in = self.generation_id
             self._change(Change.TAKES)
             again = self._again or ("partitions were given up" if handover.revoked else "")
             if again or self.wanted != self._asked_for:
@@ -473,7 +490,7 @@ class ClassicMember(GroupMember):
 
     def _forget(self, *, member_id: bool) -> None:
         """Be no member any more; answers that are still on their way are of no use."""
-        self.generation_id = NO_GENERATION
+        self.generation_id = self._taken_in = NO_GENERATION
         if member_id:
             self.member_id = ""
         self._attempt = self._beat = 0

@@ -140,8 +140,12 @@ class GroupMember(ABC):
         """A request was not."""
 
     @abstractmethod
-    def commit_refused(self, code: int, generation_id: int, now_ms: int) -> None:
-        """A commit with this generation was refused, because of who made it."""
+    def commit_refused(self, code: int, generation_id: int, now_ms: int) -> bool:
+        """A commit with this generation was refused, because of who made it.
+
+        Returns:
+            whether the generation is an older one now, in which the commit may be taken.
+        """
 
     def topics_found(self, attempt: int, topics: Topics, now_ms: int) -> None:  # noqa: B027 - leaders only
         """The partitions that the leader asked for."""

@@ -314,11 +314,12 @@ class ModernMember(GroupMember):
 
     # -- what goes wrong
 
-    def commit_refused(self, code: int, generation_id: int, now_ms: int) -> None:
+    def commit_refused(self, code: int, generation_id: int, now_ms: int) -> bool:
         """See `GroupMember`."""
         if self.phase in _BEATING and generation_id == self.generation_id:
             self._tell_all = True
             self._beat_at_ms = now_ms  # the answer says what this member is
+        return False
 
     def _react(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
         meaning = meaning_of(response.error_code)
