@@ -10,14 +10,15 @@ import pytest
 
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import ConfigResource, NewTopic
-from kafkaraw.client.blocking import Admin, Consumer
-from kafkaraw.errors import KafkaError, ProducerFenced, UsageError
+from kafkaraw.client.blocking import Admin, Consumer, Producer
+from kafkaraw.errors import ClosedError, KafkaError, ProducerFenced, UsageError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import exactly_once
 from kafkaraw.spark.decisions import Decision, Decisions
 from kafkaraw.spark.exactly_once import Slot, Written, abort_batch, commit_batch, write_slot
-from kafkaraw.spark.options import parse_options
-from kafkaraw.spark.writing import WriteSettings, write_settings
+from kafkaraw.spark.options import Settings, parse_options
+from kafkaraw.spark.worker import ClientPool
+from kafkaraw.spark.writing import WriteSettings, make_producer, write_settings
 from tests.spark.spark_types import struct
 
 TASKS = 3
@@ -233,6 +234,25 @@ def test_a_batch_write_is_committed_whole_and_writes_nothing_down(query: Query) 
     assert query.read() == [0, 1]
     with exactly_once.pooled(query.settings.client, "kafkaraw-spark-decisions") as decisions:
         assert decisions.last("write") is None
+
+
+def test_the_producer_of_a_batch_write_is_let_go_with_its_id_and_that_of_a_query_is_kept(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Producer] = []
+
+    def make(settings: Settings) -> Producer:
+        made.append(make_producer(settings))
+        return made[-1]
+
+    monkeypatch.setattr(exactly_once, "_producers", ClientPool(make))
+    rows = pa.RecordBatch.from_pydict({"value": ["1"]})
+    commit_batch([write_slot([rows], query.settings, Slot("write", None, 0))], query.settings)
+    with pytest.raises(ClosedError):
+        made[0].partitions_for(query.topic)
+    query.run(0)
+    query.run(1)
+    assert len(made) == 1 + TASKS
 
 
 def test_a_row_that_cannot_be_written_leaves_nothing_to_read(query: Query) -> None:

@@ -61,6 +61,25 @@ def test_no_more_idle_clients_are_kept_than_allowed():
     assert second.closed
 
 
+def test_of_clients_with_other_settings_those_go_first_that_were_unused_for_longest():
+    pool, clients = ClientPool(Client, total_max=2), []
+    for name in ("a", "b", "a", "c"):
+        with pool.borrow({"transactional_id": name}) as client:
+            clients.append(client)
+    first, second, again, third = clients
+    assert again is first
+    assert [each.closed for each in (first, second, third)] == [False, True, False]
+    with pool.borrow({"transactional_id": "a"}) as kept:
+        assert kept is first
+
+
+def test_a_client_that_nobody_will_ask_for_again_is_not_kept():
+    pool = ClientPool(Client)
+    with pool.borrow({"transactional_id": "once"}, keep=False) as client:
+        assert not client.closed
+    assert client.closed
+
+
 def test_a_forked_worker_makes_its_own_clients_and_leaves_its_parents_alone(monkeypatch):
     pool = ClientPool(Client)
     with pool.borrow({}) as parents:

@@ -88,8 +88,8 @@ def write_slot(batches: Iterable[pa.RecordBatch], settings: WriteSettings, slot:
         done = _written_before(settings.client, once, slot, slot.batch_id)
         if done is not None:
             return done
-    transactional_id = f"{once.prefix}-{slot.query_id}-{slot.number}"
-    with _producers.borrow(settings.producer | {"transactional_id": transactional_id}) as producer:
+    named = settings.producer | {"transactional_id": f"{once.prefix}-{slot.query_id}-{slot.number}"}
+    with _producers.borrow(named, keep=slot.batch_id is not None) as producer:  # a batch write's id is never used again
         producer.init_transactions()
         producer.begin_transaction()
         count = send_rows(producer, batches, settings)

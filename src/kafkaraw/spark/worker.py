@@ -49,37 +49,69 @@ SettingsKey = tuple[tuple[str, str], ...]
 class ClientPool(Generic[C]):
     """Idle clients by settings. A client is with one user at a time, even if two reads are interleaved.
 
+    A worker outlives the queries that it works for, so what is kept is bounded in all: of clients with other settings,
+    those go first that were not used for longest. The connections of those that stay close by themselves, after
+    `connections_max_idle_ms`.
+
     Args:
         make: makes a client from settings.
         idle_max: how many idle clients to keep for the same settings.
+        total_max: how many idle clients to keep in all.
     """
 
-    def __init__(self, make: Callable[[dict[str, str]], C], *, idle_max: int = 2) -> None:
+    def __init__(self, make: Callable[[dict[str, str]], C], *, idle_max: int = 2, total_max: int = 64) -> None:
         self._make = make
         self._idle_max = idle_max
+        self._total_max = total_max
         self._idle: dict[SettingsKey, list[C]] = {}
         self._process = os.getpid()
 
     @contextmanager
-    def borrow(self, settings: dict[str, str]) -> Iterator[C]:
-        """A client for the settings; it is kept for the next user unless this one ends with an error."""
-        idle = self._of_this_process().setdefault(tuple(sorted(settings.items())), [])
-        client = idle.pop() if idle else self._make(settings)
+    def borrow(self, settings: dict[str, str], *, keep: bool = True) -> Iterator[C]:
+        """A client for the settings.
+
+        Args:
+            settings: of the client, as text.
+            keep: keep it for the next user, unless this one ends with an error. False for settings that nobody will
+                have again.
+        """
+        key = tuple(sorted(settings.items()))
+        client = self._taken(key) or self._make(settings)
         healthy = False
         try:
             yield client
             healthy = True
         finally:
-            if healthy and len(idle) < self._idle_max:
-                idle.append(client)
+            if keep and healthy:
+                self._give_back(key, client)
             else:
                 client.close()
 
     def close(self) -> None:
         """Close the idle clients."""
-        for idle in self._of_this_process().values():
-            while idle:
-                idle.pop().close()
+        idle = self._of_this_process()
+        while idle:
+            _, clients = idle.popitem()
+            for client in clients:
+                client.close()
+
+    def _taken(self, key: SettingsKey) -> C | None:
+        clients = self._of_this_process().pop(key, [])
+        client = clients.pop() if clients else None
+        if clients:
+            self._idle[key] = clients
+        return client
+
+    def _give_back(self, key: SettingsKey, client: C) -> None:
+        idle = self._of_this_process()
+        clients = idle.pop(key, [])
+        idle[key] = [*clients, client]  # last in the order of use
+        surplus = [idle[key].pop(0)] if len(clients) == self._idle_max else []
+        while sum(map(len, idle.values())) > self._total_max:
+            longest_unused = next(iter(idle))
+            surplus += idle.pop(longest_unused)
+        for each in surplus:
+            each.close()
 
     def _of_this_process(self) -> dict[SettingsKey, list[C]]:
         if self._process != os.getpid():
