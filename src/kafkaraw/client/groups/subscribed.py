@@ -100,13 +100,17 @@ class Subscribed:
             KafkaError: no broker gave an answer.
         """
         self._look_at_ms = now_ms + LOOK_AGAIN_MS
-        if self._pattern is not None:
+        names, pattern = self._names, self._pattern
+        if pattern is None:
+            create = self._config.allow_auto_create_topics
+            await self._engine.refresh(names | set(others), allow_auto_create=create)
+        else:
             await self._engine.refresh(None)
+        if (names, pattern) != (self._names, self._pattern):
+            return  # the user has changed their mind meanwhile: the next look is due at once
+        if pattern is not None:
             self.wanted = self._matching()
             self.is_known = True
-        else:
-            create = self._config.allow_auto_create_topics
-            await self._engine.refresh(self._names | set(others), allow_auto_create=create)
         incomplete = self._missing() or not self.wanted.topics
         every_ms = self._config.metadata_max_age_ms
         self._look_at_ms = now_ms + (min(every_ms, MISSING_LOOK_MS) if incomplete else every_ms)
