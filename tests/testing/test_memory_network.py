@@ -63,6 +63,20 @@ def test_frames_keep_their_order_and_stay_whole(seed: int) -> None:
     assert len(simulate(chatter, seed).history) == 100
 
 
+def test_what_a_loop_delivers_before_its_time_is_delivered() -> None:
+    """A loop runs what is due within its clock's resolution together with what is due now."""
+
+    async def play(pair: Pair) -> None:
+        loop = asyncio.get_running_loop()
+        pair.link.send([b"early"])
+        for timer in list(loop._scheduled):  # type: ignore[attr-defined]
+            loop.call_at(timer.when() - loop._clock_resolution / 2, str)  # type: ignore[attr-defined]
+        await asyncio.sleep(1)
+        assert pair.server.frames.get_nowait() == b"early"
+
+    simulate(play)
+
+
 def test_the_same_seed_gives_the_same_bytes_at_the_same_times() -> None:
     assert simulate(chatter, 7).digest() == simulate(chatter, 7).digest()
     assert simulate(chatter, 7).history == simulate(chatter, 7).history

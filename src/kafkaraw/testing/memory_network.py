@@ -342,11 +342,11 @@ class MemoryLink:
         if self._inbox:
             arrival = max(arrival, self._inbox[-1][0])
         self._inbox.append((arrival, data))
-        self._network.loop.call_at(arrival, self._deliver)
+        self._network.loop.call_at(arrival, self._deliver, arrival)
 
     def deliver_soon(self) -> None:
         """Try again to deliver what could not be delivered when it arrived."""
-        self._network.loop.call_soon(self._deliver)
+        self._network.loop.call_soon(self._deliver, self._network.loop.time())
 
     def lose(self, error: KafkaError | None) -> None:
         """End this end of the link; its handler is told from the loop."""
@@ -364,9 +364,9 @@ class MemoryLink:
             self.write_paused = paused
             self.handler.writing_paused(paused)
 
-    def _deliver(self) -> None:
-        now = self._network.loop.time()
-        while self._inbox and self._inbox[0][0] <= now and self._may_read():
+    def _deliver(self, until_s: float) -> None:
+        # Not by the loop's time: it runs timers that are due within its clock's resolution, so up to that much early.
+        while self._inbox and self._inbox[0][0] <= until_s and self._may_read():
             _, data = self._inbox.popleft()
             if data is None:
                 self._lose_by_peer()
