@@ -189,6 +189,17 @@ def test_what_the_user_may_be_given_at_any_moment_is_claimed_so_that_nobody_else
     assert group.beat(change=False).topic_partitions == [TopicPartitions(topic_id=T, partitions=[0])]
 
 
+def test_what_the_user_is_being_given_is_claimed_until_they_have_given_it_up_again() -> None:
+    group = Group()
+    group.beat(0, 1)
+    group.poll(in_time=False)
+    group.beat(0)
+    assert group.beat(change=False).topic_partitions == [TopicPartitions(topic_id=T, partitions=[0, 1])]
+    group.poll()
+    assert group.poll() == Handover(revoked=partitions(1), after=partitions(0))
+    assert group.beat(change=False).topic_partitions == [TopicPartitions(topic_id=T, partitions=[0])]
+
+
 def test_a_member_that_is_not_let_in_pauses_longer_and_longer() -> None:
     group = Group()
     joined_ms = []

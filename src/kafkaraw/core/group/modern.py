@@ -207,12 +207,13 @@ class ModernMember(GroupMember):
 
     @property
     def _claims(self) -> Claims:
-        """What nobody else may have: what the user has, and what they may be given at any moment.
+        """What nobody else may have: what the user has, is being told of, and may be given at any moment.
 
-        A member that did not mention the latter would see it given to somebody else as soon as the broker has changed
-        its mind, while its user is being told that it is theirs.
+        A member that did not mention the latter two would see them given to somebody else as soon as the broker has
+        changed its mind, while its user is being told that they are theirs.
         """
-        owned = {(self._ids.get(topic, ZERO_UUID), number) for topic, number in self.owned}
+        users = self.owned if self._telling is None else self.owned | self._telling.after
+        owned = {(self._ids.get(topic, ZERO_UUID), number) for topic, number in users}
         given = {(topic_id, number) for topic_id, numbers in (self._target or {}).items() for number in numbers}
         return frozenset(owned | given)
 
