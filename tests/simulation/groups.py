@@ -112,6 +112,8 @@ class GroupLife:
         self.group = GroupHistory(bound_s=BOUND_S, exact=exact)
         self._members: dict[int, Member] = {}
         self._born = 0
+        # Drawn from a stream of its own, so that lives without slow callbacks stay as they were.
+        self._welcome_s = 1.5 if world.rng("time for callbacks").random() < 0.25 else 0.0
         self._settled = False
         self._busy: set[asyncio.Task[None]] = set()
         self._partitions = dict(self._plan.partitions)
@@ -251,7 +253,14 @@ class GroupLife:
         habit = self._rng.choice(list(Habit))
         everybody = self._members.values
         self._members[place] = Member(
-            self._world, self.group, name, habit, self._draw_topics(), settings, lambda: list(everybody())
+            self._world,
+            self.group,
+            name,
+            habit,
+            self._draw_topics(),
+            settings,
+            lambda: list(everybody()),
+            self._welcome_s,
         )
         if self._settled:
             self._members[place].settle_down()

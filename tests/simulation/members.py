@@ -53,6 +53,7 @@ class Member:
         topics: what it subscribes to.
         settings: of its consumer.
         everybody: gives the members of the group that live now.
+        welcome_s: what its user does with partitions that are new takes so long, at most, before they come back.
 
     Attributes:
         name: its name.
@@ -69,12 +70,14 @@ class Member:
         topics: list[str],
         settings: Mapping[str, object],
         everybody: Callable[[], Iterable[Member]],
+        welcome_s: float = 0.0,
     ) -> None:
         self.name = name
         self.tenures: dict[TopicPartition, Tenure] = {}
         self.leash = Leash(world.simulation.network)
         self._world, self._group, self._habit, self._topics = world, group, habit, topics
         self._everybody = everybody
+        self._welcome_s, self._welcomes = welcome_s, world.rng(f"callbacks of {name}")
         self._rng = world.rng(name)
         self._slow_s = self._rng.choice([0, 0, 0.005, 0.05])
         self._pause_s = 0.0
@@ -249,7 +252,7 @@ class Member:
     def _subscribe(self) -> None:
         self._consumer.subscribe(self._topics, on_assigned=self._assigned, on_revoked=self._revoked, on_lost=self._lost)
 
-    def _assigned(self, partitions: list[TopicPartition]) -> None:
+    async def _assigned(self, partitions: list[TopicPartition]) -> None:
         world = self._world
         world.note(f"{self.name} gets {_short(partitions)} in {self.generation}")
         for tp in partitions:
@@ -260,6 +263,8 @@ class Member:
         world.covered["assigned"] += 1
         for other in self._everybody():
             other.look(partitions)
+        if self._welcome_s:
+            await asyncio.sleep(self._welcomes.uniform(0, self._welcome_s))
 
     async def _revoked(self, partitions: list[TopicPartition]) -> None:
         self._world.note(f"{self.name} gives {_short(partitions)} in {self.generation}")

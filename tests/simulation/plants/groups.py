@@ -21,6 +21,7 @@ from kafkaraw.core.group.actions import NONE
 from kafkaraw.core.group.assignors import sticky
 from kafkaraw.core.group.classic import ClassicMember
 from kafkaraw.core.group.modern import ModernMember
+from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 
 # -- coordinators
@@ -87,6 +88,16 @@ def member_says_that_it_has_given_up_before_it_has(monkeypatch: pytest.MonkeyPat
         return frozenset((topic_id, number) for topic_id, numbers in self._target.items() for number in numbers)
 
     monkeypatch.setattr(ModernMember, "_claims", property(of_the_target))
+
+
+def member_does_not_claim_what_it_is_about_to_be_given(monkeypatch: pytest.MonkeyPatch):
+    claims = ModernMember._claims
+
+    def of_what_it_has(self):
+        has = {(self._ids.get(topic, ZERO_UUID), number) for topic, number in self.owned}
+        return claims.fget(self) & has
+
+    monkeypatch.setattr(ModernMember, "_claims", property(of_what_it_has))
 
 
 def member_swallows_what_heartbeats_tell(monkeypatch: pytest.MonkeyPatch):
