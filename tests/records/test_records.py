@@ -89,3 +89,36 @@ def test_a_record_is_a_value() -> None:
         record.value = b"other"  # type: ignore[misc]
     with pytest.raises(ValueError, match="nonsense"):
         record._replace(nonsense=1)
+
+
+# -- values that are large enough for their bytes to be written to again
+
+
+def large(offset: int, size: int) -> bytes:
+    return bytes((offset + at) % 251 for at in range(size))
+
+
+SIZES = st.lists(st.sampled_from([None, 0, 1, 479, 480, 481, 600, 1000, 1001, 1300]), min_size=1, max_size=20)
+
+
+@given(sizes=SIZES, keep=st.sets(st.integers(0, 19)))
+def test_large_values_that_are_kept_stay_what_they_were(sizes: list[int | None], keep: set[int]) -> None:
+    values = [None if size is None else large(offset, size) for offset, size in enumerate(sizes)]
+    batch = batch_of(bytearray(encode_batch([(0, None, value, None) for value in values])))
+    kept = []
+    for record in batch:
+        value = record.value
+        assert value == values[record.offset]
+        if value is not None:
+            assert hash(value) == hash(bytes(memoryview(values[record.offset])))  # type: ignore[arg-type]
+            assert value + b"." == values[record.offset] + b"."  # type: ignore[operator]
+        if record.offset in keep:
+            kept.append((record.offset, value))
+    assert kept == [(offset, value) for offset, value in enumerate(values) if offset in keep]
+
+
+def test_a_view_of_a_large_value_stays_what_it_was() -> None:
+    values = [large(offset, 1000) for offset in range(8)]
+    batch = batch_of(bytearray(encode_batch([(0, None, value, None) for value in values])))
+    views = [memoryview(record.value) for record in batch if record.value is not None]
+    assert [bytes(view) for view in views] == values

@@ -10,6 +10,7 @@ never an access outside.
 A record given by an iteration refers to the batch, and makes its key, value and headers when they are asked for. The
 iteration looks two records back: one that nobody kept is used again, one that somebody kept is made independent of the
 batch. So looking at records costs little, keeping them costs what they hold, and no record keeps a whole answer alive.
+The bytes of a large value that nobody kept are written to again, too, when the next one fits and needs most of them.
 
 Source: KIP-98; Kafka's DefaultRecord.
 """
@@ -18,10 +19,12 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.object import PyObject
 from cython.cimports.cpython.ref import _Py_REFCNT
+from cython.cimports.kafkaraw.records._reader import set_bytes_size
 from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, next_wanted, rewind
+from cython.cimports.libc.string import memcpy
 
 from kafkaraw.errors import CorruptBatch
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_id, too_large
@@ -32,6 +35,9 @@ _INT64_MAX = cython.declare(cython.longlong, 2**63 - 1)
 _CODEC_MASK = cython.declare(cython.int, 0x07)
 _TIMESTAMP_TYPE_BIT = cython.declare(cython.int, 0x08)
 _TIMELESS_BIT = cython.declare(cython.int, 0x4000)
+# Python has smaller ones at hand; the C library looks for larger ones, which takes as long as the rest of a record.
+_REUSED_SIZE_MIN = cython.declare(cython.Py_ssize_t, 480)
+_WASTE_SHARE = cython.declare(cython.Py_ssize_t, 4)  # a value that somebody keeps takes no more than a third too much
 _FIELDS = cython.declare(
     tuple, ("topic", "partition", "offset", "timestamp_ms", "timestamp_type", "key", "value", "headers")
 )
@@ -144,6 +150,8 @@ class Record:
     key_made: object  # None when it is null, or not made yet
     value_made: object
     headers_made: object  # None when not made yet
+    spare: object  # bytes that nobody else refers to, for the next value; or None
+    room: cython.Py_ssize_t  # how many bytes the value, or the spare one, can hold
 
     def __init__(
         self,
@@ -175,7 +183,7 @@ class Record:
     @property
     def value(self):
         if self.value_made is None and self.body is not None:
-            self.value_made = bytes_or_none(self.fields.value.data, self.fields.value.size)
+            self.value_made = self.made_value()
         return self.value_made
 
     @property
@@ -183,6 +191,31 @@ class Record:
         if self.headers_made is None:
             self.headers_made = self.made_headers()
         return self.headers_made
+
+    @cython.cfunc
+    def made_value(self) -> object:
+        value: object = self.spare
+        size: cython.Py_ssize_t = self.fields.value.size
+        if value is None or size > self.room or size < self.room - self.room // _WASTE_SHARE:
+            self.spare = None
+            self.room = size
+            return bytes_or_none(self.fields.value.data, size)
+        self.spare = None
+        memcpy(PyBytes_AS_STRING(value), self.fields.value.data, size)
+        set_bytes_size(value, size)
+        return value
+
+    @cython.cfunc
+    @cython.inline
+    def forget(self) -> cython.void:
+        """Be ready for another record: nothing of this one is made, and nobody has it."""
+        value: object = self.value_made
+        if value is not None and self.room >= _REUSED_SIZE_MIN:
+            # Refers to it: this record, and the name here.
+            self.spare = value if _Py_REFCNT(cython.cast(cython.pointer(PyObject), value)) == 2 else None
+        self.key_made = None
+        self.value_made = None
+        self.headers_made = None
 
     @cython.cfunc
     def made_headers(self) -> list:
@@ -208,6 +241,7 @@ class Record:
             self.value_made = self.value
             self.headers_made = self.headers
             self.body = None
+            self.spare = None
         return 0
 
     def _replace(self, **changes):
@@ -324,12 +358,11 @@ class _Records:
             if record is not None:
                 record.detach()
             record = Record.__new__(Record)
+        else:
+            record.forget()
         record.fields = fields[0]
         record.offset = fields.offset
         record.timestamp_ms = fields.timestamp
-        record.key_made = None
-        record.value_made = None
-        record.headers_made = None
         if record.body is not self.body:
             record.body = self.body
             record.topic = self.topic
