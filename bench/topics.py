@@ -6,14 +6,9 @@ import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
 
-import click
-
 from bench.settings import Settings, values
+from bench.worker import BenchError
 from kafkaraw import Admin, NewTopic
-
-
-class BenchError(click.ClickException):
-    """A measurement that means nothing: a worker failed, or records are missing."""
 
 
 @contextlib.contextmanager

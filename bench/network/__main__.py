@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -27,9 +26,9 @@ from rich.table import Table
 from bench.network.cores import ANY, APART, ONE
 from bench.network.peers import peers
 from bench.network.settings import Settings
+from bench.worker import measured_by
 
 RESULTS: Final = Path(__file__).parents[1] / "results"
-WORKER_SECONDS_MAX: Final = 300
 ASYNC_TIMES_MAX: Final = 3.0
 BLOCKING_TIMES_MAX: Final = 8.0
 READS_SHARE_MIN: Final = 0.9
@@ -79,11 +78,8 @@ class Measurement:
 
 def measure(work: str, peer: str, settings: Settings, addresses: dict[str, str]) -> Measurement:
     """Run one worker."""
-    command = [sys.executable, "-m", "bench.network.worker", work, settings.to_json(), addresses[peer]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_SECONDS_MAX, check=False)
-    if done.returncode:
-        raise click.ClickException(f"{work} at {peer} failed:\n{done.stderr[-1500:]}")
-    return Measurement(work, peer, **json.loads(done.stdout.splitlines()[-1]))
+    found = measured_by("bench.network.worker", work, settings.to_json(), addresses[peer], what=f"{work} at {peer}")
+    return Measurement(work, peer, **found)
 
 
 class Medians:

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,10 +23,10 @@ from bench.produce.others import CLIENTS
 from bench.produce.rows import ROWS, Judged, Row
 from bench.report import Line, Report, environment, output_options
 from bench.settings import Settings
-from bench.topics import BenchError, apache_kafka, broker_at, count, new_topic
+from bench.topics import apache_kafka, broker_at, count, new_topic
+from bench.worker import BenchError, measured_by
 from kafkaraw import Admin
 
-WORKER_SECONDS_MAX: Final = 600
 EXTRA: Final = {Judged.LATENCY: "p50_us", Judged.IDLE: "idle_percent", Judged.MEMORY: "mb_above_bound"}
 DIGITS: Final = {
     Judged.RATE: ",.0f",
@@ -61,14 +57,9 @@ class Measurement:
 
 def measure(row: Row, work: str, turn: int, settings: Settings, bootstrap_servers: str, topic: str) -> Measurement:
     """Run one worker."""
-    environ = {**os.environ, "KAFKARAW_IMPL": "python"} if row.plain_python else None
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.produce.worker", work, settings.to_json(), bootstrap_servers, topic],
-        capture_output=True, text=True, timeout=WORKER_SECONDS_MAX, check=False, env=environ,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise BenchError(f"{row.name}: {work} failed:\n{done.stderr[-2000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    environ = {"KAFKARAW_IMPL": "python"} if row.plain_python else {}
+    arguments = (work, settings.to_json(), bootstrap_servers, topic)
+    found = measured_by("bench.produce.worker", *arguments, what=f"{row.name}: {work}", environ=environ)
     if found["records"]:
         there = count(settings.partitions, bootstrap_servers, topic)
         if settings.acks != "0" and there != settings.records + 1:  # and the warm-up record
