@@ -21,14 +21,21 @@ INK, PALE, GRID = "#111827", "#6b7280", "#e5e7eb"
 ROW, TOP, BELOW = 26, 62, 74  # pixels
 NAMES, BARS, NUMBERS = 250, 440, 330  # the three columns, in pixels
 WIDTH: Final = NAMES + BARS + NUMBERS
-LEAST, MOST = 0.25, 64.0  # ends of the scale
 TICKS: Final = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
+LEAST: Final = TICKS[0]  # where the scale begins; it ends at a later tick
 LINE_LETTERS: Final = 150
 
 
 def _text(x: float, y: float, words: str, *, size: int = 12, anchor: str = "start", colour: str = INK) -> str:
     style = f'font-size="{size}" text-anchor="{anchor}" fill="{colour}"'
     return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'
+
+
+def _times(line: dict[str, Any]) -> tuple[float, float, float]:
+    """How many times as good as the rival: what came out, must, and should; where less is better, as little."""
+    numbers = (line["got"], line["goal"]["must"], line["goal"]["aim"])
+    got, must, aim = (1 / number for number in numbers) if line["goal"]["less_is_better"] else numbers
+    return got, must, aim
 
 
 def _at(times: float, most: float) -> float:
@@ -47,11 +54,8 @@ def _wrapped(words: str) -> list[str]:
 
 
 def _bar(line: dict[str, Any], y: float, most: float) -> list[str]:
-    """One row; where less is better, how many times as little."""
-    goal = line["goal"]
-    got, must, aim = (
-        1 / number if goal["less_is_better"] else number for number in (line["got"], goal["must"], goal["aim"])
-    )
+    """One row."""
+    got, must, aim = _times(line)
     start, end = sorted((_at(1, most), _at(got, most)))
     marks = [
         f'<line x1="{_at(mark, most):.1f}" y1="{y + 2}" x2="{_at(mark, most):.1f}" y2="{y + ROW - 4}" '
@@ -75,11 +79,8 @@ def draw(content: dict[str, Any]) -> str:
         content: what `bench.report.Report` writes.
     """
     lines = [line for line in content["lines"] if line["theirs"] is not None]
-    most = next(
-        tick
-        for tick in (*TICKS, MOST)
-        if all(line["got"] <= tick and line["goal"]["aim"] <= tick for line in lines) or tick == MOST
-    )
+    best = max((number for line in lines for number in _times(line)), default=1)
+    most = next((tick for tick in TICKS if tick > 1 and tick >= best), TICKS[-1])  # there is always a better side
     about, settings = content["environment"], content["settings"]
     notes = _wrapped(", ".join(f"{name} {text}" for name, text in about.items()))
     notes += _wrapped(", ".join(f"{name}={value}" for name, value in settings.items()))

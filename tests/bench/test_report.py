@@ -55,6 +55,19 @@ def test_a_bar_grows_to_the_right_where_we_are_better_and_to_the_left_where_we_a
 
 
 @pytest.mark.parametrize(
+    ("got", "aim", "less", "last"),
+    [(2.5, 6, False, 8), (5, 2, False, 8), (0.1, 0.5, True, 16), (3, 0.5, True, 2), (99, 2, False, 64)],
+)
+def test_the_scale_ends_at_the_first_tick_that_holds_every_number(
+    tmp_path: Path, got: float, aim: float, less: bool, last: int
+) -> None:
+    line = Line("row", "ms", got, Goal(0.7 if less else 1, aim, less_is_better=less), got, "they", 1.0)
+    Report("any", tmp_path / "one.json", tmp_path / "one.svg").publish([line], [])
+    ticks = re.findall(r'text-anchor="middle"[^>]*>([0-9.]+)x<', (tmp_path / "one.svg").read_text())
+    assert ticks[-1] == str(last)
+
+
+@pytest.mark.parametrize(
     ("goal", "got", "verdict"),
     [
         (Goal(2, 4), 1.9, "missed"),
