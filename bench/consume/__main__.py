@@ -6,11 +6,8 @@ are of medians. The broker runs in a process of its own and is not measured. Sta
 
 from __future__ import annotations
 
-import json
-import os
+import dataclasses
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,13 +16,13 @@ from typing import Final
 import click
 
 from bench.consume import joining
-from bench.consume.readers import FETCH_QUEUE_BACKOFF_MS, READERS, Job
+from bench.consume.readers import BARE, FETCH_QUEUE_BACKOFF_MS, READERS, Job
 from bench.report import Goal, Line, Report, environment, output_options
 from bench.settings import Settings
-from bench.topics import BenchError, broker_at, fill, new_topic
+from bench.topics import apache_kafka, broker_at, fill, new_topic
+from bench.worker import BenchError, measured_by
 from kafkaraw import Admin
 
-WORKER_SECONDS_MAX: Final = 600
 JUDGED: Final = {"cpu": "CPU µs per record", "rate": "records/s", "join": "ms to the first record"}
 DIGITS: Final = {"cpu": ".3f", "rate": ",.0f", "join": ".0f"}
 
@@ -129,12 +126,9 @@ def joins(admin: Admin, bootstrap_servers: str, rows: Iterable[str], turns: int)
         for turn in range(2 * turns):  # short ones: so there can be more of them
             for row in rows:
                 for who in joining.JOINERS if turn % 2 == 0 else reversed(joining.JOINERS):
-                    command = [sys.executable, "-m", "bench.consume.joining", who, joining.PROTOCOLS[row]]
-                    command += [bootstrap_servers, topic]
-                    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-                    if done.returncode:
-                        raise BenchError(f"{row} of {who} failed:\n{done.stderr[-2000:]}")
-                    runs.append(Joined(row, who, **json.loads(done.stdout.splitlines()[-1])))
+                    arguments = (who, joining.PROTOCOLS[row], bootstrap_servers, topic)
+                    found = measured_by("bench.consume.joining", *arguments, what=f"{row} of {who}")
+                    runs.append(Joined(row, who, **found))
     return runs
 
 
@@ -155,12 +149,9 @@ def read(reader: str, job: Job, data: Data) -> Run:
     """
     share = READERS[reader].records_share
     own = Job(**asdict(job) | {"records": max(1000, int(job.records * share))})
-    environ = os.environ | {"KAFKARAW_IMPL": READERS[reader].implementation}
-    command = [sys.executable, "-m", "bench.consume.readers", reader, own.to_json()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_SECONDS_MAX, check=False, env=environ)
-    if done.returncode:
-        raise BenchError(f"{reader} on {data} failed:\n{done.stderr[-2000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    environ = {"KAFKARAW_IMPL": READERS[reader].implementation}
+    arguments = (reader, own.to_json())
+    found = measured_by("bench.consume.readers", *arguments, what=f"{reader} on {data}", environ=environ)
     records, left_over = divmod(found["bytes"], data.value_bytes)
     # Ours may be given more than it was to read, when that is not all there is: a whole batch at a time.
     if left_over or records < own.records - 1 or records > job.records:
@@ -196,8 +187,22 @@ def line_of(row: Row, runs: Sequence[Run]) -> Line:
     return Line(row.name, JUDGED[row.quantity], ours, row.goal, got, row.rival, theirs, cpu, DIGITS[row.quantity])
 
 
+def by_cpu_only(rows: Iterable[Row]) -> list[Row]:
+    """The rows, judged by CPU; of two that are then the same, the one that was meant so."""
+    by_cpu = sorted(rows, key=lambda row: row.quantity != "cpu")
+    first: dict[tuple[str, str, Data], Row] = {}
+    for row in by_cpu:
+        first.setdefault((row.reader, row.rival, row.data), dataclasses.replace(row, quantity="cpu"))
+    return list(first.values())
+
+
 @click.command()
-@click.option("--bootstrap-server", help="Measure against this broker instead of the embedded one.")
+@click.option("--bootstrap-server", help="Measure against this broker instead of the embedded one; judged by CPU.")
+@click.option("--apache", is_flag=True, help="Start Apache Kafka and measure against that; judged by CPU.")
+@click.option(
+    "--by-cpu", is_flag=True, help="Judge rates by CPU per record: for a machine that does other things, too."
+)
+@click.option("--bare", is_flag=True, help="Let bare sockets take turns, too: what no reader can beat.")
 @click.option("--megabytes", default=200, show_default=True, type=click.IntRange(1), help="Values in a topic.")
 @click.option("--turns", default=5, show_default=True, type=click.IntRange(1), help="Runs of each; medians count.")
 @click.option(
@@ -207,6 +212,9 @@ def line_of(row: Row, runs: Sequence[Run]) -> Line:
 @output_options
 def main(
     bootstrap_server: str | None,
+    apache: bool,
+    by_cpu: bool,
+    bare: bool,
     megabytes: int,
     turns: int,
     only: tuple[str, ...],
@@ -218,22 +226,32 @@ def main(
     report = Report("consume", output, picture)
     rows = [row for row in ROWS if (not only or row.reader in only) and (not only_data or str(row.data) in only_data)]
     join_rows = [row for row in joining.PROTOCOLS if (not only or row in only) and not only_data]
+    if by_cpu or apache or bootstrap_server is not None:
+        rows, join_rows = by_cpu_only(rows), []
     runs: list[Run] = []
     joined: list[Joined] = []
     with (
-        broker_at(bootstrap_server, joining.NO_WAIT) as (servers, name),
+        apache_kafka() if apache else broker_at(bootstrap_server, joining.NO_WAIT) as (servers, name),
         Admin(bootstrap_servers=servers) as admin,
     ):
-        settings = {"megabytes": megabytes, "turns": turns, "fetch.queue.backoff.ms": FETCH_QUEUE_BACKOFF_MS}
+        settings = {
+            "megabytes": megabytes,
+            "turns": turns,
+            "fetch.queue.backoff.ms": FETCH_QUEUE_BACKOFF_MS,
+            "check.crcs": "both",
+        }
         report.begin(environment(name), settings)
         for data in dict.fromkeys(row.data for row in rows):
-            named = (reader for row in rows if row.data == data for reader in (row.reader, row.rival))
+            named = [reader for row in rows if row.data == data for reader in (row.reader, row.rival)]
             count = data.records(megabytes * 1_000_000)
-            runs += measure(admin, servers, data, dict.fromkeys(named), count, turns)
+            runs += measure(admin, servers, data, dict.fromkeys(named + list(BARE if bare else ())), count, turns)
         if join_rows:
             joined = joins(admin, servers, join_rows, turns)
     for reader in dict.fromkeys(run.reader for run in runs):
         report.say(f"{reader}: {READERS[reader].does}")
+    for reader, data_text in dict.fromkeys((run.reader, run.data) for run in runs if run.reader in BARE):
+        cpu = statistics.median(it.quantity("cpu") for it in runs if (it.reader, it.data) == (reader, data_text))
+        report.say(f"{reader}, {data_text}: {cpu:.3f} {JUDGED['cpu']}")
     if joined:
         report.say("join: from making the consumer to its first record, in a process that has done nothing else")
     lines = [line_of(row, runs) for row in rows] + [line_of_join(row, joined) for row in join_rows]

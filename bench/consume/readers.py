@@ -12,7 +12,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
+
+from bench.consume.bare import bare
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -258,7 +261,10 @@ READERS = {
     "confluent arrow": Reader(confluent_arrow, "confluent-kafka: consume(1000), the values into a pyarrow.array"),
     "aiokafka": Reader(aiokafka, "aiokafka: getmany(max_records=1000)", "", 0.25),
     "kafka-python": Reader(kafka_python, "kafka-python: poll(max_records=1000)", "", 0.1),
+    "bare": Reader(bare, "a bare socket: the same bytes received into one buffer, nothing else"),
+    "bare, copied": Reader(partial(bare, copied=True), "the same, checksums verified and each batch copied once"),
 }
+BARE = ("bare", "bare, copied")
 
 
 def main(reader: str, job_json: str) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.consume.__main__ import LZ4, PLAIN, ROWS, Joined, Row, Run, line_of, line_of_join
+from bench.consume.__main__ import LARGE, LZ4, PLAIN, ROWS, Joined, Row, Run, by_cpu_only, line_of, line_of_join
+from bench.consume.readers import BARE
 from bench.report import Goal
 
 ROOT = Path(__file__).parents[2]
@@ -19,14 +20,15 @@ ROOT = Path(__file__).parents[2]
 def test_rows_are_measured(tmp_path: Path, only: tuple[str, ...]) -> None:
     result = tmp_path / "result.json"
     command = [sys.executable, "-m", "bench.consume", "--megabytes", "1", "--turns", "1", "--output", str(result)]
-    command += [f"--only={reader}" for reader in only] + (["--data=100 B lz4"] if only else [])
+    command += [f"--only={reader}" for reader in only] + (["--data=100 B lz4", "--bare"] if only else [])
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     runs = json.loads(result.read_text())["measurements"]
     rows = [row for row in ROWS if not only or (row.reader in only and row.data == LZ4)]
     assert len([run for run in runs if "row" in run]) == (0 if only else 8)
     runs = [run for run in runs if "reader" in run]
-    wanted = {(reader, str(row.data)) for row in rows for reader in (row.reader, row.rival)}
+    bare = BARE if only else ()
+    wanted = {(reader, str(row.data)) for row in rows for reader in (row.reader, row.rival, *bare)}
     assert {(run["reader"], run["data"]) for run in runs} == wanted
     assert all(run["records"] > 0 and run["cpu_seconds"] > 0 for run in runs)
     assert "fetch.queue.backoff.ms=5" in done.stdout
@@ -47,3 +49,12 @@ def test_a_factor_is_that_of_the_medians() -> None:
     assert (by_cpu.ours, by_cpu.theirs, by_cpu.got, by_cpu.verdict) == (20_000, 80_000, 4, "must")
     by_rate = line_of(Row("iterate", "confluent consume", PLAIN, "rate", Goal(2.1, 3)), runs)
     assert (by_rate.ours, by_rate.got, by_rate.cpu_factor, by_rate.verdict) == (50, 2, 4, "missed")
+
+
+def test_a_busy_machine_is_judged_by_cpu_and_each_pair_of_readers_once() -> None:
+    rows = by_cpu_only(ROWS)
+    assert {row.quantity for row in rows} == {"cpu"}
+    assert len({(row.reader, row.rival, row.data) for row in rows}) == len(rows) == len(ROWS) - 3
+    goals = [row.goal for row in rows if (row.reader, row.rival, row.data) == ("arrow", "confluent arrow", LARGE)]
+    assert goals == [Goal(1, 1.5)]
+    assert next(row.goal for row in rows if row.rival == "confluent arrow" and row.data == PLAIN) == Goal(8, 12)
