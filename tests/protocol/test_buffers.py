@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaraw.protocol import FrameReader
 from kafkaraw.protocol.buffers import SPARE_BYTES_MAX, SPARES_MAX, SpareBuffers
+from kafkaraw.protocol.memory import HUGE_PAGE_BYTES
 from kafkaraw.protocol.reader import FIRST_BUFFER_SIZE
 
 LARGE = 1 << 20
@@ -67,6 +68,17 @@ def test_frames_as_large_as_those_before_need_no_growing_and_reuse_their_memory(
     for _ in range(3):
         (frame,) = reader.feed(size.to_bytes(4) + bytes(size))
         assert id(frame.obj) in owners
+
+
+def test_frames_of_huge_pages_are_reused_like_others() -> None:
+    reader, size = FrameReader(limit=1 << 30), 5 * HUGE_PAGE_BYTES // 2
+    owners = []
+    for byte in (b"a", b"b", b"c", b"d"):
+        (frame,) = reader.feed(size.to_bytes(4) + byte * size)
+        assert (len(frame), bytes(frame[:1]), bytes(frame[-1:])) == (size, byte, byte)
+        owners.append(frame.obj)
+        del frame
+    assert len({id(owner) for owner in owners[1:]}) == 1  # the first one was found out in pieces
 
 
 def test_a_claim_allocates_no_more_than_was_sent_before() -> None:

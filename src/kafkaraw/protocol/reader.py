@@ -13,6 +13,7 @@ import struct
 
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.buffers import SpareBuffers
+from kafkaraw.protocol.memory import Memory
 
 SIZE_PREFIX = struct.Struct(">i")
 # A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this, or than a frame
@@ -45,7 +46,7 @@ class FrameReader:
         self.limit = limit
         self._entrance = memoryview(bytearray(ENTRANCE_SIZE))
         self._start = self._end = 0  # what is in the entrance and not yet cut into frames
-        self._frame: bytearray | None = None
+        self._frame: Memory | None = None
         self._size = 0
         self._filled = 0
         self._size_max = FIRST_BUFFER_SIZE  # of a frame that has come, if that is larger

@@ -1,15 +1,16 @@
 """Where files in memory get their memory from: chunks that never move, and are used again once nobody looks at them.
 
-Touching fresh memory costs several times what it costs to copy a batch into it. So large chunks are made of huge pages,
-where the system has them, and those of files that are gone wait for the next file. Nothing here knows of files. Start
+Touching fresh memory costs several times what it costs to copy a batch into it. So large chunks are made of huge pages
+(`protocol.memory`), and those of files that are gone wait for the next file. Nothing here knows of files. Start
 at `ChunkPool.take`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import mmap
-from typing import Final, TypeAlias
+from typing import Final
+
+from kafkaraw.protocol.memory import Memory, fresh_memory, is_free
 
 CHUNK_BYTES_MIN: Final = 64 * 1024
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -17,10 +18,6 @@ GROWTH: Final = 4
 """Few chunks make large answers: what a fetch gives of one partition ends with its chunk."""
 SPARE_BYTES_MAX: Final = 512 * 1024 * 1024
 """More than that goes back to the system."""
-HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
-"""With pages of 4 KiB; for other machines it is just a size."""
-
-Memory: TypeAlias = bytearray | mmap.mmap
 
 
 class Chunk:
@@ -51,7 +48,7 @@ class ChunkPool:
         """
         wanted = max(size, min(max(CHUNK_BYTES_MIN, GROWTH * (file_bytes + size)), CHUNK_BYTES_MAX))
         capacity = 1 << (wanted - 1).bit_length()  # of few different sizes, so that they fit other files, too
-        return Chunk(self._spare(capacity) or _fresh(capacity), file_bytes)
+        return Chunk(self._spare(capacity) or fresh_memory(capacity), file_bytes)
 
     def give_back(self, chunks: list[Chunk]) -> None:
         """Take back chunks whose file is gone; who has views of them keeps what they show."""
@@ -63,26 +60,7 @@ class ChunkPool:
 
     def _spare(self, capacity: int) -> mmap.mmap | None:
         for at in range(len(self._spares) - 1, -1, -1):
-            if len(self._spares[at]) == capacity and _is_free(self._spares[at]):
+            if len(self._spares[at]) == capacity and is_free(self._spares[at]):
                 self._spare_bytes -= capacity
                 return self._spares.pop(at)
         return None
-
-
-def _fresh(capacity: int) -> Memory:
-    """Memory from the system, which is taken as it is touched: of a huge chunk, in steps of two megabytes."""
-    if capacity < HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return bytearray(capacity)
-    memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel that was built without them
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
-
-
-def _is_free(memory: mmap.mmap) -> bool:
-    """Whether no view of it is left; with one, it refuses to change its size. The size that it has changes nothing."""
-    try:
-        memory.resize(len(memory))
-    except BufferError:
-        return False
-    return True
