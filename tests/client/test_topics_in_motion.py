@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kafkaraw.errors import BrokerError
+from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.records import TopicPartition
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -107,13 +108,16 @@ def test_a_topic_made_anew_under_its_name_is_another_one():
             consumer.assign([P0])
             (batch,) = (await consumer.poll(10)).values()
             assert batch.next_offset == 5
+            old_id = consumer.topic_id("t")
             await admin.delete_topics(["t"])
-            await admin.create_topics(["t"])
+            new_id = (await admin.create_topics(["t"]))["t"].topic_id
             await fill(cluster, b"new 0", b"new 1")
             values: list[bytes | None] = []
             while len(values) < 2 and cluster.now < 120:
                 values += [record.value for batch in (await consumer.poll(5)).values() for record in batch]
             assert values == [b"new 0", b"new 1"]
+            assert consumer.topic_id("t") == new_id != old_id
+            assert consumer.topic_id("another") == ZERO_UUID
 
     on_cluster(life)
 

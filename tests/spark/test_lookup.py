@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.errors import BrokerError, UsageError
+from kafkaraw.errors import BrokerError, StaleMetadataError, UsageError
+from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import lookup
@@ -21,6 +22,7 @@ class Cluster:
 
     def __init__(self, **partitions: int) -> None:
         self.topics = partitions
+        self.ids: dict[str, str] = {}
         self.ends: dict[TopicPartition, int] = {T0: 5}
         self.descriptions = 0
         self.end_lookups = 0
@@ -29,11 +31,21 @@ class Cluster:
         self.descriptions += 1
         if any(name not in self.topics for name in names):
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe")
-        return {name: SimpleNamespace(partitions=range(self.topics[name])) for name in names}
+        return {
+            name: SimpleNamespace(
+                name=name, partitions=range(self.topics[name]), topic_id=self.ids.get(name, ZERO_UUID)
+            )
+            for name in names
+        }
 
     def list_topics(self) -> list[SimpleNamespace]:
         return [
-            SimpleNamespace(name=name, partitions=count, is_internal=name.startswith("__"))
+            SimpleNamespace(
+                name=name,
+                partitions=count,
+                is_internal=name.startswith("__"),
+                topic_id=self.ids.get(name, ZERO_UUID),
+            )
             for name, count in self.topics.items()
         ]
 
@@ -41,6 +53,8 @@ class Cluster:
         self.end_lookups += 1
         if self.end_lookups == 4:
             self.ends[T0] = 6
+        if any(tp.topic not in self.topics for tp in partitions):
+            raise StaleMetadataError("not there")
         return {tp: self.ends[tp] for tp in partitions}
 
     def close(self) -> None:
@@ -92,6 +106,19 @@ def test_the_list_of_partitions_is_asked_for_once_a_second(monkeypatch, clock):
     assert found.partitions() == [T0, T1]
 
 
+@pytest.mark.parametrize("option", ["subscribe", "subscribePattern"])
+def test_topic_ids_are_asked_for_once_a_second_unless_the_newest_are_wanted(monkeypatch, clock, option):
+    cluster = Cluster(t=1)
+    found = look(monkeypatch, cluster, **{option: "t"})
+    assert found.topic_ids() == {}  # an old broker
+    cluster.ids = {"t": "one", "other": "two"}
+    assert found.topic_ids() == {}
+    assert found.topic_ids(newest=True) == {"t": "one"}
+    cluster.ids = {"t": "three"}
+    clock.sleep(1)
+    assert found.topic_ids() == {"t": "three"}
+
+
 def test_what_does_not_exist_is_named_after_a_few_tries(monkeypatch, clock):
     found = look(monkeypatch, Cluster(t=1), subscribe="nowhere,t")
     with pytest.raises(UsageError, match=r"topic 'nowhere' does not exist on h:1: create it.* option subscribe"):
@@ -112,6 +139,15 @@ def test_a_partition_that_does_not_exist_is_named(monkeypatch, clock):
     with pytest.raises(UsageError, match=r"partition t-1 does not exist.* option assign"):
         found.require_all()
     assert found.partitions() == [T0]
+
+
+def test_a_topic_that_was_deleted_just_now_has_no_ends(monkeypatch, clock):
+    cluster = Cluster(t=1, s=1)
+    found = look(monkeypatch, cluster, subscribePattern="[st]")
+    cluster.ends[TopicPartition("s", 0)] = 9
+    assert found.ends() == {TopicPartition("s", 0): 9, T0: 5}
+    del cluster.topics["s"]
+    assert found.ends() == {T0: 5}
 
 
 def test_waiting_ends_when_something_new_is_there(monkeypatch, clock):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaraw.errors import BrokerError, KafkaTimeoutError
+from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from kafkaraw.spark import reading
@@ -33,6 +34,7 @@ class Log:
     assigned: list[TopicPartition] = field(default_factory=list)
     closed: bool = False
     failing: Callable[[], Exception | None] = lambda: None
+    topic_ids: tuple[str, str] = ("id", "id")  # the one now, and the one that comes with the next poll
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         self.assigned = list(partitions)
@@ -42,6 +44,7 @@ class Log:
         self.position = offset
 
     def poll(self, timeout: float) -> dict[TopicPartition, Batch]:
+        self.topic_ids = (self.topic_ids[1], self.topic_ids[1])
         error = self.failing()
         if error is not None:
             raise error
@@ -86,7 +89,7 @@ def no_waiting(monkeypatch):
 def read(monkeypatch, log: Log, start: int, end: int, *, strict: bool = True) -> list[int]:
     monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
     settings = ReadSettings({}, strict, 30_000)
-    batches = list(read_range(OffsetRange("t", 0, start, end), SCHEMA, settings))
+    batches = list(read_range(OffsetRange("t", 0, start, end, "id"), SCHEMA, settings))
     assert all(batch.schema.equals(SCHEMA) for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert all(row["value"] == b"%d" % row["offset"] for row in rows)
@@ -103,6 +106,9 @@ class Consumer:
 
     def position(self, partition: TopicPartition) -> int:
         return self._log.position
+
+    def topic_id(self, topic: str) -> str:
+        return self._log.topic_ids[0]
 
 
 def test_a_range_is_cut_out_of_the_batches_that_hold_it(monkeypatch):
@@ -136,6 +142,22 @@ def test_a_log_that_ends_early_ends_the_task(monkeypatch, end):
 @pytest.mark.parametrize(("end", "found"), [(25, range(13, 25)), (5, [])])
 def test_what_is_left_of_a_log_that_ends_early_is_read_when_the_user_says_so(monkeypatch, end, found):
     assert read(monkeypatch, Log(end=end), 13, 37, strict=False) == list(found)
+
+
+@pytest.mark.parametrize("first", [0, 50])
+def test_a_topic_made_anew_ends_the_task(monkeypatch, first):
+    with pytest.raises(DataLossError, match="topic t was deleted and made again, t-0 is gone from offset 13 on"):
+        read(monkeypatch, Log(first=first, topic_ids=("id", "another")), 13, 37)
+
+
+@pytest.mark.parametrize("first", [0, 50])
+def test_nothing_of_a_topic_made_anew_is_read_when_the_user_says_so(monkeypatch, caplog, first):
+    assert read(monkeypatch, Log(first=first, topic_ids=("id", "another")), 13, 37, strict=False) == []
+    assert "topic t was deleted and made again" in caplog.text
+
+
+def test_a_topic_whose_id_the_broker_does_not_tell_is_read(monkeypatch):
+    assert read(monkeypatch, Log(topic_ids=(ZERO_UUID, ZERO_UUID)), 13, 37) == list(range(13, 37))
 
 
 def test_a_task_does_not_wait_for_records_for_ever(monkeypatch):

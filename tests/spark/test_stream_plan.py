@@ -21,9 +21,22 @@ class Cluster:
     def __init__(self, **ends: int) -> None:
         self.first: dict[TopicPartition, int] = {}
         self.end = {TopicPartition("t", int(name[1:])): end for name, end in ends.items()}
+        self.topic_id = "as it was"
+        self.last_look = "as it was"
 
     def partitions(self):
         return sorted(self.end)
+
+    def ends(self):
+        return dict(self.end)
+
+    def topic_ids(self, *, newest=False):
+        return {"t": self.topic_id if newest else self.last_look}
+
+    def remake(self, **ends: int) -> None:
+        """Delete the topic and make it again; who looks finds that out."""
+        self.topic_id = self.last_look = "made anew"
+        self.end = {TopicPartition("t", int(name[1:])): end for name, end in ends.items()}
 
     def earliest(self, partitions):
         return {tp: self.first.get(tp, 0) for tp in partitions}
@@ -214,6 +227,81 @@ def test_lost_records_are_a_warning_when_the_user_says_so(end, first, message, c
     assert planned == {"t": {str(tp.partition): offset for tp, offset in sorted(end.items())}}
     assert (1, 5, 9) in work(query.ranges(at(p0=50, p1=5), planned))
     assert message in caplog.text
+
+
+@pytest.mark.parametrize("end", [0, 40, 100, 500])
+def test_a_topic_made_anew_ends_the_query_however_much_it_holds(end):
+    cluster = Cluster(p0=100)
+    query = plan(cluster, "earliest")
+    query.latest(query.initial(), MANY)
+    cluster.remake(p0=end)
+    with pytest.raises(
+        DataLossError, match="topic t was deleted and made again; the query had read t-0 up to offset 100"
+    ):
+        query.latest(at(p0=100), MANY)
+
+
+@pytest.mark.parametrize("end", [40, 100, 500])
+def test_a_topic_made_anew_is_read_from_its_first_record_when_the_user_says_so(end, caplog):
+    cluster = Cluster(p0=100, p1=5)
+    query = plan(cluster, "earliest", fail_on_data_loss=False)
+    query.latest(query.initial(), MANY)
+    cluster.remake(p0=end, p1=7)
+    restart = query.latest(at(p0=100, p1=5), MANY)
+    assert restart == at(p0=0, p1=0)
+    assert query.ranges(at(p0=100, p1=5), restart) == []
+    assert "t was deleted and made again; the query had read t-1 up to offset 5" in caplog.text
+    assert work(query.ranges(restart, query.latest(restart, MANY))) == [(0, 0, end), (1, 0, 7)]
+
+
+def test_a_topic_made_anew_while_the_query_waits_is_read_from_its_first_record():
+    cluster = Cluster(p0=100)
+    query = plan(cluster, "earliest", fail_on_data_loss=False)
+    query.latest(query.initial(), MANY)
+
+    def wait(seen):
+        cluster.remake(p0=40)
+        return cluster.ends()
+
+    assert query.latest(at(p0=100), MANY, wait) == at(p0=0)
+
+
+def test_that_a_topic_was_made_anew_is_looked_up_when_it_ends_too_early_and_told_to_the_tasks():
+    cluster = Cluster(p0=100)
+    query = plan(cluster, "earliest", fail_on_data_loss=False)
+    query.latest(query.initial(), MANY)
+    cluster.remake(p0=40)
+    cluster.last_look = "as it was"
+    assert query.latest(at(p0=100), MANY) == at(p0=0)
+    assert [each.topic_id for each in query.ranges(at(p0=0), at(p0=40))] == ["made anew"]
+
+
+def test_a_partition_that_a_topic_made_anew_does_not_have_is_left_out():
+    cluster = Cluster(p0=100, p1=5)
+    query = plan(cluster, "earliest", fail_on_data_loss=False)
+    query.latest(query.initial(), MANY)
+    cluster.remake(p0=40)
+    assert query.latest(at(p0=100, p1=5), MANY) == at(p0=0)
+
+
+def test_with_available_now_a_topic_made_anew_is_left_to_the_next_run():
+    cluster = Cluster(p0=100, p1=5)
+    query = plan(cluster, "earliest", fail_on_data_loss=False)
+    query.fix_target()
+    begin = query.latest(query.initial(), 10)
+    cluster.remake(p0=40)
+    restart = query.latest(begin, 10)
+    assert restart == at(p0=0)
+    assert query.latest(restart, 10) is restart
+
+
+def test_a_topic_whose_id_is_not_known_is_the_same_as_before():
+    cluster = Cluster(p0=100)
+    cluster.topic_ids = lambda newest=False: {}
+    query = plan(cluster, "earliest")
+    query.latest(query.initial(), MANY)
+    cluster.remake(p0=500)
+    assert query.latest(at(p0=100), MANY) == at(p0=500)
 
 
 def test_what_is_there_is_reported_even_when_the_batch_takes_less():

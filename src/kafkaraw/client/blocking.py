@@ -42,6 +42,7 @@ from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.user_calls import UserCalls
 from kafkaraw.errors import DeliveryError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import AppendStatus, Batch, Headers, Record, Sender, Ticket, TopicPartition
 
 if TYPE_CHECKING:
@@ -377,6 +378,9 @@ class Consumer:
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return self._bridge.run(self._async.partitions_for(topic, timeout))
+
+    def topic_id(self, topic: str) -> Uuid:
+        return self._async.topic_id(topic)  # one look into a dict: no need to wait for the loop
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None

@@ -27,6 +27,7 @@ from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.errors import UsageError
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -350,6 +351,19 @@ class AsyncConsumer:
         await self._engine.refresh([topic], timeout=deadline.remaining)
         await self._engine.wait_for_topics([topic], deadline.remaining)
         return self._engine.cluster.partitions_of(topic) or []
+
+    def topic_id(self, topic: str) -> Uuid:
+        """The id of a topic as this consumer knows it: another one when the topic was deleted and made again.
+
+        After a poll it is that of the topic which the records come from, or of one made later under the same name.
+
+        Args:
+            topic: its name.
+
+        Returns:
+            zero when the topic is not known (yet), and from brokers before 2.8.
+        """
+        return self._engine.cluster.topic_id_of(topic)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None

@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kafkaraw.client.admin import TopicDescription, TopicListing
 from kafkaraw.client.blocking import Admin, Consumer
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
-from kafkaraw.errors import BrokerError, KafkaError, UsageError
+from kafkaraw.errors import BrokerError, KafkaError, StaleMetadataError, UsageError
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.java_regex import translate
@@ -99,6 +101,12 @@ class ClusterLookup:
         """Those of the partitions to read that exist, not older than a second."""
         return self._look().existing
 
+    def topic_ids(self, *, newest: bool = False) -> dict[str, Uuid]:
+        """The ids of the topics to read, as far as brokers tell them; not older than a second, or as of now."""
+        if newest:
+            self._known = None
+        return self._look().topic_ids
+
     def require_all(self) -> None:
         """Check that everything that is to be read exists.
 
@@ -119,6 +127,14 @@ class ClusterLookup:
     def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
         """The offset after the last readable record of each partition."""
         return dict(self._again(lambda: self._consumer.end_offsets(partitions))) if partitions else {}
+
+    def ends(self) -> PartitionOffsets:
+        """The ends of those of the partitions to read that exist, even if a topic was deleted just now."""
+        try:
+            return self.latest(self.partitions())
+        except StaleMetadataError:
+            self._known = None
+            return self.latest(self.partitions())
 
     def at_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The offset of the first record at or after a time, in ms since 1970; None where there is none."""
@@ -143,7 +159,7 @@ class ClusterLookup:
         deadline = time.monotonic() + _WAIT_MAX_S
         while True:
             time.sleep(self._pause_s)
-            found = self.latest(self.partitions())
+            found = self.ends()
             if found != seen:
                 self._pause_s = _PAUSE_FIRST_S
                 return found
@@ -167,8 +183,11 @@ class ClusterLookup:
     def _ask(self) -> _Known:
         if self._pattern is not None:
             return self._ask_for_all(self._pattern)
-        counts = self._partition_counts(self._options.topics)
         known = _Known(time.monotonic())
+        counts: dict[str, int] = {}
+        for name, topic in self._descriptions(self._options.topics).items():
+            counts[name] = len(topic.partitions)
+            known.name(topic)
         if self._options.subscribe:
             known.existing += [TopicPartition(topic, n) for topic in sorted(counts) for n in range(counts[topic])]
             known.missing += [f"topic {topic!r}" for topic in self._options.subscribe if topic not in counts]
@@ -186,21 +205,22 @@ class ClusterLookup:
         for topic in self._admin.list_topics():
             if not topic.is_internal and pattern.fullmatch(topic.name):
                 known.existing += [TopicPartition(topic.name, n) for n in range(topic.partitions)]
+                known.name(topic)
         return known
 
-    def _partition_counts(self, topics: list[str]) -> dict[str, int]:
-        """Partition count of those of the topics that exist; one request unless some do not."""
+    def _descriptions(self, topics: list[str]) -> dict[str, TopicDescription]:
+        """Those of the topics that exist; one request unless some do not."""
         try:
-            return {name: len(topic.partitions) for name, topic in self._admin.describe_topics(topics).items()}
+            return self._admin.describe_topics(topics)
         except BrokerError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         if len(topics) == 1:
             return {}
-        counts: dict[str, int] = {}
+        found: dict[str, TopicDescription] = {}
         for topic in topics:
-            counts |= self._partition_counts([topic])
-        return counts
+            found |= self._descriptions([topic])
+        return found
 
 
 @dataclass
@@ -208,3 +228,9 @@ class _Known:
     at_s: float
     existing: list[TopicPartition] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    topic_ids: dict[str, Uuid] = field(default_factory=dict)
+
+    def name(self, topic: TopicDescription | TopicListing) -> None:
+        """Take down the topic's id, if it has one."""
+        if topic.topic_id != ZERO_UUID:
+            self.topic_ids[topic.name] = topic.topic_id

@@ -8,20 +8,27 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.offsets import PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets `start` up to but not including `end` of one partition: the work of one task, or part of it."""
+    """Offsets `start` up to but not including `end` of one partition: the work of one task, or part of it.
+
+    Attributes:
+        topic_id: of the topic that the offsets belong to; zero when it is not known.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: Uuid = ZERO_UUID
 
     @property
     def size(self) -> int:
@@ -49,13 +56,17 @@ def prorate(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
     return {tp: start[tp] + max(rows_max * size // total, 1) if size else end[tp] for tp, size in backlog.items()}
 
 
-def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+def ranges_between(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, Uuid] = MappingProxyType({}),
+) -> list[OffsetRange]:
     """What lies between two offsets, without empty ranges: an end at or before its start is no work, not an error.
 
     That happens when Spark repeats a first batch that was logged but not committed: it asks for the start anew.
     """
     return [
-        OffsetRange(tp.topic, tp.partition, start[tp], end[tp])
+        OffsetRange(tp.topic, tp.partition, start[tp], end[tp], topic_ids.get(tp.topic, ZERO_UUID))
         for tp in sorted(end)
         if tp in start and start[tp] < end[tp]
     ]
@@ -106,4 +117,4 @@ def _parts(size: int, total: int, tasks: int) -> int:
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     parts = min(parts, whole.size)
     bounds = [whole.start + whole.size * i // parts for i in range(parts + 1)]
-    return [OffsetRange(whole.topic, whole.partition, low, high) for low, high in itertools.pairwise(bounds)]
+    return [replace(whole, start=low, end=high) for low, high in itertools.pairwise(bounds)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.blocking import Consumer
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.errors import BrokerError, KafkaTimeoutError
+from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, Columns
 from kafkaraw.spark.arrow import BatchAssembler, decoded_columns
@@ -134,9 +135,21 @@ class _RangeRead:
         except BrokerError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            self._skip_what_is_gone()
+            if not self._remade():
+                self._skip_what_is_gone()
             return None
-        return fetched
+        return None if self._remade() else fetched
+
+    def _remade(self) -> bool:
+        """Whether the topic is another one than the driver has planned for: of that one, nothing is left to read."""
+        planned, now = self._work.topic_id, self._consumer.topic_id(self._work.topic)
+        if ZERO_UUID in (planned, now) or planned == now:
+            return False
+        self._report_loss(
+            f"topic {self._work.topic} was deleted and made again, {self._name} is gone from offset {self._position} on"
+        )
+        self._work = replace(self._work, end=self._position)
+        return True
 
     def _skip_what_is_gone(self) -> None:
         """The position is outside the log: go on at the log's start, or stop at its end."""
@@ -164,7 +177,7 @@ class _RangeRead:
         end = self._consumer.end_offsets([tp])[tp]
         if end < self._work.end:
             self._report_loss(f"{self._name} ends at offset {end} now, records up to {self._work.end} were expected")
-            self._work = OffsetRange(tp.topic, tp.partition, self._work.start, end)
+            self._work = replace(self._work, end=end)
 
     @property
     def _name(self) -> str:

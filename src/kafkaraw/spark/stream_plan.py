@@ -1,7 +1,7 @@
 """The decisions of a streaming query's driver: where to start, how far the next batch goes. Pure.
 
 Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a query and asks, per batch, for
-`latest(start)`; the answer goes into the checkpoint before any task runs. Four things shape this module:
+`latest(start)`; the answer goes into the checkpoint before any task runs. Five things shape this module:
 
 1. The start of batch 0 is not in the checkpoint. When the driver dies between writing the offsets of batch 0 and
    committing it, the restarted query asks for `initial()` anew and then reads from there to the *logged* end. If the
@@ -11,8 +11,10 @@ Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a que
    that start at "latest" are held at their start; the others are read.
 2. `initial()` is called twice for batch 0. It must answer the same both times, so it is kept.
 3. Offsets are compared as text: when nothing is new, `latest` answers with the very start it was given.
-
 4. `minOffsetsPerTrigger` is met the same way: too little is told to Spark as nothing new, until enough time has passed.
+5. A topic that was deleted and made again has another id, whatever its offsets. The checkpoint has no room for ids, so
+   they are known for the life of the plan. When such a loss is to be put up with, one batch ends at the first offset of
+   the new topic, before its start, and so reads nothing of it; then the checkpoint holds where the new topic begins.
 
 It must not wait, retry or talk to a broker: `OffsetLookup` does.
 """
@@ -21,10 +23,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.offsets import OffsetJson, PartitionOffsets, from_json, to_json
@@ -41,6 +44,14 @@ class OffsetLookup(Lookup, Protocol):
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that the query subscribes to, as of now."""
+        ...
+
+    def ends(self) -> PartitionOffsets:
+        """The ends of those that exist."""
+        ...
+
+    def topic_ids(self, *, newest: bool = False) -> dict[str, Uuid]:
+        """The ids of their topics, as far as they are known; asks anew for the `newest`."""
         ...
 
 
@@ -68,6 +79,10 @@ class _AtTarget:
     def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
         """The ends, then."""
         return {tp: self._target[tp] for tp in partitions}
+
+
+def _is_behind(available: PartitionOffsets, begin: PartitionOffsets) -> bool:
+    return any(available.get(tp, 0) < offset for tp, offset in begin.items())
 
 
 class StreamPlan:
@@ -100,6 +115,7 @@ class StreamPlan:
         self._opening = False
         self._target: PartitionOffsets | None = None
         self._known_latest: PartitionOffsets | None = None
+        self._topic_ids: dict[str, Uuid] = {}
 
     @property
     def known_latest(self) -> OffsetJson | None:
@@ -117,6 +133,7 @@ class StreamPlan:
         A start of "latest" means this very moment, too: taken later, it could lie beyond the target.
         """
         self._target = self._look_up_latest()
+        self._find_remade([])
 
     def initial(self) -> OffsetJson:
         """Where a query without a checkpoint starts; the same answer for the life of this plan."""
@@ -127,6 +144,7 @@ class StreamPlan:
             else:
                 self._initial = self._starting.resolve(target, _AtTarget(self._lookup, target))
             self._opening = True
+            self._find_remade([])
         return to_json(self._initial.offsets)
 
     def latest(
@@ -146,17 +164,15 @@ class StreamPlan:
             the end; `start` itself when there is nothing new.
 
         Raises:
-            DataLossError: the partitions end before the start, or some are gone, and `failOnDataLoss` is true.
+            DataLossError: partitions end before the start, or are gone or made anew, and `failOnDataLoss` is true.
         """
         begin = from_json(start, what=_SPARK)
         held = self._held_at_start(begin)
         if held and rows_max is not None:
             return start
-        available = self._available()
-        if available == begin and wait is not None and not self.has_target and not held:
-            available = self._known_latest = wait(begin)
-        self._check_loss(begin, available)
-        if rows_max is not None and self._is_too_early(begin, available):
+        available, remade = self._look(begin, None if self.has_target or held else wait)
+        self._check_loss(begin, available, remade)
+        if rows_max is not None and not remade and self._is_too_early(begin, available):
             return start
         begin = begin | self._starts_of_new(begin, available)
         end = available if rows_max is None else prorate(begin, available, rows_max)
@@ -180,7 +196,9 @@ class StreamPlan:
         # Asked for before the first latest(): Spark repeats a logged batch 0, so its end is in the checkpoint already.
         self._opening = False
         begin, until = from_json(start, what=_SPARK), from_json(end, what=_SPARK)
-        return ranges_between(begin | self._starts_of_new(begin, until), until)
+        if not self._topic_ids:  # Spark repeats a batch that is in the checkpoint, before anything else
+            self._find_remade([])
+        return ranges_between(begin | self._starts_of_new(begin, until), until, self._topic_ids)
 
     def _held_at_start(self, begin: PartitionOffsets) -> frozenset[TopicPartition]:
         """The partitions that batch 0 must leave where they are; none once batch 0 is planned."""
@@ -192,8 +210,37 @@ class StreamPlan:
     def _available(self) -> PartitionOffsets:
         return self._look_up_latest() if self._target is None else self._target
 
+    def _look(
+        self, begin: PartitionOffsets, wait: Callable[[PartitionOffsets], PartitionOffsets] | None
+    ) -> tuple[PartitionOffsets, frozenset[str]]:
+        """How far one can read from `begin`, and which topics were made anew."""
+        available = self._available()
+        remade = self._find_remade(begin, newest=_is_behind(available, begin))
+        if wait is not None and available == begin and not remade:
+            available = self._known_latest = wait(begin)
+            remade = self._find_remade(begin, newest=_is_behind(available, begin))
+        return (self._at_beginnings(remade, begin, available) if remade else available), remade
+
+    def _find_remade(self, begin: Iterable[TopicPartition], *, newest: bool = False) -> frozenset[str]:
+        """Which topics of the query are other ones than when they were looked at last, under the same name."""
+        before, now = self._topic_ids, self._lookup.topic_ids(newest=newest)
+        self._topic_ids = before | now
+        changed = {topic for topic, topic_id in now.items() if before.get(topic, topic_id) != topic_id}
+        return frozenset(tp.topic for tp in begin if tp.topic in changed)
+
+    def _at_beginnings(
+        self, remade: frozenset[str], begin: PartitionOffsets, available: PartitionOffsets
+    ) -> PartitionOffsets:
+        """What is available, but of the topics made anew no more than where they start; that goes for a target, too."""
+        there = [tp for tp in self._lookup.partitions() if tp in begin and tp.topic in remade]
+        others = {tp: offset for tp, offset in available.items() if tp not in begin or tp.topic not in remade}
+        found = others | self._lookup.earliest(there)
+        if self._target is not None:
+            self._target = found
+        return found
+
     def _look_up_latest(self) -> PartitionOffsets:
-        self._known_latest = self._lookup.latest(self._lookup.partitions())
+        self._known_latest = self._lookup.ends()
         return self._known_latest
 
     def _starts_of_new(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
@@ -209,9 +256,14 @@ class StreamPlan:
                 )
         return starts
 
-    def _check_loss(self, begin: PartitionOffsets, available: PartitionOffsets) -> None:
+    def _check_loss(self, begin: PartitionOffsets, available: PartitionOffsets, remade: frozenset[str]) -> None:
         for tp in sorted(begin):
-            if tp not in available:
+            if tp.topic in remade:
+                self._report_loss(
+                    f"topic {tp.topic} was deleted and made again; the query had read {tp.topic}-{tp.partition} "
+                    f"up to offset {begin[tp]}"
+                )
+            elif tp not in available:
                 self._report_loss(f"{tp.topic}-{tp.partition} is gone; the query had read it up to offset {begin[tp]}")
             elif available[tp] < begin[tp]:
                 self._report_loss(
