@@ -295,6 +295,15 @@ def test_with_available_now_a_topic_made_anew_is_left_to_the_next_run():
     assert query.latest(restart, 10) is restart
 
 
+def test_work_that_is_repeated_on_a_partition_that_is_gone_is_a_loss(caplog):
+    """After a death between log and commit, Spark asks for the logged work before anything else."""
+    logged = at(p0=50, p1=5), at(p0=60, p1=9)
+    with pytest.raises(DataLossError, match="t-1 is gone from offset 5 on"):
+        plan(Cluster(p0=60)).ranges(*logged)
+    assert work(plan(Cluster(p0=60), fail_on_data_loss=False).ranges(*logged)) == [(0, 50, 60)]
+    assert "t-1 is gone" in caplog.text
+
+
 def test_a_topic_whose_id_is_not_known_is_the_same_as_before():
     cluster = Cluster(p0=100)
     cluster.topic_ids = lambda newest=False: {}

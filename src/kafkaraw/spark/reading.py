@@ -132,24 +132,36 @@ class _RangeRead:
             if fetched is None:
                 # The rest of the range may hold no record: transaction markers, or a topic that was compacted.
                 self._position = max(self._position, self._consumer.position(tp))
+                return None
         except BrokerError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            if not self._remade():
+            if self._is_of_planned_topic():
                 self._skip_what_is_gone()
             return None
-        return None if self._remade() else fetched
+        return fetched if self._is_of_planned_topic() else None
 
-    def _remade(self) -> bool:
-        """Whether the topic is another one than the driver has planned for: of that one, nothing is left to read."""
-        planned, now = self._work.topic_id, self._consumer.topic_id(self._work.topic)
-        if ZERO_UUID in (planned, now) or planned == now:
-            return False
-        self._report_loss(
-            f"topic {self._work.topic} was deleted and made again, {self._name} is gone from offset {self._position} on"
-        )
-        self._work = replace(self._work, end=self._position)
-        return True
+    def _is_of_planned_topic(self) -> bool:
+        """Whether what came is of the topic that the driver has planned for; if that one is gone, that ends the range.
+
+        Not so when only the consumer is behind, which knew a topic of that name before: then it is asked again.
+        """
+        if not self._knows_another_topic():
+            return True
+        self._consumer.partitions_for(self._work.topic)
+        if self._knows_another_topic():
+            self._report_loss(
+                f"topic {self._work.topic} was deleted and made again, "
+                f"{self._name} is gone from offset {self._position} on"
+            )
+            self._work = replace(self._work, end=self._position)
+        else:
+            self._seek(self._position)
+        return False
+
+    def _knows_another_topic(self) -> bool:
+        planned, known = self._work.topic_id, self._consumer.topic_id(self._work.topic)
+        return ZERO_UUID not in (planned, known) and planned != known
 
     def _skip_what_is_gone(self) -> None:
         """The position is outside the log: go on at the log's start, or stop at its end."""

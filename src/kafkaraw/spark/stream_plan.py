@@ -198,7 +198,12 @@ class StreamPlan:
         begin, until = from_json(start, what=_SPARK), from_json(end, what=_SPARK)
         if not self._topic_ids:  # Spark repeats a batch that is in the checkpoint, before anything else
             self._find_remade([])
-        return ranges_between(begin | self._starts_of_new(begin, until), until, self._topic_ids)
+        work = ranges_between(begin | self._starts_of_new(begin, until), until, self._topic_ids)
+        there = set(self._lookup.partitions())
+        for each in work:
+            if each.topic_partition not in there:
+                self._report_loss(f"{each.topic}-{each.partition} is gone from offset {each.start} on")
+        return [each for each in work if each.topic_partition in there]
 
     def _held_at_start(self, begin: PartitionOffsets) -> frozenset[TopicPartition]:
         """The partitions that batch 0 must leave where they are; none once batch 0 is planned."""
