@@ -12,12 +12,13 @@ from kafkaraw.records import memory
 
 PROGRAM = """
 import resource
-from kafkaraw.records.memory import keep_freed_memory
+from kafkaraw.records.memory import keep_freed_memory, make_columns_in_huge_pages
 import ctypes
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 before = faults()
 for _ in range(5):
     keep_freed_memory()
+    make_columns_in_huge_pages()
 print(faults() - before)
 """
 
@@ -36,5 +37,5 @@ def test_a_system_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyP
         return object()
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    memory.keep_freed_memory.__wrapped__()
+    memory.make_columns_in_huge_pages.__wrapped__()
     assert asked in ([None], [])

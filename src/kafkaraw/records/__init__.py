@@ -43,7 +43,7 @@ from kafkaraw.records.header import (
 )
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
 from kafkaraw.records.legacy import batches_of, modern
-from kafkaraw.records.memory import keep_freed_memory
+from kafkaraw.records.memory import keep_freed_memory, make_columns_in_huge_pages
 from kafkaraw.records.partitioning import (
     PARTITIONERS,
     KeyHash,
@@ -123,6 +123,7 @@ __all__ = [
     "fill",
     "iter_headers",
     "keep_freed_memory",
+    "make_columns_in_huge_pages",
     "marker_of",
     "modern",
     "murmur2",

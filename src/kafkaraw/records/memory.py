@@ -13,7 +13,7 @@ _HUGE_BYTES: Final = _KEPT_BYTES - (1 << 16)
 """Less than the limit that is left behind, so that it is memory of the heap."""
 
 
-@cache  # once is enough; and blocks of memory that was used before would be cleared, and so touched
+@cache  # once is enough; and a block of memory that was used before would be cleared, and so touched
 def keep_freed_memory() -> None:
     """Have memory of some megabytes that is freed used again, instead of given back to the system each time.
 
@@ -21,11 +21,19 @@ def keep_freed_memory() -> None:
     back to the system, so that the next one is new memory, and touching that costs more than filling it: until a larger
     block was freed, whose size then becomes the limit. This frees one, untouched. Other C libraries take no notice.
     Source: glibc's mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which are dynamic.
-
-    The next block comes from the end of the heap, and stays there when it is freed. The system is told to make that
-    part of huge pages when it is touched: columns then take a few page faults instead of thousands.
     """
     bytes(_KEPT_BYTES)
+
+
+@cache
+def make_columns_in_huge_pages() -> None:
+    """Have such memory made of huge pages: columns then take a few page faults instead of thousands.
+
+    After `keep_freed_memory` the next block comes from the end of the heap, and stays there when it is freed. The
+    system is told to make that part of huge pages when it is touched. To be called when columns are made for the first
+    time: what it imports takes some milliseconds.
+    """
+    keep_freed_memory()
     if sys.platform == "linux" and hasattr(mmap, "MADV_HUGEPAGE"):
         _advise(bytes(_HUGE_BYTES))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.settings import unknown_name
 from kafkaraw.errors import UsageError
-from kafkaraw.records import ARROW_COLUMNS, Batch, Columns
+from kafkaraw.records import ARROW_COLUMNS, Batch, Columns, make_columns_in_huge_pages
 
 if TYPE_CHECKING:
     import pyarrow
@@ -46,6 +46,7 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
     """
     import pyarrow as pa
 
+    make_columns_in_huge_pages()
     names = check_columns(columns)
     filled = Columns(frozenset(names) - set(_CONSTANT), sum(batch.records_count for batch in batches))
     ends = [0]
