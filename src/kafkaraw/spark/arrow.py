@@ -47,6 +47,7 @@ _OTHER_FORMS = {_HEADERS: "map<string,binary>"}
 # Kafka lets these be absent, or null.
 _NULLABLE = frozenset({"key", "value", _HEADERS})
 
+# Constant columns that turn out too short are built so long, or longer.
 _CONSTANT_ROWS_MIN = 16_384
 
 
@@ -126,7 +127,8 @@ class BatchAssembler:
 
         built = self._constants.get(column.name)
         if built is None or len(built) < rows:
-            built = pa.repeat(pa.scalar(self._values[column.name], column.type), max(rows, _CONSTANT_ROWS_MIN))
+            length = rows if built is None else max(rows, _CONSTANT_ROWS_MIN)
+            built = pa.repeat(pa.scalar(self._values[column.name], column.type), length)
             self._constants[column.name] = built
         return built.slice(0, rows)
 

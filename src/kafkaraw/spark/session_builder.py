@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.java import java_home
+from kafkaraw.spark.local_files import without_processes
 from kafkaraw.spark.worker import tell_cores
 from kafkaraw.spark.worker_python import worker_python
 
@@ -34,6 +35,8 @@ _CONF: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",
     # Kafka's timestamps are UTC; so is what is shown of them.
     "spark.sql.session.timeZone": "UTC",
+    # Each execution is described as text for the user interface, also where there is none: briefly, then.
+    "spark.sql.ui.explainMode": "simple",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -112,4 +115,7 @@ def session(
     builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    if checkpoints_local:
+        without_processes(made)
+    return made
