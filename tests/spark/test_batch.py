@@ -161,40 +161,48 @@ def error_of(action) -> str:
     return str(error.value)
 
 
-def test_a_wrong_option_is_refused_when_the_dataframe_is_made_without_a_stack_of_java(spark, kafka):
-    assert "did you mean startingOffsets?" in error_of(
+def refusal_of(action) -> str:
+    """An error that comes from the driver: one line, without the calls of any process."""
+    message, state = error_of(action).rsplit("SQLSTATE", 1)
+    assert state == ": 38000"
+    assert message.rstrip().count("\n") == 0, message
+    return message
+
+
+def test_a_wrong_option_is_refused_in_one_line_when_the_dataframe_is_made(spark, kafka):
+    assert "did you mean startingOffsets?" in refusal_of(
         lambda: kafka.batch(spark, subscribe="t", startingOffset="x").load()
     )
-    assert "did you mean startingOffsets?" in error_of(
+    assert "did you mean startingOffsets?" in refusal_of(
         lambda: kafka.stream(spark, subscribe="t", startingOffset="x").load()
     )
-    assert "give the option subscribe, subscribePattern or assign" in error_of(lambda: kafka.batch(spark).load())
-    message = error_of(lambda: spark.read.format("kafkaraw").load())
-    assert "kafka.bootstrap.servers is missing" in message
-    assert "Py4J" not in message
-    assert "at org.apache.spark" not in message
+    assert "startingOffsets='{x' is not JSON" in refusal_of(
+        lambda: kafka.batch(spark, subscribe="t", startingOffsets="{x").load()
+    )
+    assert "give the option subscribe, subscribePattern or assign" in refusal_of(lambda: kafka.batch(spark).load())
+    assert "kafka.bootstrap.servers is missing" in refusal_of(lambda: spark.read.format("kafkaraw").load())
 
 
 def test_a_topic_that_does_not_exist_is_named_and_not_made(spark, kafka):
-    assert "topic 'nowhere' does not exist" in error_of(kafka.batch(spark, subscribe="nowhere").load().collect)
+    assert "topic 'nowhere' does not exist" in refusal_of(kafka.batch(spark, subscribe="nowhere").load().collect)
     assert "nowhere" not in {listing.name for listing in kafka.admin.list_topics()}
 
 
 def test_a_partition_that_does_not_exist_is_named(spark, kafka, two_tens):
-    message = error_of(kafka.batch(spark, assign=f'{{"{two_tens}":[0,2]}}').load().collect)
+    message = refusal_of(kafka.batch(spark, assign=f'{{"{two_tens}":[0,2]}}').load().collect)
     assert f"partition {two_tens}-2 does not exist" in message
 
 
 def test_a_broker_that_is_not_there_is_named(spark, closed_port):
     frame = spark.read.format("kafkaraw").option("kafka.bootstrap.servers", f"127.0.0.1:{closed_port}")
     frame = frame.option("subscribe", "t").option("kafka.default.api.timeout.ms", "2000")
-    assert f"127.0.0.1:{closed_port}" in error_of(frame.load().collect)
+    assert f"127.0.0.1:{closed_port}" in refusal_of(frame.load().collect)
 
 
 def test_columns_that_cannot_be_written_are_refused(spark, kafka):
     write = spark.range(1).write.format("kafkaraw").options(**kafka.options(topic="t"))
-    assert "there is no column `value` to write" in error_of(write.mode("append").save)
-    assert 'mode("overwrite") is not possible' in error_of(write.mode("overwrite").save)
+    assert "there is no column `value` to write" in refusal_of(write.mode("append").save)
+    assert 'mode("overwrite") is not possible' in refusal_of(write.mode("overwrite").save)
 
 
 def test_a_record_that_is_too_large_fails_the_write_and_says_so(spark, kafka):

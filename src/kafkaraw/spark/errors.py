@@ -1,8 +1,20 @@
-"""What can go wrong in a Spark query apart from what the client says."""
+"""What can go wrong in a Spark query apart from what the client says, and how Spark tells it."""
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
 from kafkaraw.errors import KafkaError
+
+_log = logging.getLogger(__name__)
+
+# Spark looks at the one when it tells an error, and sets one of the others for its Python processes.
+_HIDE: Final = "SPARK_HIDE_TRACEBACK"
+_OF_SPARK: Final = ("PYTHON_UNIX_DOMAIN_ENABLED", "PYTHON_WORKER_FACTORY_SECRET")
 
 
 class DataLossError(KafkaError):
@@ -15,3 +27,20 @@ class DataLossError(KafkaError):
             f"records are missing: {what}. Set the option failOnDataLoss to false to go on with what is there, "
             "or start the query with a new checkpoint"
         )
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Let Spark tell an error of this package by its message, without the calls that led to it.
+
+    The message says what to do; of the calls, several dozen may lie in between. Spark's processes end with the first
+    error, so no other is told so. Errors that nobody raised on purpose keep their traceback; so do all in processes
+    that Spark has not started.
+    """
+    try:
+        yield
+    except KafkaError:
+        if any(name in os.environ for name in _OF_SPARK):
+            os.environ[_HIDE] = "1"
+            _log.debug("what Spark is told without its traceback", exc_info=True)
+        raise

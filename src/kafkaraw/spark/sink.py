@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaraw.errors import UsageError
+from kafkaraw.spark.errors import told_plainly
 from kafkaraw.spark.options import SparkOptions
 from kafkaraw.spark.writing import WriteSettings, write_rows, write_settings
 
@@ -55,6 +56,7 @@ class _Writer:
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._settings: WriteSettings = write_settings(options, schema)
 
+    @told_plainly()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         if self._settings.exactly_once is None:
@@ -68,12 +70,14 @@ class _Writer:
         """What is written: id of the query, and the micro-batch if there is one."""
         raise NotImplementedError
 
+    @told_plainly()
     def _commit(self, messages: _Messages) -> None:
         if self._settings.exactly_once is not None:
             from kafkaraw.spark.exactly_once import commit_batch
 
             commit_batch(_written(messages), self._settings)
 
+    @told_plainly()
     def _abort(self, messages: _Messages) -> None:
         if self._settings.exactly_once is None:
             _log_abort(messages)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.arrow import arrow_schema, check_selection, schema_text
+from kafkaraw.spark.errors import told_plainly
 from kafkaraw.spark.offsets import OffsetJson, from_json
 from kafkaraw.spark.options import (
     SparkOptions,
@@ -68,6 +69,7 @@ class KafkaDataSource(DataSource):
         ConfigError: an option is unknown or wrong.
     """
 
+    @told_plainly()
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._options = SparkOptions() if is_bare_table(options) else parse_options(options)
@@ -77,20 +79,24 @@ class KafkaDataSource(DataSource):
         """The name to give to `format()`."""
         return "kafkaraw"
 
+    @told_plainly()
     def schema(self) -> str:
         """All columns; Spark asks for it when a DataFrame is made to read without a schema of its own."""
         if not is_bare_table(self.options):
             check_read(self._options)
         return schema_text(include_headers=self._options.include_headers)
 
+    @told_plainly()
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """A batch reader of these columns."""
         return (FilteringBatchReader if _takes_filters() else KafkaBatchReader)(self._options, schema)
 
+    @told_plainly()
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # Spark's name
         """A streaming reader of these columns."""
         return KafkaStreamReader(self._options, schema)
 
+    @told_plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch writer of these columns."""
         from kafkaraw.spark.sink import KafkaBatchWriter
@@ -99,6 +105,7 @@ class KafkaDataSource(DataSource):
             raise ConfigError('mode("overwrite") is not possible: Kafka topics are appended to; use mode("append")')
         return KafkaBatchWriter(self._options, schema)
 
+    @told_plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming writer of these columns; complete mode appends all rows, as in Spark's own connector."""
         from kafkaraw.spark.sink import KafkaStreamWriter
@@ -125,8 +132,9 @@ class _TaskReader:
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkaraw.spark.reading import read_range
 
-        for work in partition.value:
-            yield from read_range(work, arrow_schema(self._schema), self._read_settings())
+        with told_plainly():
+            for work in partition.value:
+                yield from read_range(work, arrow_schema(self._schema), self._read_settings())
 
     def _tasks(self, ranges: list[OffsetRange]) -> list[InputPartition]:
         """One task per range, as far as the options do not say more or fewer."""
@@ -150,6 +158,7 @@ class _TaskReader:
 class KafkaBatchReader(_TaskReader, DataSourceReader):
     """Reads from `startingOffsets` to `endingOffsets`."""
 
+    @told_plainly()
     def partitions(self) -> list[InputPartition]:
         """One task per partition with records, more or fewer if options ask for them."""
         from kafkaraw.spark.lookup import ClusterLookup
@@ -210,16 +219,19 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         """Always a number of rows, so that Trigger.Once is recognised by its ReadAllAvailable."""
         return ReadMaxRows(self._options.rows_per_trigger_max or _NO_LIMIT)
 
+    @told_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
         """Take what is there now as the end of the query."""
         self._planned().fix_target()
 
+    @told_plainly()
     def initialOffset(self) -> OffsetJson:
         """Where a query without a checkpoint starts."""
         plan = self._planned()
         self._looked_up().require_all()
         return plan.initial()
 
+    @told_plainly()
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
         """How far the next micro-batch goes; `start` itself when nothing is new.
 
@@ -235,6 +247,7 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         """The ends of the partitions, for the query's progress."""
         return self._planned().known_latest
 
+    @told_plainly()
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """One task per partition with new records; none when `end` is not behind `start`."""
         return self._tasks(self._planned().ranges(start, end))

@@ -1,0 +1,38 @@
+"""How Spark is made to tell errors."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.spark.errors import told_plainly
+
+_HIDE = "SPARK_HIDE_TRACEBACK"
+
+
+@pytest.fixture
+def process_of_spark(monkeypatch):
+    monkeypatch.delenv(_HIDE, raising=False)
+    monkeypatch.setenv("PYTHON_UNIX_DOMAIN_ENABLED", "true")
+
+
+def test_an_error_of_the_package_is_told_without_its_traceback(process_of_spark):
+    with pytest.raises(ConfigError), told_plainly():
+        raise ConfigError("what to do")
+    assert os.environ.pop(_HIDE) == "1"
+
+
+def test_a_mistake_of_the_package_keeps_its_traceback(process_of_spark):
+    with pytest.raises(KeyError), told_plainly():
+        raise KeyError("nobody raised this on purpose")
+    assert _HIDE not in os.environ
+
+
+def test_nothing_is_hidden_in_a_process_that_spark_has_not_started(monkeypatch):
+    for name in (_HIDE, "PYTHON_UNIX_DOMAIN_ENABLED", "PYTHON_WORKER_FACTORY_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError), told_plainly():
+        raise ConfigError("what to do")
+    assert _HIDE not in os.environ
