@@ -181,6 +181,11 @@ def test_consumers_start_nowhere_by_themselves_and_make_no_topic():
     assert "linger_ms" not in settings
 
 
+def test_what_a_fetch_may_bring_can_be_set():
+    assert consumer_settings({"max_partition_fetch_bytes": "5"})["max_partition_fetch_bytes"] == "5"
+    assert consumer_settings({})["max_partition_fetch_bytes"] == "4194304"
+
+
 def test_topics_that_match_a_pattern_are_read_apart_from_internal_ones(monkeypatch, clock):
     cluster = Cluster(events=1, events_v2=2, orders=1, __events=1)
     found = look(monkeypatch, cluster, subscribePattern=r"\p{Lower}+|.*events")
