@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 
 from kafkaraw.broker.configs.config import BROKER_SETTINGS, BrokerConfig
+from kafkaraw.broker.configs.group_settings import MigrationPolicy
 from kafkaraw.broker.configs.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS, TopicConfig, check, not_acted_on
 from kafkaraw.broker.listeners import Endpoint
@@ -59,11 +61,56 @@ def test_a_misspelt_name_is_refused_with_the_nearest_one(name: str, nearest: str
         ("message.max.bytes", "2147483648", "Not a number of type INT"),
         ("log.cleanup.policy", "compact,shred", "String must be one of: compact, delete"),
         ("node.id", -5, "Value must be at least 0"),
+        ("group.consumer.migration.policy", "both",
+         r"String must be one of \(case insensitive\): DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL"),
     ],
 )
 def test_a_value_outside_its_limits_is_refused(name: str, value: str | int, wanted: str):
     with pytest.raises(ConfigError, match=f"Invalid value {value} for configuration {name}: {wanted}"):
         BrokerConfig.parse({name: value})
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ({"session.timeout.ms": 6_000},
+         "session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"),
+        ({"session.timeout.ms": 600_000},
+         "session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms"),
+        ({"max.session.timeout.ms": 10},
+         "max.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"),
+        ({"heartbeat.interval.ms": 1},
+         "heartbeat.interval.ms must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        ({"heartbeat.interval.ms": 16_000},
+         "heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
+        ({"min.heartbeat.interval.ms": 16_000},
+         "max.heartbeat.interval.ms must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        ({"session.timeout.ms": 5_000, "min.session.timeout.ms": 5_000},
+         "heartbeat.interval.ms must be less than group.consumer.session.timeout.ms"),
+        ({"assignment.interval.ms": 15_001},
+         "assignment.interval.ms must be less than or equal to group.consumer.max.assignment.interval.ms"),
+        ({"min.assignment.interval.ms": 2_000},
+         "assignment.interval.ms must be greater than or equal to group.consumer.min.assignment.interval.ms"),
+        ({"min.assignment.interval.ms": 20_000},
+         "max.assignment.interval.ms must be greater than or equal to group.consumer.min.assignment.interval.ms"),
+    ],
+)  # fmt: skip
+def test_settings_of_groups_that_contradict_each_other_are_refused(properties: dict[str, int], problem: str):
+    with pytest.raises(ConfigError, match=re.escape(f"group.consumer.{problem}")):
+        BrokerConfig.parse({f"group.consumer.{name}": value for name, value in properties.items()})
+
+
+def test_a_migration_policy_may_be_written_in_capitals():
+    policy = "group.consumer.migration.policy"
+    assert BrokerConfig.parse({policy: "BiDirectional"}).groups.limits.migration is MigrationPolicy.BIDIRECTIONAL
+    assert BrokerConfig.parse({policy: "UPGRADE"}).groups.limits.migration is MigrationPolicy.UPGRADE
+
+
+def test_a_group_needs_an_assignor_and_each_counts_once():
+    assignors = "group.consumer.assignors"
+    assert BrokerConfig.parse({assignors: "range,uniform,range"}).groups.limits.assignors == ("range", "uniform")
+    with pytest.raises(ConfigError, match=f"Configuration '{assignors}' must not be empty"):
+        BrokerConfig.parse({assignors: ""})
 
 
 def test_a_kafka_property_without_meaning_here_is_accepted_with_one_warning(caplog: pytest.LogCaptureFixture):

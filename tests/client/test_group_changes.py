@@ -26,6 +26,7 @@ KINDS: dict[str, dict[str, object]] = {
 PROPERTIES = {
     "group_initial_rebalance_delay_ms": 0,
     "group_consumer_assignment_interval_ms": 0,
+    "group_consumer_min_heartbeat_interval_ms": 1_000,
     "group_consumer_heartbeat_interval_ms": 1_000,
 }
 

@@ -28,6 +28,7 @@ DUMP_TOOL = "org.apache.kafka.tools.DumpLogSegments"
 AT_ONCE = {
     "group.initial.rebalance.delay.ms": "100",
     "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "300",
     "group.consumer.heartbeat.interval.ms": "300",
     "offsets.topic.num.partitions": "1",
 }

@@ -86,7 +86,9 @@ class Climate:
             "offsets.topic.num.partitions": 2,
             "group.initial.rebalance.delay.ms": 100,
             "group.min.session.timeout.ms": 100,
+            "group.consumer.min.session.timeout.ms": session_ms,
             "group.consumer.session.timeout.ms": session_ms,
+            "group.consumer.min.heartbeat.interval.ms": session_ms // 6,
             "group.consumer.heartbeat.interval.ms": session_ms // 6,
             "group.consumer.assignment.interval.ms": 100,
         }

@@ -32,6 +32,7 @@ class Setting:
         low: the smallest value allowed, for numbers.
         high: the largest value allowed, for numbers.
         choices: the values allowed, for text; for a list, those of its members.
+        any_case: the text may be written in capitals, or not.
         is_list: the text is a list with commas.
         besides: a number that is allowed although it is below `low`.
         acted_on: whether this broker does something about it yet; others are accepted, kept and shown.
@@ -43,6 +44,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    any_case: bool = False
     is_list: bool = False
     besides: int | None = None
     acted_on: bool = True
@@ -80,10 +82,11 @@ class Setting:
         """Which limit a value breaks, in Kafka's words."""
         if isinstance(value, (int, float)):
             return self._outside_range(value)
-        members = split_list(value) if self.is_list else [value]
-        if self.choices and any(member not in self.choices for member in members):
-            return f"String must be one of: {', '.join(self.choices)}"
-        return None
+        members = split_list(value) if self.is_list else [value.lower() if self.any_case else value]
+        if not self.choices or all(member in self.choices for member in members):
+            return None
+        listed = ", ".join(self.choices)
+        return f"String must be one of{f' (case insensitive): {listed.upper()}' if self.any_case else f': {listed}'}"
 
     def _outside_range(self, value: float) -> str | None:
         too_low = self.low is not None and value < self.low

@@ -5,12 +5,14 @@ Source: org.apache.kafka.coordinator.group.{GroupCoordinatorConfig, ConsumerGrou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
+from kafkaraw.errors import ConfigError
 
 
 class MigrationPolicy(Enum):
@@ -51,7 +53,7 @@ GROUP_SETTINGS: Final = (
     Setting("group.consumer.max.session.timeout.ms", 60_000, "largest such timeout of one group", low=1, high=INT_MAX),
     Setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1, high=INT_MAX),
     Setting("group.consumer.migration.policy", "bidirectional", "which way groups with members may change protocol",
-            choices=tuple(policy.value for policy in MigrationPolicy)),
+            choices=("disabled", "downgrade", "upgrade", "bidirectional"), any_case=True),
     Setting("group.consumer.min.assignment.interval.ms", 0, "smallest such interval of one group", low=0,
             high=INT_MAX),
     Setting("group.consumer.min.heartbeat.interval.ms", 5_000, "smallest such interval of one group", low=1,
@@ -67,6 +69,24 @@ GROUP_SETTINGS: Final = (
             high=32767),
     Setting("offsets.topic.segment.bytes", 104_857_600, "its segment.bytes", low=1, high=INT_MAX),
 )  # fmt: skip
+
+_Compares = tuple[Callable[[int, int], bool], str]
+_AT_LEAST: Final[_Compares] = (operator.ge, "greater than or equal to")
+_AT_MOST: Final[_Compares] = (operator.le, "less than or equal to")
+_BELOW: Final[_Compares] = (operator.lt, "less than")
+# What must hold between settings of consumer groups, in Kafka's order; their names begin with "group.consumer.".
+_RELATIONS: Final[tuple[tuple[str, _Compares, str], ...]] = (
+    ("max.heartbeat.interval.ms", _AT_LEAST, "min.heartbeat.interval.ms"),
+    ("heartbeat.interval.ms", _AT_LEAST, "min.heartbeat.interval.ms"),
+    ("heartbeat.interval.ms", _AT_MOST, "max.heartbeat.interval.ms"),
+    ("max.session.timeout.ms", _AT_LEAST, "min.session.timeout.ms"),
+    ("session.timeout.ms", _AT_LEAST, "min.session.timeout.ms"),
+    ("session.timeout.ms", _AT_MOST, "max.session.timeout.ms"),
+    ("heartbeat.interval.ms", _BELOW, "session.timeout.ms"),
+    ("max.assignment.interval.ms", _AT_LEAST, "min.assignment.interval.ms"),
+    ("assignment.interval.ms", _AT_LEAST, "min.assignment.interval.ms"),
+    ("assignment.interval.ms", _AT_MOST, "max.assignment.interval.ms"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +146,12 @@ class GroupSettings:
 
 
 def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
-    """Read them from the broker's parsed properties."""
+    """Read them from the broker's parsed properties.
+
+    Raises:
+        ConfigError: two of them contradict each other.
+    """
+    _check_relations(values)
     return GroupSettings(
         limits=Limits(
             initial_rebalance_delay_ms=number(values, "group.initial.rebalance.delay.ms"),
@@ -137,8 +162,8 @@ def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
             heartbeat_interval_ms=number(values, "group.consumer.heartbeat.interval.ms"),
             consumer_size_max=number(values, "group.consumer.max.size"),
             assignment_interval_ms=number(values, "group.consumer.assignment.interval.ms"),
-            assignors=tuple(split_list(text(values, "group.consumer.assignors"))),
-            migration=MigrationPolicy(text(values, "group.consumer.migration.policy")),
+            assignors=_assignors(values),
+            migration=MigrationPolicy(text(values, "group.consumer.migration.policy").lower()),
             offsets_retention_ms=number(values, "offsets.retention.minutes") * 60_000,
             offsets_check_interval_ms=number(values, "offsets.retention.check.interval.ms"),
         ),
@@ -146,3 +171,19 @@ def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
         topic_replication_factor=number(values, "offsets.topic.replication.factor"),
         topic_segment_bytes=number(values, "offsets.topic.segment.bytes"),
     )
+
+
+def _check_relations(values: Mapping[str, Value]) -> None:
+    for one, (fits, words), other in _RELATIONS:
+        one_name, other_name = f"group.consumer.{one}", f"group.consumer.{other}"
+        one_ms, other_ms = number(values, one_name), number(values, other_name)
+        if not fits(one_ms, other_ms):
+            raise ConfigError(f"{one_name} must be {words} {other_name}, got {one_ms} and {other_ms}")
+
+
+def _assignors(values: Mapping[str, Value]) -> tuple[str, ...]:
+    name = "group.consumer.assignors"
+    found = tuple(dict.fromkeys(split_list(text(values, name))))
+    if not found:
+        raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
+    return found
