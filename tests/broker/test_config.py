@@ -61,8 +61,11 @@ def test_a_misspelt_name_is_refused_with_the_nearest_one(name: str, nearest: str
         ("message.max.bytes", "2147483648", "Not a number of type INT"),
         ("log.cleanup.policy", "compact,shred", "String must be one of: compact, delete"),
         ("node.id", -5, "Value must be at least 0"),
-        ("group.consumer.migration.policy", "both",
-         r"String must be one of \(case insensitive\): DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL"),
+        (
+            "group.consumer.migration.policy",
+            "both",
+            r"String must be one of \(case insensitive\): DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL",
+        ),
     ],
 )
 def test_a_value_outside_its_limits_is_refused(name: str, value: str | int, wanted: str):

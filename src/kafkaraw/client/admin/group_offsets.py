@@ -142,12 +142,7 @@ class GroupOffsetAdmin:
             answer = await self._groups.ask(
                 node_id, request, OffsetCommitResponse, deadline, version_max=_NAMES_UP_TO_VERSION
             )
-            codes = {
-                TopicPartition(topic.name, partition.partition_index): partition.error_code
-                for topic in answer.topics
-                for partition in topic.partitions
-            }
-            return _failures(codes, f"set positions of group {group_id!r}", group_id, "READ", _NOT_SET)
+            return _failures(answer, f"set positions of group {group_id!r}", group_id, "READ", _NOT_SET)
 
         await self._calls.each(wanted, once, deadline)
 
@@ -184,12 +179,7 @@ class GroupOffsetAdmin:
             if answer.error_code:
                 words = _NOT_DELETED.get(ErrorCode(answer.error_code))
                 return dict.fromkeys(wanted, group_failure(answer.error_code, words, what, group_id, "DELETE"))
-            codes = {
-                TopicPartition(topic.name, partition.partition_index): partition.error_code
-                for topic in answer.topics
-                for partition in topic.partitions
-            }
-            return _failures(codes, what, group_id, "DELETE", _NOT_DELETED)
+            return _failures(answer, what, group_id, "DELETE", _NOT_DELETED)
 
         await self._calls.each(_checked(partitions), once, deadline)
 
@@ -203,11 +193,20 @@ def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 def _failures(
-    codes: Mapping[TopicPartition, int], what: str, group_id: str, operation: str, words: Mapping[ErrorCode, str]
+    answer: OffsetCommitResponse | OffsetDeleteResponse,
+    what: str,
+    group_id: str,
+    operation: str,
+    words: Mapping[ErrorCode, str],
 ) -> dict[TopicPartition, KafkaError]:
     """What failed, by partition; a code that is about the group says so once for all its partitions."""
     failures: dict[TopicPartition, KafkaError] = {}
-    for key, code in codes.items():
+    codes = [
+        (TopicPartition(topic.name, partition.partition_index), partition.error_code)
+        for topic in answer.topics
+        for partition in topic.partitions
+    ]
+    for key, code in codes:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             failures[key] = RebalanceUnderWay(f"{what}: the group is rebalancing")
         elif code == ErrorCode.GROUP_AUTHORIZATION_FAILED or code in _NOT_SET:

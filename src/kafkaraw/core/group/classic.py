@@ -1,6 +1,6 @@
 """Membership in a classic group: join, get an assignment, send heartbeats, begin again when the group changes. Pure.
 
-`Phase` and `TRANSITIONS` say where a member can go; `classic_errors` what an error code means. Two points make it
+`Phase` and `TRANSITIONS` say where a member can go; `error_tables` what an error code means. Two points make it
 differ from Java's. Whatever needs no user goes on without one: only giving partitions up (PARTING) and taking an
 assignment over (TAKING) wait for the user's next call, so a slow user of a cooperative group holds nobody up. And an
 assignment that was not taken over yet is dropped when the group has moved on. Start at `_join` and `_joined`.
@@ -15,9 +15,9 @@ from typing import Final
 
 from kafkaraw.core.group.actions import NONE, FindTopics, GroupSettings, Handover, Part, Partitions, Send, Wanted
 from kafkaraw.core.group.assignors import Assignor, Topics
-from kafkaraw.core.group.classic_errors import Meaning, meaning_of, stuck_error
+from kafkaraw.core.group.error_tables import CLASSIC, Meaning
 from kafkaraw.core.group.leading import Assigned, assign_group, read_members
-from kafkaraw.core.group.member import NO_GENERATION, GroupMember
+from kafkaraw.core.group.member import NO_GENERATION, GroupMember, is_final
 from kafkaraw.core.group.subscription import (
     PROTOCOL_TYPE,
     MemberSubscription,
@@ -25,7 +25,7 @@ from kafkaraw.core.group.subscription import (
     encode_subscription,
 )
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.errors import GroupError, KafkaError, MemberFenced, ProtocolError, RetriableError
+from kafkaraw.errors import GroupError, KafkaError, ProtocolError, RetriableError
 from kafkaraw.protocol.error_codes import ErrorCode, error_name
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaraw.protocol.messages.join_group import (
@@ -126,14 +126,17 @@ class ClassicMember(GroupMember):
         times = [self._join_at_ms] if self.phase is Phase.WAITING else []
         if self._beats and not self._beat:
             times.append(self._beat_at_ms)
-        if self.phase not in (Phase.OUT, Phase.AWAY, Phase.STUCK) and self.presence.deadline_ms is not None:
-            times.append(self.presence.deadline_ms)
-        return min(times, default=None)
+        return min(times + self._user_deadlines, default=None)
 
     @property
     def state(self) -> str:
         """See `GroupMember`."""
         return self.phase.value
+
+    @property
+    def takes_part(self) -> bool:
+        """See `GroupMember`."""
+        return self.phase not in (Phase.OUT, Phase.AWAY, Phase.STUCK)
 
     @property
     def is_between(self) -> bool:
@@ -168,8 +171,7 @@ class ClassicMember(GroupMember):
 
     def tick(self, now_ms: int) -> None:
         """See `GroupMember`."""
-        if self.phase not in (Phase.OUT, Phase.AWAY, Phase.STUCK) and self.presence.is_over(now_ms):
-            self._problem, self._handover = self._too_long_away(now_ms), None
+        if self._user_stays_away(now_ms):
             self._part("the user has not polled in time")
             self._forget(member_id=self.settings.group_instance_id is None)
             self._change(Change.STAYS_AWAY)
@@ -358,9 +360,9 @@ class ClassicMember(GroupMember):
             self._heard(now_ms)
         elif not self._beats:
             return
-        elif meaning_of(response.error_code) is Meaning.AGAIN:
+        elif CLASSIC.meaning_of(response.error_code) is Meaning.AGAIN:
             self._beat_at_ms = now_ms + min(self._pause_ms(), self.settings.heartbeat_interval_ms)
-        elif meaning_of(response.error_code) is Meaning.REJOIN:
+        elif CLASSIC.meaning_of(response.error_code) is Meaning.REJOIN:
             self._rejoin("the group is rebalancing", now_ms)
         else:
             self._react(response.error_code, "heartbeat", now_ms)
@@ -369,14 +371,14 @@ class ClassicMember(GroupMember):
 
     def commit_refused(self, code: int, generation_id: int, now_ms: int) -> bool:
         """See `GroupMember`."""
-        if generation_id != self.generation_id or meaning_of(code) is Meaning.AGAIN:
+        if generation_id != self.generation_id or CLASSIC.meaning_of(code) is Meaning.AGAIN:
             return False
         if self._was_joined_in_vain(code):
             log.info("group %r: its coordinator does not know generation %d", self.settings.group_id, generation_id)
             self.generation_id = self._taken_in
             return True
         if self._beats:
-            if meaning_of(code) is Meaning.REJOIN:
+            if CLASSIC.meaning_of(code) is Meaning.REJOIN:
                 self._rejoin("the group is rebalancing", now_ms)
             else:
                 self._react(code, "commit", now_ms)
@@ -391,14 +393,14 @@ class ClassicMember(GroupMember):
         return between and code == ErrorCode.ILLEGAL_GENERATION
 
     def _react(self, code: int, doing: str, now_ms: int) -> None:
-        meaning = meaning_of(code)
+        meaning = CLASSIC.meaning_of(code)
         if meaning in (Meaning.AGAIN, Meaning.REJOIN):
             self._try_again(f"{doing}: {error_name(code)}", now_ms)
         elif meaning in (Meaning.LOST, Meaning.LOST_GENERATION):
             log.warning("group %r: %s: %s; joining again", self.settings.group_id, doing, error_name(code))
             self._lose(now_ms, member_id=meaning is Meaning.LOST)
         else:
-            self._break(stuck_error(code, self.settings, doing))
+            self._break(CLASSIC.stuck_error(code, self.settings, doing))
 
     def _try_again(self, why: str, now_ms: int) -> None:
         """Join again after a pause."""
@@ -468,7 +470,7 @@ class ClassicMember(GroupMember):
                 self._rejoin(again or "the subscription has changed", now_ms)
 
     def _problem_told(self, problem: KafkaError, now_ms: int) -> None:
-        if _is_final(problem):
+        if is_final(problem):
             self._problem = problem
             return
         self._rebalance_begins(now_ms)
@@ -516,8 +518,3 @@ def _differ(led: Topics, seen: Topics, members: dict[str, MemberSubscription]) -
     if any(member.rack_id for member in members.values()):
         return {topic: list(racks) for topic, racks in led.items()} != {t: list(racks) for t, racks in seen.items()}
     return {topic: len(racks) for topic, racks in led.items()} != {topic: len(racks) for topic, racks in seen.items()}
-
-
-def _is_final(problem: KafkaError) -> bool:
-    """Whether joining again would only throw out the one that took over."""
-    return isinstance(problem, MemberFenced)

@@ -16,7 +16,7 @@ from kafkaraw.core.group.actions import NONE, Action, GroupSettings, Handover, P
 from kafkaraw.core.group.assignors import Topics
 from kafkaraw.core.group.presence import Presence
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.errors import KafkaError, MaxPollExceeded
+from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,11 @@ class GroupMember(ABC):
     @abstractmethod
     def state(self) -> str:
         """Where it stands, for logs and errors."""
+
+    @property
+    @abstractmethod
+    def takes_part(self) -> bool:
+        """Whether the group counts on it, so that its user must come back for more in time."""
 
     @property
     @abstractmethod
@@ -224,13 +229,27 @@ class GroupMember(ABC):
             self.counts.rebalanced_at_ms = now_ms
             self._rebalance_since_ms = None
 
-    def _too_long_away(self, now_ms: int) -> MaxPollExceeded:
-        """Say in one line of the log, and in the error for the user, that they stayed away for too long."""
-        error = MaxPollExceeded(
+    @property
+    def _user_deadlines(self) -> list[int]:
+        """When the user will have been away for too long, if ever."""
+        deadline_ms = self.presence.deadline_ms if self.takes_part else None
+        return [] if deadline_ms is None else [deadline_ms]
+
+    def _user_stays_away(self, now_ms: int) -> bool:
+        """Whether the user has been away for too long; one line of the log says so, and what their next call raises."""
+        if not self.takes_part or not self.presence.is_over(now_ms):
+            return False
+        self._handover = None
+        self._problem = MaxPollExceeded(
             f"the consumer has left group {self.settings.group_id!r}: it was not asked for records for "
             f"{self.presence.away_ms(now_ms) / 1000:g} s, more than max_poll_interval_ms="
             f"{self.settings.max_poll_interval_ms}; call poll() more often, ask it for fewer records with "
             f"max_poll_records, or set max_poll_interval_ms higher (None for no limit); the next call joins again"
         )
-        log.error("%s", error)
-        return error
+        log.error("%s", self._problem)
+        return True
+
+
+def is_final(problem: KafkaError) -> bool:
+    """Whether joining again would only throw out the one that took over."""
+    return isinstance(problem, MemberFenced)

@@ -14,10 +14,10 @@ from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.core.group.actions import NONE, FindNames, GroupSettings, Handover, Part, Send, Wanted
-from kafkaraw.core.group.member import NO_GENERATION, GroupMember
-from kafkaraw.core.group.modern_errors import Meaning, meaning_of, stuck_error
+from kafkaraw.core.group.error_tables import MODERN, Meaning
+from kafkaraw.core.group.member import NO_GENERATION, GroupMember, is_final
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.errors import KafkaError, MemberFenced, RetriableError
+from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import error_name
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (
@@ -122,14 +122,17 @@ class ModernMember(GroupMember):
         times = [self._beat_at_ms] if self.phase in _BEATING and not self._beat else []
         if self._find_at_ms is not None and self.phase in _BEATING:
             times.append(self._find_at_ms)
-        if self.phase not in (Phase.OUT, Phase.AWAY, Phase.STUCK) and self.presence.deadline_ms is not None:
-            times.append(self.presence.deadline_ms)
-        return min(times, default=None)
+        return min(times + self._user_deadlines, default=None)
 
     @property
     def state(self) -> str:
         """See `GroupMember`."""
         return self.phase.value
+
+    @property
+    def takes_part(self) -> bool:
+        """See `GroupMember`."""
+        return self.phase not in (Phase.OUT, Phase.AWAY, Phase.STUCK)
 
     @property
     def is_between(self) -> bool:
@@ -149,8 +152,7 @@ class ModernMember(GroupMember):
 
     def leave(self, reason: str) -> None:
         """See `GroupMember`."""
-        static = self.settings.group_instance_id is not None
-        self._part(reason, LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH)
+        self._part(reason)
         self._forget()
         self._change(Change.LEAVES)
         self.wanted = self._handover = self._problem = None
@@ -158,10 +160,8 @@ class ModernMember(GroupMember):
 
     def tick(self, now_ms: int) -> None:
         """See `GroupMember`."""
-        if self.phase not in (Phase.OUT, Phase.AWAY, Phase.STUCK) and self.presence.is_over(now_ms):
-            self._problem, self._handover = self._too_long_away(now_ms), None
-            static = self.settings.group_instance_id is not None
-            self._part("the user has not polled in time", LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH)
+        if self._user_stays_away(now_ms):
+            self._part("the user has not polled in time")
             self._forget()
             self._change(Change.STAYS_AWAY)
             return
@@ -323,7 +323,7 @@ class ModernMember(GroupMember):
         return False
 
     def _react(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
-        meaning = meaning_of(response.error_code)
+        meaning = MODERN.meaning_of(response.error_code)
         why = f"{error_name(response.error_code)}: {response.error_message or ''}"
         if meaning is Meaning.AGAIN:
             log.info("group %r: heartbeat: %s; trying again", self.settings.group_id, why)
@@ -332,7 +332,10 @@ class ModernMember(GroupMember):
             log.warning("group %r: heartbeat: %s; joining again", self.settings.group_id, why)
             self._lose(now_ms)
         else:
-            self._break(stuck_error(response.error_code, response.error_message, self.settings, self.wanted))
+            message = response.error_message or ""
+            self._break(
+                MODERN.stuck_error(response.error_code, self.settings, "heartbeat", message=message, wanted=self.wanted)
+            )
 
     def _lose(self, now_ms: int) -> None:
         self.counts.losses += 1
@@ -371,8 +374,8 @@ class ModernMember(GroupMember):
             self._reconcile(now_ms)
 
     def _problem_told(self, problem: KafkaError, now_ms: int) -> None:
-        if isinstance(problem, MemberFenced):
-            self._problem = problem  # to join again would only throw out the one that took over
+        if is_final(problem):
+            self._problem = problem
         elif self._telling is not None:
             self._lost_meanwhile = True  # what they are being told is theirs is lost, too
         else:
@@ -402,13 +405,13 @@ class ModernMember(GroupMember):
         self._tell_all = True
         self._told_claims = self._told_wanted = None
 
-    def _part(self, reason: str, epoch: int) -> None:
+    def _part(self, reason: str) -> None:
         if self.generation_id == NO_GENERATION:
             return
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.settings.group_id,
             member_id=self.member_id,
-            member_epoch=epoch,
+            member_epoch=LEAVE_EPOCH if self.settings.group_instance_id is None else LEAVE_STATIC_EPOCH,
             instance_id=self.settings.group_instance_id,
         )
         self._actions.append(Part(CONSUMER_GROUP_HEARTBEAT, lambda _: request, reason))
