@@ -109,8 +109,8 @@ class Fleet:
             return False
         return admin.describe_groups([self.topic])[self.topic].state is GroupState.STABLE
 
-    def read_everything(self) -> Counter[tuple[int, int]]:
-        """Wait until everything that was written was read; how often each record was, by partition and offset."""
+    def read_everything(self) -> None:
+        """Wait until everything that was written was read, and committed."""
         with Admin(bootstrap_servers=self.servers) as admin:
             ends = _end_offsets(self.servers, self.topic, self.partitions)
             written = {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
@@ -119,7 +119,18 @@ class Fleet:
                 told = f"{len(missing)} of {len(written)} records, such as {sorted(missing)[:5]}, were read by nobody"
                 assert time.monotonic() < deadline, f"{told}; committed are {self._committed(admin)} of {ends}"
                 time.sleep(0.05)
-        return Counter(self._offsets())
+
+    def read_twice(self) -> str:
+        """Which records were read more than once, by whom, and what those had to say; empty for none. Ends them all."""
+        for place in list(self._members):
+            self.remove(place)
+        twice = {found for found, times in Counter(self._offsets()).items() if times > 1}
+        told = [
+            f"the one that left as number {number} read {sorted(twice & set(member.offsets))}, and said:\n{member.log}"
+            for number, member in enumerate(self._gone)
+            if twice & set(member.offsets)
+        ]
+        return f"{sorted(twice)}\n" + "\n".join(told) if twice else ""
 
     def _offsets(self) -> list[tuple[int, int]]:
         return [found for member in [*self._gone, *self._members.values()] for found in member.offsets]

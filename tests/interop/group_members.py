@@ -11,6 +11,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,7 @@ class Member:
     Attributes:
         owned: numbers of the partitions that it has, as it told last.
         offsets: what it read: pairs of partition and offset, in order.
+        log: what it wrote to its standard error, once it has ended.
     """
 
     def __init__(self, client: str, servers: str, group: str, topic: str, strategy: str) -> None:
@@ -50,9 +52,11 @@ class Member:
         else:
             command = [sys.executable, "-m", __spec__.name, client, servers, group, topic, strategy]
         self.owned: set[int] = set()
+        self.log = ""
         self.offsets: list[tuple[int, int]] = []
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `_end`
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -85,6 +89,10 @@ class Member:
         self._process.stdin.close()
         self._process.stdout.close()
         self.owned = set()
+        if not self._log.closed:
+            self._log.seek(0)
+            self.log = self._log.read()
+            self._log.close()
 
     def _read(self) -> None:
         assert self._process.stdout

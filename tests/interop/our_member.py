@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from kafkaraw import Consumer
@@ -42,4 +43,5 @@ def main(servers: str, group: str, topic: str, strategy: str) -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     main(*sys.argv[1:])
