@@ -78,6 +78,27 @@ def test_a_blocked_loop_is_reported_with_how_long(protocol: str, caplog: pytest.
     assert "asyncio.to_thread" in told[0]
 
 
+REFUSED: dict[str, tuple[dict[str, object], str]] = {
+    "classic": ({"session_timeout_ms": 100, "heartbeat_interval_ms": 30}, "session_timeout_ms=100 is outside"),
+    "KIP-848": ({"group_remote_assignor": "nonesuch"}, "has no assignor group_remote_assignor='nonesuch'"),
+}
+
+
+@both_protocols
+def test_a_call_that_waits_raises_as_soon_as_the_member_cannot_go_on(protocol: str) -> None:
+    settings, problem = REFUSED[protocol]
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        began_s = asyncio.get_running_loop().time()
+        async with member(cluster, protocol, **settings) as consumer:
+            with pytest.raises(KafkaError, match=problem):
+                await anext(consumer)  # by itself it would wait for a minute
+        assert asyncio.get_running_loop().time() - began_s < 5
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
 @both_protocols
 def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:

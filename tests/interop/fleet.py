@@ -12,6 +12,7 @@ from kafkaraw import Admin, Consumer, GroupState, NewTopic, Producer, TopicParti
 from tests.interop.group_members import Member
 
 PATIENCE_S = 60.0
+START_S = 300.0
 PACE_S = 0.005
 
 
@@ -96,12 +97,23 @@ class Fleet:
 
     def settle(self) -> None:
         """Wait until the members have all partitions, each one of them, nobody has none, and the group knows it."""
+        deadline = time.monotonic() + START_S
+        while not all(member.is_up for member in self._members.values()):
+            assert time.monotonic() < deadline, f"a program did not start within {START_S:g} s"
+            time.sleep(0.02)
         deadline = time.monotonic() + PATIENCE_S
         with Admin(bootstrap_servers=self.servers) as admin:
             while not self._is_settled(admin):
-                owned = [sorted(member.owned) for member in self._members.values()]
-                assert time.monotonic() < deadline, f"not shared out within {PATIENCE_S:g} s: {owned}"
+                assert time.monotonic() < deadline, f"not shared out within {PATIENCE_S:g} s: {self._told()}"
                 time.sleep(0.02)
+
+    def _told(self) -> str:
+        """What the members have and had to say. Ends them."""
+        members = list(self._members.values())
+        owned = [sorted(member.owned) for member in members]
+        for place in list(self._members):
+            self.remove(place, kill=True)
+        return "\n".join([str(owned), *(member.log for member in members)])
 
     def _is_settled(self, admin: Admin) -> bool:
         owned = [member.owned for member in self._members.values()]

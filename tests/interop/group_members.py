@@ -36,6 +36,7 @@ class Member:
         strategy: the assignor; "KIP-848" for the protocol in which the broker assigns.
 
     Attributes:
+        is_up: its program runs; how long that takes is the machine's business.
         owned: numbers of the partitions that it has, as it told last.
         offsets: what it read: pairs of partition and offset, in order.
         log: what it wrote to its standard error, once it has ended.
@@ -51,6 +52,7 @@ class Member:
             command = [sys.executable, "-m", "tests.interop.our_member", servers, group, topic, strategy]
         else:
             command = [sys.executable, "-m", __spec__.name, client, servers, group, topic, strategy]
+        self.is_up = client != "ours"  # which alone says so
         self.owned: set[int] = set()
         self.log = ""
         self.offsets: list[tuple[int, int]] = []
@@ -98,9 +100,10 @@ class Member:
         assert self._process.stdout
         for line in self._process.stdout:
             told = json.loads(line)
+            self.is_up = True
             if "owned" in told:
                 self.owned = set(told["owned"])
-            else:
+            elif "offset" in told:
                 self.offsets.append((told["partition"], told["offset"]))
 
 

@@ -23,6 +23,7 @@ def settings_of(strategy: str) -> dict[str, object]:
 def main(servers: str, group: str, topic: str, strategy: str) -> None:
     """Read the topic until asked to leave."""
     end, owned = asked_to_leave(), list[int]()
+    tell(up=True)
     with Consumer(
         bootstrap_servers=servers,
         group_id=group,

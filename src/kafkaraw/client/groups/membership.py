@@ -289,7 +289,7 @@ class Membership:
             self.member.tick(now_ms)
             for action in self.member.take_actions():
                 self._do(action)
-            if self.member.handover is not None:
+            if self.member.needs_user:
                 self._call_home()
             self._changed.set()
             await self._rest(now_ms)

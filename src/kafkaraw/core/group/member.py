@@ -114,6 +114,11 @@ class GroupMember(ABC):
         return self._handover if self._telling is None else None
 
     @property
+    def needs_user(self) -> bool:
+        """Whether the user's call, also one that waits, has something to tell them or to raise."""
+        return self.handover is not None or self._problem is not None
+
+    @property
     def watched_topics(self) -> Sequence[str]:
         """Topics whose partitions matter to this member as the leader."""
         return ()
