@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kafkaraw.client.admin import NewTopic
@@ -22,6 +23,9 @@ from tests.simulation.members import GROUP, Habit, Member
 from tests.simulation.world import World
 
 TOPICS = ["flights", "ferries"]
+LATE = "freights"
+"""A topic that appears in the middle of a life, perhaps."""
+ALL = "f.*"
 CHURN_S = (6.0, 14.0)
 BOUND_S = 30.0
 """Within which everything is owned and processed, once nobody comes or goes any more."""
@@ -49,12 +53,18 @@ class Plan:
         settings: of the consumers; of several, each takes some, so that the group moves between the two protocols.
         static: the places that have names of their own.
         partitions: of each topic in the beginning.
+        present: how likely there is a member in a place from the beginning.
+        patterns: how likely a member subscribes to a pattern.
+        is_versatile: members read in every way, seek and pause; and a topic may appear.
     """
 
     places: int
     settings: Sequence[Mapping[str, object]]
     static: frozenset[int]
     partitions: Mapping[str, int]
+    present: float = 0.7
+    patterns: float = 0.0
+    is_versatile: bool = False
 
     @property
     def has_static_leaders(self) -> bool:
@@ -79,6 +89,12 @@ def draw(rng: random.Random, session_ms: int, *, calm: bool, mixed: bool) -> Pla
     )
 
 
+def draw_ways(plan: Plan, rng: random.Random) -> Plan:
+    """The same plan for members that do all that there is to do."""
+    patterns = rng.choice([0.0, 0.0, 0.5, 1.0])
+    return replace(plan, is_versatile=True, present=rng.choice([0.7, 1.0]), patterns=patterns)
+
+
 def _modern(rng: random.Random) -> dict[str, object]:
     return {"group_protocol": "consumer", "group_remote_assignor": rng.choice([None, "uniform", "range"])}
 
@@ -97,16 +113,21 @@ class GroupLife:
     Args:
         world: where it lives.
         mixed: some members take the one protocol, some the other.
+        versatile: they do all that there is to do, and a topic may appear.
 
     Attributes:
         group: what its members saw.
     """
 
-    def __init__(self, world: World, *, mixed: bool = False) -> None:
+    def __init__(self, world: World, *, mixed: bool = False, versatile: bool = False) -> None:
         self._world = world
         self._rng = world.rng("group")
+        # What only versatile members do is drawn from a stream of its own, so that other lives stay as they were.
+        self._ways = world.rng("ways")
         assert world.climate.session_ms is not None
         self._plan = draw(self._rng, world.climate.session_ms, calm=world.climate.calm, mixed=mixed)
+        if versatile:
+            self._plan = draw_ways(self._plan, self._ways)
         # A group that goes back to the classic protocol may refuse what its members commit in their older epochs.
         exact = world.climate.calm and not mixed
         self.group = GroupHistory(bound_s=BOUND_S, exact=exact)
@@ -115,10 +136,10 @@ class GroupLife:
         # Drawn from a stream of its own, so that lives without slow callbacks stay as they were.
         self._welcome_s = 1.5 if world.rng("time for callbacks").random() < 0.25 else 0.0
         self._settled = False
+        world.topics = list(TOPICS)
         self._busy: set[asyncio.Task[None]] = set()
         self._partitions = dict(self._plan.partitions)
         self._tickets: list[tuple[bytes, Ticket]] = []
-        world.topics = list(TOPICS)
         world.note(f"{self._plan}")
 
     # -- before, meanwhile, and after
@@ -134,14 +155,17 @@ class GroupLife:
         world, rng = self._world, self._rng
         until_s = world.now_s + rng.uniform(*CHURN_S)
         for place in range(self._plan.places):
-            if rng.random() < 0.7:
+            if rng.random() < self._plan.present:
                 self._join(place)
         events = CALM_EVENTS if world.climate.calm else EVENTS
+        if self._plan.is_versatile:
+            events = {**events, "open": (1, GroupLife.open)}
         if self._plan.has_static_leaders:
             events = {name: event for name, event in events.items() if name != "grow"}
         names, weights = list(events), [weight for weight, _ in events.values()]
         while world.now_s < until_s:
             self._replace()
+            self._count_members()
             await self._send(rng.randrange(1, 8))
             await asyncio.sleep(rng.uniform(0, 0.7))
             place, name = rng.randrange(self._plan.places), rng.choices(names, weights)[0]
@@ -162,8 +186,10 @@ class GroupLife:
             await self._all_back()
             await self.grow(0)
             self._replace()
+        if self._plan.is_versatile:
+            await self._count()
         for member in self._members.values():
-            member.want(TOPICS)
+            member.want(self._topics)
         for topic, count in self._partitions.items():
             for number in range(count):
                 await self._send(1, TopicPartition(topic, number))
@@ -215,7 +241,7 @@ class GroupLife:
 
     async def _send(self, count: int, where: TopicPartition | None = None) -> None:
         for _ in range(count):
-            topic = self._rng.choice(TOPICS)
+            topic = self._rng.choice(self._topics)
             topic, number = where or (topic, self._rng.randrange(self._partitions[topic]))
             value = b"%s-%d-%d" % (topic.encode(), number, len(self._tickets))
             send = partial(self._producer.send, topic, value, partition=number)
@@ -258,9 +284,11 @@ class GroupLife:
             name,
             habit,
             self._draw_topics(),
+            self._draw_pattern(),
             settings,
             lambda: list(everybody()),
             self._welcome_s,
+            is_versatile=self._plan.is_versatile,
         )
         if self._settled:
             self._members[place].settle_down()
@@ -270,10 +298,26 @@ class GroupLife:
         for place in [place for place, member in self._members.items() if member.is_over]:
             self._join(place)
 
+    def _count_members(self) -> None:
+        """Write down how many are members at the same time, as far as they know."""
+        self._world.covered[f"{sum(member.is_back for member in self._members.values()):2} members"] += 1
+
+    @property
+    def _topics(self) -> list[str]:
+        return list(self._partitions)
+
     def _draw_topics(self) -> list[str]:
         if self._settled:
-            return TOPICS
-        return self._rng.choice([TOPICS, TOPICS, TOPICS, TOPICS[:1], TOPICS[1:]])
+            return self._topics
+        return self._rng.choice([self._topics, self._topics, self._topics, TOPICS[:1], TOPICS[1:]])
+
+    def _draw_pattern(self) -> Callable[[list[str]], str | re.Pattern[str]] | None:
+        """How a member asks for topics, if not by name: the broker or the client itself may see which ones match."""
+        if self._ways.random() >= self._plan.patterns:
+            return None
+        self._world.covered["subscribed to a pattern"] += 1
+        compiled = self._ways.random() < 0.5
+        return lambda topics: re.compile(_pattern(topics)) if compiled else _pattern(topics)
 
     async def join(self, place: int) -> None:
         """A member comes, if there is none."""
@@ -335,13 +379,35 @@ class GroupLife:
                 self._world.note(f"whether {topic} has grown is not known: {error}")
             else:
                 self._partitions[topic] = max(count, self._partitions[topic])
+                self._world.covered["a topic grew"] += 1
+
+    async def open(self, place: int) -> None:
+        """There is another topic."""
+        if LATE in self._partitions:
+            return
+        count = 1 + place % 3
+        async with self._world.admin("opener") as admin:
+            try:
+                await self._world.call("create_topics", admin.create_topics([NewTopic(LATE, count)], timeout=5), 5)
+            except KafkaError as error:
+                self._world.note(f"whether there is {LATE} is not known: {error}")
+            else:
+                self._partitions[LATE] = count
+                self._world.covered["a topic appeared"] += 1
 
     async def _count(self) -> None:
-        """Find out how many partitions there are: whether a topic has grown may not have been told."""
-        async with self._world.consumer("counter") as consumer:
-            for topic in TOPICS:
-                work = consumer.partitions_for(topic, 20)
-                self._partitions[topic] = len(await self._world.call("partitions_for", work, 20))
+        """Find out what there is: whether a topic was made, or has grown, may not have been told."""
+        world = self._world
+        async with world.admin("counter") as admin:
+            there = await world.call("list_topics", admin.list_topics(timeout=20), 20)
+            names = [*TOPICS, *(listing.name for listing in there if listing.name == LATE)]
+            found = await world.call("describe_topics", admin.describe_topics(names, timeout=20), 20)
+        self._partitions = {name: len(found[name].partitions) for name in names}
+        world.topics = list(names)
+
+
+def _pattern(topics: list[str]) -> str:
+    return topics[0] if len(topics) == 1 else ALL
 
 
 Befall = Callable[[GroupLife, int], Awaitable[None]]

@@ -125,9 +125,20 @@ async def with_a_group_that_moves(simulation: Simulation) -> Life:
     return await _in_a_group(World(simulation, climate.in_groups(simulation.rng)), mixed=True)
 
 
-async def _in_a_group(world: World, *, mixed: bool = False) -> Life:
+async def with_a_versatile_group(simulation: Simulation) -> Life:
+    """A group whose members read in every way, seek, pause, and take patterns; some move between the protocols."""
+    world = World(simulation, climate.in_groups(simulation.rng))
+    return await _in_a_group(world, mixed=world.rng("protocols").random() < 0.3, versatile=True)
+
+
+async def with_a_calm_versatile_group(simulation: Simulation) -> Life:
+    """The same members, who come and go in order, as in `with_a_calm_group`."""
+    return await _in_a_group(World(simulation, climate.in_groups(simulation.rng, calm=True)), versatile=True)
+
+
+async def _in_a_group(world: World, *, mixed: bool = False, versatile: bool = False) -> Life:
     await world.brokers.start()
-    life = GroupLife(world, mixed=mixed)
+    life = GroupLife(world, mixed=mixed, versatile=versatile)
     await life.begin()
     helpers = [asyncio.create_task(trouble(world, pause_s=(0.1, 2.0))), asyncio.create_task(life.watch())]
     with world.brokers.old_news.in_effect():

@@ -7,18 +7,25 @@ them, positions when it asks to store them. Start at `Member.run`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from enum import StrEnum
+from typing import TypeVar
 
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.groups.commits import Commits
+from kafkaraw.client.groups.commits import Identity
+from kafkaraw.client.groups.progress import Progress
 from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
-from kafkaraw.records import Batch, TopicPartition
+from kafkaraw.records import TopicPartition
 from kafkaraw.testing.group_history import Commit, End, GroupHistory, Processed, Silence, Standing, Tenure
 from tests.simulation.leash import Leash
+from tests.simulation.manners import AT_ONCE, MANNERS, Piece, Surroundings
+from tests.simulation.whims import Whims
 from tests.simulation.world import World
+
+T = TypeVar("T")
 
 GROUP = "crew"
 COMMIT_S = 5.0
@@ -51,9 +58,11 @@ class Member:
         name: of this consumer; of those that follow each other in a place, each has its own.
         habit: when it commits.
         topics: what it subscribes to.
+        pattern: how it asks for topics, if not by name.
         settings: of its consumer.
         everybody: gives the members of the group that live now.
         welcome_s: what its user does with partitions that are new takes so long, at most, before they come back.
+        is_versatile: it reads in every way, seeks and pauses; else it polls.
 
     Attributes:
         name: its name.
@@ -68,24 +77,30 @@ class Member:
         name: str,
         habit: Habit,
         topics: list[str],
+        pattern: Callable[[list[str]], str | re.Pattern[str]] | None,
         settings: Mapping[str, object],
         everybody: Callable[[], Iterable[Member]],
         welcome_s: float = 0.0,
+        *,
+        is_versatile: bool = False,
     ) -> None:
         self.name = name
         self.tenures: dict[TopicPartition, Tenure] = {}
         self.leash = Leash(world.simulation.network)
         self._world, self._group, self._habit, self._topics = world, group, habit, topics
-        self._everybody = everybody
+        self._everybody, self._pattern = everybody, pattern
         self._welcome_s, self._welcomes = welcome_s, world.rng(f"callbacks of {name}")
         self._rng = world.rng(name)
         self._slow_s = self._rng.choice([0, 0, 0.005, 0.05])
         self._pause_s = 0.0
-        self._leaves = self._is_silent = self._is_closing = False
+        self._leaves = self._is_silent = self._is_closing = self._is_called = False
         self._is_restless = True
         self._away_s = self._back_s = 0.0
         self._max_poll_s = settings["max_poll_interval_ms"] / 1000
+        self._ways = world.rng(f"ways of {name}")
+        self._manners = self._ways.sample(list(MANNERS), self._ways.choice([1, 1, 2, 4])) if is_versatile else ["poll"]
         self._consumer = self._make(settings)
+        self._whims = Whims(name, self._consumer, self.tenures, group, world, is_fickle=is_versatile)
         self._task = asyncio.create_task(self._run(), name=name)
 
     def _make(self, settings: Mapping) -> AsyncConsumer:
@@ -101,7 +116,7 @@ class Member:
             fetch_min_bytes=1,
             **settings,
         )
-        watch_commits(self.name, consumer._group.progress._commits, self._group, self._world)
+        watch_commits(self.name, consumer._group.progress, self._group, self._world)
         return consumer
 
     # -- what befalls it
@@ -132,7 +147,9 @@ class Member:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether it has ended by itself, in order; raises what it has not ended in order by."""
+        if self._task.done():
+            self._task.result()
         return self._task.done()
 
     @property
@@ -162,7 +179,9 @@ class Member:
         self._subscribe()
         while not self._leaves:
             try:
-                await self._poll()
+                await self._read()
+                await self._pause()
+                self._whims.follow(is_restless=self._is_restless)
             except MemberFenced:
                 # A coordinator that takes over in a rebalance may know an older member of this name: final, in Kafka.
                 self._world.covered["fenced"] += 1
@@ -182,35 +201,50 @@ class Member:
             if since_s < self._back_s < now_s + 1:
                 self._group.silences.append(Silence(self.name, since_s, self._back_s))
 
-    async def _poll(self) -> None:
+    async def _read(self) -> None:
+        """Take and process what there is, in one of the ways in which it reads."""
         world, timeout = self._world, self._rng.choice([0.1, 0.5, 1.0])
-        self._back_s = began_s = world.now_s
-        batches = await world.call(f"{self.name}: poll", self._consumer.poll(timeout), timeout + CALLBACKS_S)
-        self._away_s = world.now_s
-        if not batches and world.now_s < began_s + timeout - EARLY_S:
-            world.history.stuck.append(f"{self.name}: a poll that gave up at {world.now_s:.3f} s, before its time")
-        self.look(self.tenures)
-        for tp, batch in batches.items():
-            await self._process(tp, batch)
-        if batches:
-            await self._commit_after_poll()
-        if self._pause_s:
-            pause_s, self._pause_s = self._pause_s, 0.0
-            await asyncio.sleep(pause_s)
+        manner, enough = self._ways.choice(self._manners), self._ways.choice([1, 3, 20])
+        began_s, taken = world.now_s, 0
+        around = Surroundings(self._ask, lambda: self._is_called)
+        async with aclosing(MANNERS[manner](self._consumer, timeout, around)) as pieces:
+            async for piece in pieces:
+                taken += 1
+                await self._process(piece)
+                if manner not in AT_ONCE and (self._leaves or taken >= enough):
+                    break
+        if not taken and world.now_s < began_s + timeout - EARLY_S:
+            world.history.stuck.append(f"{self.name}: {manner} gave up at {world.now_s:.3f} s, before its time")
+        if taken:
+            world.covered[f"read by {manner}"] += 1
+            await self._commit_after_reading()
 
-    async def _process(self, tp: TopicPartition, batch: Batch) -> None:
+    async def _ask(self, name: str, work: Awaitable[T], timeout: float) -> T:
+        self._back_s = self._world.now_s
+        found = await self._world.call(f"{self.name}: {name}", work, timeout + CALLBACKS_S)
+        self._away_s = self._world.now_s
+        self.look(self.tenures)
+        return found
+
+    async def _process(self, piece: Piece) -> None:
+        tp, records = piece
         tenure = self.tenures.get(tp)
         if tenure is None:
             self._group.strays.append(f"{self.name} was given records of {tp} at {self._world.now_s:.3f} s")
             return
-        stretch = f"{self.name} with {tp} from {tenure.began_s:.6f} s"
-        self._world.history.reads[stretch] += [(tp, record.offset, record.value) for record in batch]
-        for record in batch:
+        stretch = self._whims.given(tp, records[0][0])
+        self._world.history.reads[stretch] += [(tp, offset, value) for offset, value in records]
+        for offset, value in records:
             if self._slow_s:
                 await asyncio.sleep(self._slow_s)
-            tenure.processed.append(Processed(self._world.now_s, record.offset, record.value))
+            tenure.processed.append(Processed(self._world.now_s, offset, value))
 
-    async def _commit_after_poll(self) -> None:
+    async def _pause(self) -> None:
+        if self._pause_s:
+            pause_s, self._pause_s = self._pause_s, 0.0
+            await asyncio.sleep(pause_s)
+
+    async def _commit_after_reading(self) -> None:
         if self._habit is Habit.NOWAIT:
             self._consumer.commit_nowait()
         elif self._habit is Habit.EACH_POLL or (self._habit is Habit.ON_REVOKE and self._rng.random() < 0.1):
@@ -250,7 +284,11 @@ class Member:
     # -- its callbacks
 
     def _subscribe(self) -> None:
-        self._consumer.subscribe(self._topics, on_assigned=self._assigned, on_revoked=self._revoked, on_lost=self._lost)
+        callbacks = {"on_assigned": self._assigned, "on_revoked": self._revoked, "on_lost": self._lost}
+        if self._pattern is None:
+            self._consumer.subscribe(self._topics, **callbacks)
+        else:
+            self._consumer.subscribe(pattern=self._pattern(self._topics), **callbacks)
 
     async def _assigned(self, partitions: list[TopicPartition]) -> None:
         world = self._world
@@ -264,14 +302,24 @@ class Member:
         for other in self._everybody():
             other.look(partitions)
         if self._welcome_s:
-            await asyncio.sleep(self._welcomes.uniform(0, self._welcome_s))
+            with self._being_called():
+                await asyncio.sleep(self._welcomes.uniform(0, self._welcome_s))
 
     async def _revoked(self, partitions: list[TopicPartition]) -> None:
         self._world.note(f"{self.name} gives {_short(partitions)} in {self.generation}")
         if self._habit is not Habit.AUTO and partitions:
-            await self._commit()
+            with self._being_called():
+                await self._commit()
         self._gave(partitions, End.REVOKED)
         self._world.covered["revoked"] += 1
+
+    @contextmanager
+    def _being_called(self) -> Iterator[None]:
+        self._is_called = True
+        try:
+            yield
+        finally:
+            self._is_called = False
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
         self._world.note(f"{self.name} loses {_short(partitions)}")
@@ -281,6 +329,7 @@ class Member:
     def _gave(self, partitions: list[TopicPartition], end: End) -> None:
         for tp in partitions:
             tenure = self.tenures.pop(tp, None)
+            self._whims.gave_up(tp)
             if tenure is None:
                 self._group.strays.append(f"{self.name} had to give up {tp}, and had not got it")
                 continue
@@ -291,17 +340,24 @@ def _short(partitions: Iterable[TopicPartition]) -> str:
     return " ".join(f"{topic}-{number}" for topic, number in partitions) or "nothing"
 
 
-def watch_commits(name: str, commits: Commits, group: GroupHistory, world: World) -> None:
-    """Have a history tell which positions a consumer wants stored, and what it is told."""
-    commit = commits.commit
+def watch_commits(name: str, progress: Progress, group: GroupHistory, world: World) -> None:
+    """Have a history tell which positions a consumer wants stored, since when, and what it is told."""
+    owner_of, commit = progress._owner_of, progress._commits.commit
+    asked_s: dict[Identity, float] = {}  # commits wait for each other after that
 
-    async def noted(offsets: Mapping, *args: object) -> None:
-        entry = Commit(name, {tp: at.offset for tp, at in offsets.items()}, world.now_s)
+    def noted_owner(offsets: Mapping) -> Identity:
+        owner = owner_of(offsets)
+        asked_s[owner] = world.now_s
+        return owner
+
+    async def noted(offsets: Mapping, owner: Identity, *args: object) -> None:
+        began_s = asked_s.pop(owner, world.now_s)
+        entry = Commit(name, {tp: at.offset for tp, at in offsets.items()}, began_s)
         group.commits.append(entry)
         try:
-            await commit(offsets, *args)
+            await commit(offsets, owner, *args)
             entry.acknowledged = True
         finally:
             entry.ended_s = world.now_s
 
-    commits.commit = noted
+    progress._owner_of, progress._commits.commit = noted_owner, noted

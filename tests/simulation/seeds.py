@@ -33,6 +33,8 @@ PINNED: dict[str, tuple[int, ...]] = {
     # a commit that waited until others had the partition; a claim that was not made; a static leader that came back,
     # and watched no topics; a commit in a generation that no coordinator knew any more
     "calm groups": (3, 7, 145, 800063),
+    "versatile groups": (),
+    "calm versatile groups": (),
     # a deposed leader that had appended; the rest of them: see the commits
     "senders": (1, 6, 21, 175694248179),
 }

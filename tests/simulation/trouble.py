@@ -160,17 +160,20 @@ async def coordinators_move(world: World, node: int) -> AsyncIterator[None]:
     for topic in cluster.controller.catalog.topics():
         if topic.name.startswith("__"):
             for partition in range(topic.partitions_count):
-                _move_leader(world, topic.name, partition, node)
+                world.covered["a coordinator moved"] += _move_leader(world, topic.name, partition, node)
     yield
 
 
-def _move_leader(world: World, topic: str, partition: int, node: int) -> None:
+def _move_leader(world: World, topic: str, partition: int, node: int) -> bool:
+    """Have another node in sync lead, if this one does; says whether it was moved."""
     cluster = world.brokers.cluster
     with suppress(UsageError):  # no such topic yet
         state = cluster.partition_state(topic, partition)
         others = [other for other in state.isr if other != node and other in world.brokers.running]
         if state.leader == node and others:
             cluster.move_leader(topic, partition, others[int(world.now_s * 1000) % len(others)])
+            return True
+    return False
 
 
 @asynccontextmanager

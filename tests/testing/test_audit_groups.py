@@ -14,6 +14,7 @@ from kafkaraw.testing.group_history import (
     End,
     GroupHistory,
     Processed,
+    Seek,
     Sighting,
     Silence,
     Standing,
@@ -80,8 +81,38 @@ def strayed(group: GroupHistory) -> None:
     group.strays.append("a was given records of somebody else's")
 
 
+def led_elsewhere(group: GroupHistory) -> None:
+    group.seeks.append(Seek("a", P0, 1.5, 0, given=1))
+
+
+def sought_too_far(group: GroupHistory) -> None:
+    sought_back(group)
+    group.seeks[0].offset = 2
+
+
+def sought_too_early(group: GroupHistory) -> None:
+    sought_back(group)
+    group.seeks[0].at_s = 2.05
+    del group.sightings[1:]
+
+
+def sought_back(group: GroupHistory) -> None:
+    """`a` goes back to the second record before it gives up; `b` reads it again."""
+    group.seeks.append(Seek("a", P0, 3.6, 1))
+    group.commits.insert(1, Commit("a", {P0: 1}, 3.7, 3.8, acknowledged=True))
+    group.sightings[0] = Sighting(4.0, 4.1, {P0: 1})
+    group.sightings.insert(0, Sighting(3.55, 3.57, {P0: 2}))
+    group.tenures[1].processed.insert(0, Processed(5.5, 1, b"1"))
+
+
 def test_a_sound_history_is_sound() -> None:
     assert audit_group(*sound()) == []
+
+
+def test_what_was_sought_may_be_processed_again_and_the_position_may_go_back() -> None:
+    history, group = sound()
+    sought_back(group)
+    assert audit_group(history, group) == []
 
 
 @pytest.mark.parametrize(
@@ -97,6 +128,10 @@ def test_a_sound_history_is_sound() -> None:
         (seen_to_go_back, Invariant.POSITION_WENT_BACK),
         (forgotten, Invariant.POSITION_WENT_BACK),
         (strayed, Invariant.STRAY),
+        (led_elsewhere, Invariant.SEEK_MISSED),
+        (sought_too_far, Invariant.PROCESSED_AGAIN),
+        (sought_too_far, Invariant.POSITION_WENT_BACK),
+        (sought_too_early, Invariant.PROCESSED_AGAIN),
     ],
 )
 def test_each_violation_is_told_by_its_name(change: Callable[[GroupHistory], None], invariant: Invariant) -> None:

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Final
 
 from kafkaraw.records import TopicPartition
-from kafkaraw.testing.group_history import GroupHistory, Tenure
+from kafkaraw.testing.group_history import Commit, GroupHistory, Tenure
 from kafkaraw.testing.history import History
 from kafkaraw.testing.invariants import Invariant, Violation
 from kafkaraw.testing.memory_network import Sent
@@ -31,7 +31,9 @@ def audit_group(history: History, group: GroupHistory) -> list[Violation]:
     """
     checks = (_two_owners, _unowned, _strays, _processed_twice, _processed_again, _positions_that_went_back)
     found = [violation for check in checks for violation in check(group)]
-    return [*found, *_unprocessed(history, group), *_positions_too_far(history, group)]
+    for check_both in (_unprocessed, _positions_too_far, _seeks):
+        found += check_both(history, group)
+    return found
 
 
 # -- ownership
@@ -102,37 +104,38 @@ def _strays(group: GroupHistory) -> Iterator[Violation]:
 
 
 def _processed_twice(group: GroupHistory) -> Iterator[Violation]:
-    """Records that two have processed, though all have given back in order what they had."""
+    """Records that two have processed, though all have given back in order what they had, and nobody sought them."""
     if not group.exact:
         return
-    by_whom: dict[tuple[TopicPartition, int], str] = {}
+    by_whom: dict[tuple[TopicPartition, int], tuple[str, float]] = {}
     for tenure in group.tenures:
         for record in tenure.processed:
             tp, offset = tenure.topic_partition, record.offset
-            before = by_whom.setdefault((tp, offset), tenure.member)
-            if before != tenure.member:
+            before, then_s = by_whom.setdefault((tp, offset), (tenure.member, record.at_s))
+            if before != tenure.member and not group.was_sought(tp, offset, then_s, record.at_s):
                 what = f"{tp} {offset} was processed by {before}, and again by {tenure.member} at {record.at_s:.3f} s"
                 yield Violation(Invariant.PROCESSED_AGAIN, what)
                 break
 
 
 def _processed_again(group: GroupHistory) -> Iterator[Violation]:
-    """Records below a position that was stored for good before their tenure began."""
-    stored: dict[TopicPartition, list[tuple[float, int, str]]] = defaultdict(list)
+    """Records below a position that was stored for good before their tenure began, and that nobody sought since."""
+    stored: dict[TopicPartition, list[tuple[float, int, Commit]]] = defaultdict(list)
     for commit in group.commits:
         if commit.acknowledged and commit.ended_s is not None:
             for tp, offset in commit.positions.items():
-                stored[tp].append((commit.ended_s, offset, f"{commit.member} had committed {offset}"))
+                stored[tp].append((commit.ended_s, offset, commit))
     for tenure in group.tenures:
         if not tenure.processed:
             continue
-        first = tenure.processed[0]
-        for at_s, offset, what in stored[tenure.topic_partition]:
-            if at_s <= tenure.began_s and first.offset < offset:
+        tp, first = tenure.topic_partition, tenure.processed[0]
+        for at_s, offset, commit in stored[tp]:
+            too_low = at_s <= tenure.began_s and first.offset < offset
+            if too_low and not group.was_sought(tp, first.offset, commit.began_s, first.at_s):
                 yield Violation(
                     Invariant.PROCESSED_AGAIN,
-                    f"{tenure.member} began at {first.offset} of {tenure.topic_partition} at {tenure.began_s:.3f} s, "
-                    f"though at {at_s:.3f} s {what}",
+                    f"{tenure.member} began at {first.offset} of {tp} at {tenure.began_s:.3f} s, "
+                    f"though at {at_s:.3f} s {commit.member} had committed {offset}",
                 )
                 break
 
@@ -160,21 +163,37 @@ def _positions_too_far(history: History, group: GroupHistory) -> Iterator[Violat
 
 
 def _positions_that_went_back(group: GroupHistory) -> Iterator[Violation]:
-    """Positions that were lower than one that had been stored, or seen, before anybody asked."""
-    known: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+    """Positions that were lower than one that had been stored, or seen, before, though nobody sought them since."""
+    known: dict[TopicPartition, list[tuple[float, int, float]]] = defaultdict(list)  # when, what, and wanted since when
+    wanted_s: dict[tuple[TopicPartition, int], list[float]] = defaultdict(list)
     for commit in group.commits:
-        if commit.acknowledged and commit.ended_s is not None:
-            for tp, offset in commit.positions.items():
-                known[tp].append((commit.ended_s, offset))
+        for tp, offset in commit.positions.items():
+            wanted_s[tp, offset].append(commit.began_s)
+            if commit.acknowledged and commit.ended_s is not None:
+                known[tp].append((commit.ended_s, offset, commit.began_s))
     for seen in group.sightings:
         for tp, offset in seen.positions.items():
-            known[tp].append((seen.answered_s, offset))
+            since_s = max((at_s for at_s in wanted_s[tp, offset] if at_s <= seen.answered_s), default=seen.answered_s)
+            known[tp].append((seen.answered_s, offset, since_s))
     for seen in group.sightings:
         for tp, now in seen.positions.items():
-            highest = max((offset for at_s, offset in known[tp] if at_s < seen.asked_s), default=-1)
-            if now < highest:
-                what = f"{tp} stands at {now} at {seen.answered_s:.3f} s, and had stood at {highest} before"
-                yield Violation(Invariant.POSITION_WENT_BACK, what)
+            for at_s, offset, since_s in known[tp]:
+                went_back = at_s < seen.asked_s and now < offset
+                if went_back and not group.was_sought(tp, now, since_s, seen.answered_s):
+                    what = f"{tp} stands at {now} at {seen.answered_s:.3f} s, and had stood at {offset} before"
+                    yield Violation(Invariant.POSITION_WENT_BACK, what)
+                    break
+
+
+def _seeks(history: History, group: GroupHistory) -> Iterator[Violation]:
+    """Whoever wants to go on somewhere is given the first record from there on."""
+    for seek in group.seeks:
+        if seek.given is None:
+            continue
+        there = [offset for offset, _ in history.final.get(seek.topic_partition, ()) if offset >= seek.offset]
+        if there and seek.given != there[0]:
+            what = f"{seek.member} wanted {seek.offset} of {seek.topic_partition} at {seek.at_s:.3f} s"
+            yield Violation(Invariant.SEEK_MISSED, f"{what}, and was given {seek.given}")
 
 
 # -- silence

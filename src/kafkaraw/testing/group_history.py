@@ -2,6 +2,7 @@
 
     tenures      who had which partition, from when to when, and what was done with it
     commits      positions that members asked to store, by hand or automatically
+    seeks        where a member wanted to go on
     sightings    positions as the group showed them to an onlooker
     silences     when a client had left its group
 
@@ -90,6 +91,25 @@ class Commit:
     acknowledged: bool = False
 
 
+@dataclass(eq=False)
+class Seek:
+    """A member that wanted to go on somewhere else in a partition of its own.
+
+    Attributes:
+        member: who.
+        topic_partition: where.
+        at_s: when.
+        offset: of the record that it wanted next.
+        given: the offset that it was given next; None when it was given nothing before something else happened.
+    """
+
+    member: str
+    topic_partition: TopicPartition
+    at_s: float
+    offset: int
+    given: int | None = None
+
+
 class Sighting(NamedTuple):
     """Positions that somebody asked the group for; -1 where it had none."""
 
@@ -113,9 +133,10 @@ class GroupHistory:
     Attributes:
         tenures: in the order in which they began.
         commits: in the order in which they were asked for.
+        seeks: in the order in which they were made.
         sightings: in the order in which they were answered.
         silences: in any order.
-        strays: records that were handed out to members which had not got, or had given up, their partition.
+        strays: records that were handed out to members which had not got, or had given up or paused, their partition.
         exact: nobody crashed or was thrown out, and all commit what they give up: nothing is processed twice.
         partitions: what somebody should have in the end.
         calm_since_s: nothing goes wrong any more, and nobody comes or goes; None when that was not reached.
@@ -125,6 +146,7 @@ class GroupHistory:
 
     tenures: list[Tenure] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
+    seeks: list[Seek] = field(default_factory=list)
     sightings: list[Sighting] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
@@ -137,3 +159,10 @@ class GroupHistory:
     def of(self, topic_partition: TopicPartition) -> list[Tenure]:
         """The tenures of one partition, in the order in which they began."""
         return [tenure for tenure in self.tenures if tenure.topic_partition == topic_partition]
+
+    def was_sought(self, topic_partition: TopicPartition, offset: int, since_s: float, until_s: float) -> bool:
+        """Whether somebody wanted to go on at this offset, or before it, between two times."""
+        return any(
+            seek.topic_partition == topic_partition and seek.offset <= offset and since_s <= seek.at_s <= until_s
+            for seek in self.seeks
+        )

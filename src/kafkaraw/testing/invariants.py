@@ -53,6 +53,8 @@ class Invariant(StrEnum):
     """A group's position is never behind a record that nobody has processed."""
     POSITION_WENT_BACK = "position went back"
     """A group's position does not go back unless somebody asks for that."""
+    SEEK_MISSED = "seek missed"
+    """Whoever seeks is given the first record from there on."""
     GHOST = "ghost"
     """Whoever has left its group sends no heartbeats, and does not join by itself."""
     OVERDUE = "overdue"

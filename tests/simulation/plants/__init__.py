@@ -78,6 +78,10 @@ def _groups(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant)
     return Plant(plant, lives.with_a_group, frozenset(invariants))
 
 
+def _versatile(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, lives.with_a_versatile_group, frozenset(invariants))
+
+
 _LOSS = (Invariant.LOST_WRITE, Invariant.UNSEEN, Invariant.INCONSISTENT_OFFSETS)
 _TORN = (Invariant.TORN_TRANSACTION, Invariant.ABORTED_READ, Invariant.POLL_SKIP)
 _TWICE = (Invariant.DUPLICATE, Invariant.SEND_SKIP)
@@ -177,6 +181,8 @@ PLANTS = {
         _groups(groups.consumer_gives_what_it_has_in_hand_of_partitions_that_it_has_lost, Invariant.STRAY),
         _groups(groups.consumer_begins_without_asking_where, Invariant.PROCESSED_AGAIN),
         _groups(groups.consumer_commits_by_the_clock_what_is_not_processed, *_UNPROCESSED),
+        _versatile(groups.consumer_keeps_what_it_has_in_hand_when_it_seeks, Invariant.SEEK_MISSED),
+        _versatile(groups.consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused, Invariant.STRAY),
     )
 }
 

@@ -13,6 +13,7 @@ from kafkaraw.broker.groups.node import _Journal
 from kafkaraw.broker.groups.reconciliation import reconcile
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.handing_over import HandingOver
 from kafkaraw.client.groups.membership import Membership
 from kafkaraw.client.groups.progress import Progress
@@ -192,3 +193,12 @@ def consumer_commits_by_the_clock_what_is_not_processed(monkeypatch: pytest.Monk
         look(self, now_ms)
 
     monkeypatch.setattr(Membership, "_look_for_user", and_commit)
+
+
+def consumer_keeps_what_it_has_in_hand_when_it_seeks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Reading, "_jump", lambda self, topic_partitions: self.wake())
+
+
+def consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused(monkeypatch: pytest.MonkeyPatch):
+    begin = RecordCursor.__init__
+    monkeypatch.setattr(RecordCursor, "__init__", lambda self, paused: begin(self))
