@@ -67,13 +67,13 @@ def test_every_record_is_processed_exactly_once_when_all_come_and_go_in_order(se
     assert life.covered["assigned"], "nobody got anything, so nothing was tested"
 
 
-@every_seed("versatile groups", normal=5, soak=1_000)
+@every_seed("versatile groups", normal=3, soak=1_000)
 def test_the_same_holds_for_members_that_read_in_every_way_and_seek_and_pause_and_take_patterns(seed: int):
     life = live(with_a_versatile_group, seed)
     assert life.violations == [], life.story
 
 
-@every_seed("calm versatile groups", normal=5, soak=1_000)
+@every_seed("calm versatile groups", normal=3, soak=1_000)
 def test_what_they_process_again_they_have_sought_when_all_come_and_go_in_order(seed: int):
     life = live(with_a_calm_versatile_group, seed)
     assert life.violations == [], life.story
