@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import weakref
 
 import pytest
 
@@ -100,6 +102,23 @@ def test_a_connection_that_nobody_uses_is_closed_and_opened_again_when_needed() 
         counted = pool.metrics.as_dict()["1"]
         assert (counted["connections_opened"], counted["connections_closed"]) == (2, 1)
         assert cluster.count()["ApiVersions"] == 2
+        await pool.close()
+
+    run_virtual(main, 1)
+
+
+def test_a_connection_that_broke_is_let_go_long_before_it_would_be_idle() -> None:
+    async def main(simulation: Simulation) -> None:
+        await ScriptedCluster(simulation, 1).start()
+        pool = pool_on(simulation, connections_max_idle_ms=86_400_000)
+        broken = []
+        for _ in range(5):
+            broken.append(weakref.ref(await pool.get(NODE, "main", Deadline(10))))
+            simulation.network.cut("broker1", 9092)
+            await asyncio.sleep(5)
+        await pool.get(NODE, "main", Deadline(10))
+        gc.collect()
+        assert [each() for each in broken] == [None] * 5
         await pool.close()
 
     run_virtual(main, 1)

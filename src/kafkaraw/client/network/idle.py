@@ -29,7 +29,8 @@ class IdleWatch:
         """Close this one when its time has come."""
         if self._max_idle_s < 0:
             return
-        self._watched.append(connection)
+        # Connections that broke are let go here: the timer may be far away, and a broker may be lost again and again.
+        self._watched = [each for each in self._watched if not each.closed] + [connection]
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._max_idle_s, self._look)
 
