@@ -251,10 +251,11 @@ def test_a_delay_is_written_as_spark_writes_durations(text, milliseconds):
     assert parse(subscribe="t", maxTriggerDelay=text).trigger_delay_max_ms == milliseconds
 
 
-def test_a_prefix_for_groups_is_accepted_and_said_to_have_no_effect(caplog):
+@pytest.mark.parametrize("name", ["groupIdPrefix", "kafka.max.poll.records", "kafka.allow.auto.create.topics"])
+def test_what_means_nothing_to_this_source_is_accepted_and_said_to_have_no_effect(name, caplog):
     with caplog.at_level(logging.WARNING):
-        parse(subscribe="t", groupIdPrefix="team")
-    assert "groupIdPrefix has no effect" in caplog.text
+        parse(subscribe="t", **{name: "true"})
+    assert f"{name} has no effect" in caplog.text
 
 
 def test_what_spark_knows_of_a_table_is_no_option():

@@ -227,8 +227,12 @@ _ONCE = {"transactionalIdPrefix": "prefix", "decisionsTopic": "topic"}
 _DURATION: Final = re.compile(r"(\d+)([a-z]+)?")
 _SPARKS_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-# Options that mean nothing to this source, which needs no consumer group for reading.
-_WITHOUT_EFFECT = {"groupIdPrefix": "the source joins no consumer group, so it needs no name for one"}
+# Options that mean something to Spark's own connector, and nothing to this source.
+_WITHOUT_EFFECT = {
+    "groupIdPrefix": "the source joins no consumer group, so it needs no name for one",
+    "kafka.max.poll.records": "rows go to Spark in batches of bytes; maxRecordsPerPartition says how many a task takes",
+    "kafka.allow.auto.create.topics": "reading never creates a topic",
+}
 
 # Spark puts these among the options of a streaming write; they are not for us.
 _SPARKS_OWN = frozenset(
