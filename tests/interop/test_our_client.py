@@ -28,7 +28,7 @@ from kafkaraw import (
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.core.fetch import ends, plan
 from kafkaraw.errors import BrokerError, ConfigError, KafkaError, RecordTooLarge
-from tests.interop.apache_kafka import ApacheKafka, why_missing
+from tests.interop.apache_kafka import SOON_BACK, ApacheKafka, why_missing
 
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
@@ -274,7 +274,7 @@ def test_a_producer_outlives_a_restart_of_the_broker(tmp_path: Path) -> None:
     missing = why_missing()
     if missing is not None:
         pytest.skip(missing)
-    with ApacheKafka(tmp_path / "kafka") as kafka:
+    with ApacheKafka(tmp_path / "kafka", SOON_BACK) as kafka:
         with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
             admin.create_topics([NewTopic("lasting", partitions=1, replication_factor=1)])
         with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:

@@ -25,7 +25,7 @@ import pytest
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import RetriableError, TransactionMustAbort
-from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
+from tests.interop.apache_kafka import SOON_BACK, ApacheKafka, free_ports, why_missing
 from tests.interop.java_tools import run_tool
 
 PARTITIONS = 3
@@ -68,7 +68,7 @@ def apache(request: pytest.FixtureRequest) -> Iterator[ApacheKafka]:
     missing = why_missing()
     if missing is not None:
         pytest.skip(missing)
-    with ApacheKafka(features={"transaction.version": request.param}) as kafka:
+    with ApacheKafka(properties=SOON_BACK, features={"transaction.version": request.param}) as kafka:
         yield kafka
 
 
