@@ -124,7 +124,7 @@ UNUSABLE: dict[str, dict[str, Call]] = {
 """Before `init_transactions` has ended these are refused at once."""
 NEVER_WAITS = {
     "assign", "assignment", "subscribe", "seek", "seek_to_beginning", "seek_to_end", "send_nowait", "metrics",
-    "from_properties", "transaction", "pause", "resume", "paused", "lag", "next_offsets", "subscription",
+    "from_properties", "transaction", "pause", "resume", "paused", "lag", "topic_id", "next_offsets", "subscription",
     "commit_nowait", "group_metadata", "unsubscribe",  # what a member does when it leaves has its own tests
     "close",  # has its own tests below and in test_connection
 }  # fmt: skip

@@ -10,7 +10,8 @@ import pytest
 
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.blocking import Admin, Producer
-from kafkaraw.spark import session
+from kafkaraw.spark import dead_letters, decisions, exactly_once, reading, session, writing
+from kafkaraw.spark.worker import ClientPool
 from tests.spark.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -37,6 +38,16 @@ def spark(tmp_path_factory) -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_tasks_keep_is_closed() -> Iterator[None]:
+    """Tasks that a test runs in its own process keep their clients, which would look for brokers that are gone."""
+    yield
+    for module in (dead_letters, decisions, exactly_once, reading, writing):
+        for value in vars(module).values():
+            if isinstance(value, ClientPool):
+                value.close()
 
 
 @pytest.fixture

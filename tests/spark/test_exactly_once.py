@@ -245,13 +245,15 @@ def test_the_producer_of_a_batch_write_is_let_go_with_its_id_and_that_of_a_query
         made.append(make_producer(settings))
         return made[-1]
 
-    monkeypatch.setattr(exactly_once, "_producers", ClientPool(make))
+    pool = ClientPool(make)
+    monkeypatch.setattr(exactly_once, "_producers", pool)
     rows = pa.RecordBatch.from_pydict({"value": ["1"]})
     commit_batch([write_slot([rows], query.settings, Slot("write", None, 0))], query.settings)
     with pytest.raises(ClosedError):
         made[0].partitions_for(query.topic)
     query.run(0)
     query.run(1)
+    pool.close()
     assert len(made) == 1 + TASKS
 
 
