@@ -121,8 +121,8 @@ class Fleet:
             return False
         return admin.describe_groups([self.topic])[self.topic].state is GroupState.STABLE
 
-    def read_everything(self) -> None:
-        """Wait until everything that was written was read, and committed."""
+    def read_everything(self) -> int:
+        """Wait until everything that was written was read, and committed; how many records those are."""
         with Admin(bootstrap_servers=self.servers) as admin:
             ends = _end_offsets(self.servers, self.topic, self.partitions)
             written = {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
@@ -131,6 +131,7 @@ class Fleet:
                 told = f"{len(missing)} of {len(written)} records, such as {sorted(missing)[:5]}, were read by nobody"
                 assert time.monotonic() < deadline, f"{told}; committed are {self._committed(admin)} of {ends}"
                 time.sleep(0.05)
+        return len(written)
 
     def read_twice(self) -> str:
         """Which records were read more than once, by whom, and what those had to say; empty for none. Ends them all."""

@@ -112,7 +112,7 @@ def roll(broker: Broker, strategy: str, restarts: int, *, deaths_every: int, bro
             fleet.put(number % 3, "ours", strategy)
             fleet.settle()
         load.stop()
-        fleet.read_everything()
+        print(f"{restarts} restarts, {fleet.read_everything()} records read and committed")
         if deaths_every == 0 and broker_dies_at < 0:
             twice = fleet.read_twice()
             assert not twice, f"read twice, though nobody died: {twice}"
