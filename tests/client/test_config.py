@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -15,7 +16,10 @@ from kafkaraw.client.config import (
 )
 from kafkaraw.client.producer_settings import LEVELS
 from kafkaraw.client.settings import settings_of
+from kafkaraw.core.group.assignors import Assignor, Topics
+from kafkaraw.core.group.assignors.interface import Members
 from kafkaraw.errors import ConfigError
+from kafkaraw.records import TopicPartition
 from kafkaraw.records.compression import codec_by_name
 
 SERVERS = {"bootstrap_servers": "localhost:9092"}
@@ -175,6 +179,15 @@ def test_a_backoff_that_shrinks_is_refused() -> None:
         parse(AdminConfig, SERVERS | {"retry_backoff_ms": 5000})
 
 
+class Unfinished(Assignor):
+    name = "unfinished"
+
+
+class Nameless(Assignor):
+    def assign(self, topics: Topics, members: Members) -> Mapping[str, Sequence[TopicPartition]]:
+        return {}
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -188,6 +201,9 @@ def test_a_backoff_that_shrinks_is_refused() -> None:
         ({"group_id": "g", "partition_assignment_strategy": "ranger"}, "did you mean 'range'?"),
         ({"group_id": "g", "partition_assignment_strategy": []}, "must name at least one"),
         ({"group_id": "g", "partition_assignment_strategy": [7]}, "neither a name nor a class"),
+        ({"group_id": "g", "partition_assignment_strategy": ["range", "range"]}, "two of the name 'range'"),
+        ({"group_id": "g", "partition_assignment_strategy": Nameless}, "Nameless.name is None"),
+        ({"group_id": "g", "partition_assignment_strategy": Unfinished}, "Unfinished has no method assign()"),
         ({"group_id": "g", "group_protocol": "clasic"}, "did you mean 'classic'?"),
     ],
 )

@@ -8,8 +8,10 @@ import contextlib
 import pytest
 
 from kafkaraw import AsyncConsumer, TopicPartition, UsageError
+from kafkaraw.core.group.assignors import RangeAssignor, Topics
+from kafkaraw.core.group.assignors.interface import Assignment, Members
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
-from kafkaraw.errors import KafkaError, MaxPollExceeded
+from kafkaraw.errors import GroupError, KafkaError, MaxPollExceeded
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 TOPIC = "t"
@@ -95,6 +97,25 @@ def test_a_call_that_waits_raises_as_soon_as_the_member_cannot_go_on(protocol: s
             with pytest.raises(KafkaError, match=problem):
                 await anext(consumer)  # by itself it would wait for a minute
         assert asyncio.get_running_loop().time() - began_s < 5
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def test_a_wrong_answer_of_an_assignor_is_raised_from_the_next_call_and_the_one_after_goes_on() -> None:
+    answers: list[object] = [None]
+
+    class Mine(RangeAssignor):
+        name = "mine"
+
+        def assign(self, topics: Topics, members: Members) -> Assignment:
+            return answers.pop() if answers else super().assign(topics, members)  # type: ignore[return-value]
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster, partition_assignment_strategy=Mine) as consumer:
+            with pytest.raises(GroupError, match=r"assignor 'mine': Mine\.assign\(\) returned None"):
+                await consumer.poll(60)
+            await settle(consumer)
 
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 

@@ -44,12 +44,16 @@ def parse_strategies(value: object) -> tuple[Strategy, ...]:
     strategies = tuple(_strategy(part) for part in parts)
     if not strategies:
         raise ValueError(f"must name at least one of {', '.join(ASSIGNORS)}")
+    names = [strategy if isinstance(strategy, str) else strategy.name for strategy in strategies]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"there are two of the name {twice[0]!r}: members tell assignors apart by `name`")
     return strategies
 
 
 def _strategy(part: object) -> Strategy:
     if isinstance(part, type) and issubclass(part, Assignor):
-        return part
+        return _own(part)
     if not isinstance(part, str):
         raise ValueError(f"{part!r} is neither a name nor a class derived from Assignor")
     name = part.strip().removeprefix(_JAVA_PACKAGE)
@@ -59,6 +63,17 @@ def _strategy(part: object) -> Strategy:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{part!r} is none of {', '.join(ASSIGNORS)}{hint}")
     return name
+
+
+def _own(assignor: type[Assignor]) -> type[Assignor]:
+    """A class of the user's own, which must be complete."""
+    missing = sorted(assignor.__abstractmethods__)
+    if missing:
+        raise ValueError(f"{assignor.__name__} has no method {missing[0]}()")
+    name: object = getattr(assignor, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{assignor.__name__}.name is {name!r}: it must be the name by which all members know it")
+    return assignor
 
 
 def check_group(config: ConsumerConfig, given: Mapping[str, object]) -> None:

@@ -335,8 +335,42 @@ def test_an_assignor_that_fails_is_reported_with_its_error(monkeypatch: pytest.M
     action = group.next_action()
     assert isinstance(action, FindTopics)
     group.member.topics_found(action.attempt, group.topics, group.now_ms)
-    with pytest.raises(GroupError, match="assignor 'range' failed: ZeroDivisionError"):
+    with pytest.raises(GroupError, match=r"assignor 'range': .* raised ZeroDivisionError"):
         group.poll()
+
+
+@pytest.mark.parametrize("method", ["user_data", "assigned"])
+def test_an_assignor_that_fails_in_a_follower_is_reported_and_asked_again(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ScriptedGroup()
+    group.subscribe("t")
+    assignor = group.member.settings.assignors[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(assignor, method, lambda *_: 1 / 0)
+        group.pass_time(0)
+        if group.phase is not Phase.STUCK:
+            group.join()
+            group.sync(0)
+    with pytest.raises(GroupError, match=rf"assignor 'range': .*{method}\(\) raised ZeroDivisionError"):
+        group.poll()
+    group.settle()
+
+
+def test_partitions_that_were_never_wanted_are_refused_and_not_at_once_asked_for_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    group = ScriptedGroup()
+    group.subscribe("t")
+    group.join()
+    action = group.next_action(SYNC_GROUP)
+    group.answer(action, SyncGroupResponse(error_code=0, assignment=encode_assignment(partitions(0, topic="u"))))
+    assert group.phase is Phase.WAITING
+    assert group.member.deadline_ms is not None
+    assert group.member.deadline_ms > group.now_ms
+    assert "gave this member partitions of u, which it has not subscribed to" in caplog.text
+    group.settle()
+    assert group.member.owned == partitions(0, 1, 2, 3)
 
 
 def test_answers_that_come_too_late_change_nothing() -> None:

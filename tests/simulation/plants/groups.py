@@ -135,18 +135,18 @@ def assignor_takes_without_the_round_of_giving_up(monkeypatch: pytest.MonkeyPatc
 
 
 def assignor_gives_a_partition_to_two(monkeypatch: pytest.MonkeyPatch):
-    encode, check = leading.encode_assignment, leading._check
+    encode, ask = leading.encode_assignment, leading.ask_assignment
     first = {}
 
     def and_what_the_first_one_has(partitions):
         shared = first.setdefault("partitions", list(partitions)[:1])
         return encode([*partitions, *(partition for partition in shared if partition not in partitions)])
 
-    def begin(assignor, topics, members, assignment):
+    def begin(assignor, topics, members):
         first.clear()
-        check(assignor, topics, members, assignment)
+        return ask(assignor, topics, members)
 
-    monkeypatch.setattr(leading, "_check", begin)
+    monkeypatch.setattr(leading, "ask_assignment", begin)
     monkeypatch.setattr(leading, "encode_assignment", and_what_the_first_one_has)
 
 

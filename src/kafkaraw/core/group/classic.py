@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.core.group.actions import NONE, FindTopics, GroupSettings, Handover, Part, Partitions, Send, Wanted
+from kafkaraw.core.group.asking_assignors import ask_user_data, tell_assigned
 from kafkaraw.core.group.assignors import Assignor, Topics
 from kafkaraw.core.group.error_tables import CLASSIC, Meaning
 from kafkaraw.core.group.leading import Assigned, assign_group, read_members
@@ -188,6 +189,11 @@ class ClassicMember(GroupMember):
         self._attempt = self._next_attempt()
         self._led = None
         settings = self.settings
+        try:
+            offers = [self._offer(assignor, self.wanted) for assignor in settings.assignors]
+        except GroupError as error:
+            self._break(error)
+            return
         request = JoinGroupRequest(
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
@@ -195,7 +201,7 @@ class ClassicMember(GroupMember):
             member_id=self.member_id,
             group_instance_id=settings.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[self._offer(assignor, self.wanted) for assignor in settings.assignors],
+            protocols=offers,
             reason=self._reason or None,
         )
         self._actions.append(Send(JOIN_GROUP, lambda _: request, self._attempt, self._patience_ms, held=True))
@@ -206,7 +212,7 @@ class ClassicMember(GroupMember):
         subscription = MemberSubscription(
             topics=topics,
             owned_partitions=tuple(sorted(self.owned)),
-            user_data=assignor.user_data(topics),
+            user_data=ask_user_data(assignor, topics),
             generation_id=self.generation_id,
             rack_id=self.settings.rack_id,
         )
@@ -287,8 +293,8 @@ class ClassicMember(GroupMember):
         try:
             # A leader that has come back under its static name watches the topics, and leaves all as it is (KIP-814).
             assignments = {} if self._skips else assign_group(self._assignor, topics, self._members)
-        except Exception as error:  # noqa: BLE001 - an assignor of the user's own may raise anything
-            self._break(GroupError(f"assignor {self._assignor.name!r} failed: {error!r}"), error)
+        except GroupError as error:
+            self._break(error)
             return
         self._led = topics
         self._change(Change.ASSIGNS)
@@ -324,18 +330,34 @@ class ClassicMember(GroupMember):
         assert self._asked_for is not None
         try:
             assigned = decode_assignment(bytes(response.assignment))
+            tell_assigned(self._assignor, assigned, self.generation_id)
         except ProtocolError as error:
             self._break(GroupError(f"group {self.settings.group_id!r}: the leader's assignment is unreadable: {error}"))
             return
-        self._assignor.assigned(assigned, self.generation_id)
+        except GroupError as error:
+            self._break(error)
+            return
         after = frozenset(assigned)
         self._change(Change.IS_GIVEN)
         wanted = self.wanted
         if wanted is None or not all(wanted.covers(topic) for topic, _ in after):
-            self._rejoin("the assignment does not fit the subscription any more", now_ms)
+            self._refuse(after, now_ms)
             return
         self._rebalance_ends(now_ms)
         self._handover = Handover(revoked=self.owned - after, assigned=after - self.owned, after=after)
+
+    def _refuse(self, assigned: Partitions, now_ms: int) -> None:
+        """There is a topic among these that is not wanted, or not any more."""
+        if self.wanted != self._asked_for:
+            self._rejoin("the assignment does not fit the subscription any more", now_ms)
+            return
+        strange = sorted({topic for topic, _ in assigned if self.wanted is None or not self.wanted.covers(topic)})
+        log.warning(
+            "group %r: the leader gave this member partitions of %s, which it has not subscribed to: mend the leader's "
+            "assignor %r",
+            *(self.settings.group_id, ", ".join(strange), self._assignor.name if self._assignor else ""),
+        )
+        self._try_again("the assignment does not fit the subscription", now_ms)  # after a pause: it may go on like this
 
     # -- heartbeats
 
@@ -443,9 +465,8 @@ class ClassicMember(GroupMember):
         self._handover = Handover(lost=self.owned) if self.owned else None
         self._change(Change.PARTS if self.owned else Change.JOINS)
 
-    def _break(self, error: KafkaError, cause: BaseException | None = None) -> None:
+    def _break(self, error: KafkaError) -> None:
         """Nothing can be done before the user has heard of it."""
-        error.__cause__ = cause or error.__cause__
         log.error("group %r: %s", self.settings.group_id, error)
         self._part("it cannot go on")
         self._problem, self._handover = error, None
