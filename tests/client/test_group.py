@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 
 import pytest
 
@@ -12,6 +13,7 @@ from kafkaraw.core.group.assignors import RangeAssignor, Topics
 from kafkaraw.core.group.assignors.interface import Assignment, Members
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
 from kafkaraw.errors import GroupError, KafkaError, MaxPollExceeded
+from kafkaraw.records import Batch
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 TOPIC = "t"
@@ -19,11 +21,13 @@ PARTITIONS = 4
 
 
 PROTOCOLS: dict[str, dict[str, object]] = {"classic": {}, "KIP-848": {"group_protocol": "consumer"}}
+COOPERATIVE: dict[str, object] = {"partition_assignment_strategy": "cooperative-sticky"}
 both_protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def member(cluster: VirtualCluster, protocol: str = "classic", **settings: object) -> AsyncConsumer:
-    consumer = cluster.consumer(group_id="g", **PROTOCOLS[protocol], **settings)
+    of_protocol = COOPERATIVE if protocol == "cooperative" else PROTOCOLS[protocol]
+    consumer = cluster.consumer(group_id="g", **of_protocol, **settings)
     consumer.subscribe([TOPIC])
     return consumer
 
@@ -165,6 +169,35 @@ def test_what_was_given_last_is_not_committed_when_an_error_ends_it(protocol: st
             assert [position and position.offset for position in committed.values()] == [10] * PARTITIONS
 
     on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "cooperative", "KIP-848"])
+def test_nothing_is_given_out_while_what_was_read_is_committed_for_others(protocol: str) -> None:
+    """Nothing of what is in hand, either: the partitions' next owner begins where that commit says."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        await fill(cluster, 40)
+        async with member(cluster, protocol) as first, member(cluster, protocol) as second:
+            read = Counter(offsets_of(await anext(first.batches(10))))
+            for _ in range(100):  # so that the first one has to give something up, and has records in hand
+                read.update([at for batch in (await second.poll(0.1)).values() for at in offsets_of(batch)])
+            cluster.silence()
+            for _ in range(3):
+                read.update([at async for batch in first.batches(0.2) for at in offsets_of(batch)])
+            cluster.silence(False)
+            end = cluster.now + 30
+            while cluster.now < end:
+                for consumer in (first, second):
+                    batches = (await consumer.poll(0.1)).values()
+                    read.update([at for batch in batches for at in offsets_of(batch)])
+        assert read == Counter((number, offset) for number in range(PARTITIONS) for offset in range(10))
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def offsets_of(batch: Batch) -> list[tuple[int, int]]:
+    return [(record.partition, record.offset) for record in batch]
 
 
 @both_protocols

@@ -145,7 +145,8 @@ class ScriptedGroup:
     def settle(self, steps_max: int = 60) -> None:
         """A good coordinator and a user who polls: go on until it is a member that has been told everything."""
         for _ in range(steps_max):
-            self.poll()
+            while self.poll() is not None:  # a call tells all there is
+                pass
             if self.phase is Phase.MEMBER:
                 return
             action = self.next_action()

@@ -123,7 +123,8 @@ class Group:
     def settle(self) -> None:
         """A good broker and a user who polls: go on until the member has what the broker gives, and has said so."""
         for _ in range(40):
-            self.poll()
+            while self.poll() is not None:  # a call tells all there is
+                pass
             action = self.next_action()
             if isinstance(action, FindNames):
                 self.names[U] = "u"

@@ -118,7 +118,7 @@ class Group:
         for done, offsets, error in self.progress.take_ended():
             done(offsets, error)
         if self.membership.is_active:
-            if not await self.membership.turn(deadline):
+            if not await self._turn_of_member(deadline):
                 return False
         elif not self._reading.fetcher.assignment:
             raise UsageError("nothing is assigned to this consumer: call subscribe() or assign() first")
@@ -126,6 +126,17 @@ class Group:
             return False
         self.progress.commit_if_due()
         return True
+
+    async def _turn_of_member(self, deadline: Deadline) -> bool:
+        done = False
+        try:
+            done = await self.membership.turn(deadline)
+        finally:
+            if not done:
+                # Whoever comes next must come here first: what is in hand may belong to partitions that are being given
+                # up, and given out now it would come after the commit.
+                self._reading.cursor.called_home = True
+        return done
 
     async def place(self, deadline: Deadline) -> bool:
         """See that partitions assigned by hand stand where the group has committed; says whether they do.
