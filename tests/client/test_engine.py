@@ -131,6 +131,33 @@ def test_a_server_that_failed_can_be_tried_again() -> None:
     simulate(play)
 
 
+def test_who_wants_to_wait_for_the_first_server_is_told_once_and_waits(caplog: pytest.LogCaptureFixture) -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        loop = cluster.simulation.loop
+        cluster.simulation.network.silence("broker1", 9092)
+        loop.call_later(40, lambda: cluster.simulation.network.silence("broker1", 9092, silent=False))
+        await engine.start(60)
+        assert 40 <= loop.time() < 55
+
+    simulate(play, servers="broker1:2,broker1:9092", bootstrap_timeout_ms=50_000)
+    assert len(caplog.records) == 1
+    assert "no broker yet, trying for" in caplog.text
+    assert "broker1:2 [connect]: cannot connect to broker1:2: Connection refused" in caplog.text
+
+
+def test_waiting_for_the_first_server_ends_with_its_time_or_that_of_the_call() -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        loop = cluster.simulation.loop
+        with pytest.raises(NetworkError, match="Connection refused"):
+            await engine.start(2)
+        assert loop.time() == pytest.approx(2, abs=1)
+        with pytest.raises(NetworkError, match="Connection refused"):
+            await engine.start(60)
+        assert loop.time() == pytest.approx(12, abs=2)
+
+    simulate(play, servers="broker1:2", bootstrap_timeout_ms=10_000)
+
+
 def test_a_broker_that_cannot_be_reached_under_its_advertised_name_says_so() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         cluster.nodes = [7]
@@ -483,9 +510,11 @@ def test_what_is_no_broker_is_named_quickly(server: object, kind: type[KafkaErro
         async with listening:
             address = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
             settings = {"bootstrap_servers": address, "socket_connection_setup_timeout_ms": 300}
+            settings |= {"bootstrap_timeout_ms": 20_000}  # waiting would not mend it
             engine = Engine(parse(AdminConfig, settings), network=AsyncioNetwork())
             with pytest.raises(kind, match=says) as caught:
-                await engine.start(20)
+                async with asyncio.timeout(10):
+                    await engine.start(20)
             assert address in str(caught.value)
             await engine.close()
 

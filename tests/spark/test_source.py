@@ -1,9 +1,14 @@
-"""What the readers make of options and cores, without a session or a broker."""
+"""What the readers make of options, cores and brokers that are not there yet, without a session."""
 
 from __future__ import annotations
 
+import logging
+import threading
+
 import pytest
 
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.errors import NetworkError
 from kafkaraw.spark.options import parse_options
 from kafkaraw.spark.planning import OffsetRange
 from kafkaraw.spark.source import KafkaBatchReader, KafkaStreamReader
@@ -37,3 +42,40 @@ def test_where_there_is_much_to_do_or_an_option_says_how_each_partition_has_its_
 def test_where_the_cores_are_not_known_each_partition_has_its_task(monkeypatch):
     monkeypatch.delenv("KAFKARAW_SPARK_CORES")
     assert tasks(KafkaStreamReader, 10) == 4
+
+
+class _StartsBroker(logging.Handler):
+    """Starts a broker as soon as anybody has said that there is none yet."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(logging.WARNING)
+        self.asked = threading.Event()
+        self.broker = EmbeddedBroker(port)
+        self.starting = threading.Thread(target=self._start)
+        self.starting.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "no broker yet" in record.getMessage():
+            self.asked.set()
+
+    def _start(self) -> None:
+        if self.asked.wait(30):
+            self.broker.start()
+
+
+def test_a_stream_waits_for_the_first_broker_and_a_batch_read_says_at_once_that_there_is_none(closed_port):
+    options = parse_options({"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}", "subscribe": "t"})
+    with pytest.raises(NetworkError, match="Connection refused"):
+        KafkaBatchReader(options, struct("value binary")).partitions()
+    log = logging.getLogger("kafkaraw.client.network.engine")
+    reader, handler = KafkaStreamReader(options, struct("value binary")), _StartsBroker(closed_port)
+    log.addHandler(handler)
+    try:
+        reader.prepareForTriggerAvailableNow()
+        assert handler.asked.is_set()
+        assert reader.reportLatestOffset() == {}  # the broker has no topic
+    finally:
+        log.removeHandler(handler)
+        reader.stop()
+        handler.starting.join()
+        handler.broker.stop()

@@ -159,6 +159,14 @@ class ClientConfig:
     bootstrap_servers: tuple[Address, ...] = setting(
         (), 'Servers to find the cluster through: "host:port,host:port" or a list.', convert=parse_addresses
     )
+    bootstrap_timeout_ms: int = setting(
+        0,
+        "How long the first call goes on looking for a server that can be reached, within its own timeout; with 0 each "
+        "is tried once.",
+        unit="ms",
+        minimum=0,
+        maximum=_DAY_MS,
+    )
     client_id: str = setting("kafkaraw", "Name of this client in the broker's logs, metrics and quotas.")
     request_timeout_ms: int = setting(
         30_000, "How long one request may go unanswered.", unit="ms", minimum=1, maximum=_DAY_MS

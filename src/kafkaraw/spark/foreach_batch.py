@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kafkaraw.spark.options import PATIENCE_OPTION
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -23,6 +25,8 @@ def batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]
     chosen = dict(options)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        batch.write.format("kafkaraw").options(**chosen).mode("append").save()
+        # As in a sink of streams, whatever the user says counts.
+        writer = batch.write.format("kafkaraw").option(*PATIENCE_OPTION).options(**chosen)
+        writer.mode("append").save()
 
     return write

@@ -398,6 +398,15 @@ def settings_for(kind: type[ClientConfig], client: Settings) -> Settings:
     return {name: text for name, text in client.items() if name in settings_of(kind)}
 
 
+# Streams and tasks outlive brokers: one that starts while no broker runs waits as long as a call does (decision 0024).
+PATIENCE_OPTION: Final = ("kafka.bootstrap.timeout.ms", "60000")
+
+
+def patient(options: SparkOptions) -> SparkOptions:
+    """The same, with clients that wait for the first broker, unless the user has said how long."""
+    return replace(options, client={"bootstrap_timeout_ms": PATIENCE_OPTION[1]} | options.client)
+
+
 def typed_settings(kind: type[ClientConfig], client: Settings) -> dict[str, object]:
     """The same settings as values that the client's constructor takes."""
     config = parse(kind, client, from_text=True)

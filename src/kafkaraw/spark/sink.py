@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from kafkaraw.errors import UsageError
 from kafkaraw.spark.errors import told_plainly
-from kafkaraw.spark.options import SparkOptions
+from kafkaraw.spark.options import SparkOptions, patient
 from kafkaraw.spark.writing import WriteSettings, write_rows, write_settings
 
 if TYPE_CHECKING:
@@ -108,6 +108,9 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
 
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Appends the rows of each micro-batch."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        super().__init__(patient(options), schema)
 
     def _batch(self) -> tuple[str, int | None]:
         query_id, batch_id = _task().getLocalProperty(_QUERY_ID), _task().getLocalProperty(_BATCH_ID)

@@ -25,6 +25,7 @@ from kafkaraw.spark.options import (
     check_stream_read,
     is_bare_table,
     parse_options,
+    patient,
 )
 from kafkaraw.spark.planning import OffsetRange, bundle, ranges_between, split
 from kafkaraw.spark.worker import cores_of_this_machine
@@ -151,7 +152,9 @@ class _TaskReader:
         from kafkaraw.spark.reading import ReadSettings
 
         return ReadSettings(
-            consumer_settings(self._options.client), self._options.fail_on_data_loss, self._options.poll_timeout_ms
+            consumer_settings(patient(self._options).client),
+            self._options.fail_on_data_loss,
+            self._options.poll_timeout_ms,
         )
 
 
@@ -210,7 +213,7 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
     """Plans micro-batches on the driver, where it lives as long as the query, and reads them in the workers."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+        super().__init__(patient(options), schema)
         self._lookup: ClusterLookup | None = None
         self._plan: StreamPlan | None = None
         self._committed: OffsetJson = {}

@@ -93,6 +93,11 @@ def stage_of(error: KafkaError) -> Stage:
     return Stage.CONNECT if isinstance(error, KafkaTimeoutError) else Stage.METADATA
 
 
+def may_pass(error: KafkaError) -> bool:
+    """Whether another round may end better by itself: nobody was there to ask."""
+    return isinstance(error, NetworkError | KafkaTimeoutError) and stage_of(error) in (Stage.RESOLVE, Stage.CONNECT)
+
+
 def combined(failures: dict[Address, KafkaError]) -> KafkaError:
     """One error for all addresses: the only one as it is, several as a list."""
     if len(failures) == 1:

@@ -16,7 +16,7 @@ from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metrics.client_metrics import ClientMetrics
-from kafkaraw.client.network.bootstrap import first_to_answer
+from kafkaraw.client.network.bootstrap import first_to_answer, may_pass
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.metadata import Metadata
 from kafkaraw.client.network.pool import ConnectionPool, Lane
@@ -101,7 +101,8 @@ class Engine:
     async def start(self, timeout: float | None = None) -> None:
         """Find the cluster; does nothing when that is done already.
 
-        Every bootstrap server is tried once, so a wrong address is an error at once and not after the timeout.
+        Every bootstrap server is tried once, so a wrong address is an error at once and not after the timeout; unless
+        `bootstrap_timeout_ms` says to go on.
 
         Args:
             timeout: seconds; None is `default_api_timeout_ms`.
@@ -123,7 +124,7 @@ class Engine:
         await deadline.wait(self._start_lock.acquire(), "starting the client")
         try:
             if self._keeper is None:
-                await self._bootstrap(deadline)
+                await self._find_cluster(deadline)
                 self._keeper = asyncio.create_task(self._metadata.keep_fresh(), name="metadata keeper")
         finally:
             self._start_lock.release()
@@ -319,6 +320,23 @@ class Engine:
             for partition in (partition for topic in response.topics for partition in topic.partitions):
                 partition.leader_epoch = NO_EPOCH
         return response
+
+    async def _find_cluster(self, deadline: Deadline) -> None:
+        """Look for it for `bootstrap_timeout_ms`, and say so: what is wrong may be the address."""
+        patience = Deadline(deadline.at_most(self.config.bootstrap_timeout_ms / 1000))
+        problem: KafkaError | None = None
+        while True:
+            try:
+                return await self._bootstrap(deadline)
+            except KafkaError as error:
+                if not may_pass(error):
+                    raise
+                if patience.expired:  # which may have cut the last round short
+                    raise problem or error from None
+                if problem is None:
+                    log.warning("no broker yet, trying for %g s more: %s", round(patience.remaining, 1), error)
+                problem = error
+            await patience.sleep(self.config.retry_backoff_ms / 1000)
 
     async def _bootstrap(self, deadline: Deadline) -> None:
         address, connection, response = await first_to_answer(
