@@ -38,7 +38,7 @@ MODULES = "org.apache.kafka.common.security"
     ],
 )
 def test_the_known_modules_become_settings(text: str, settings: dict[str, str]):
-    assert settings_of_jaas(text) == settings
+    assert settings_of_jaas(text, "") == settings
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_the_known_modules_become_settings(text: str, settings: dict[str, str]):
 )
 def test_cve_2023_25194_anything_else_is_refused_and_shows_no_secret(text: str, words: str):
     with pytest.raises(ConfigError, match=words) as refused:
-        settings_of_jaas(text)
+        settings_of_jaas(text, "")
     assert "s3cret" not in str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ from kafkaraw.errors import ConfigError
 
 SERVERS = {"bootstrap.servers": "a:1,b:2"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PASSWORD = "changeit-4711"
+PEM = "-----BEGIN CERTIFICATE-----"
 SERIALIZERS = "org.apache.kafka.common.serialization"
 
 
@@ -146,7 +149,7 @@ def test_a_file_of_a_java_client_logs_in(tmp_path: Path):
     login = f'{PLAIN} required \\\n  username="ada" \\\n  password="{PASSWORD}";'
     with EmbeddedBroker(users={"ada": PASSWORD}) as broker:
         file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
-        with pytest.raises(ConfigError, match="bootstrap_servers is missing"):
+        with pytest.raises(ConfigError, match=r"^bootstrap\.servers is missing"):
             Admin.from_properties(file)
         file.write_text(f"{file.read_text()}bootstrap.servers={broker.bootstrap_servers}\n")
         with Admin.from_properties(file) as admin:
@@ -179,10 +182,61 @@ def test_logins_as_java_writes_them():
     assert settings["sasl_oauthbearer_client_secret"] == "s"
 
 
+@pytest.mark.parametrize(
+    ("module", "mechanism", "refused"),
+    [
+        ("Plain", "PLAIN", ""),
+        ("Scram", "SCRAM-SHA-256", ""),
+        ("Scram", "SCRAM-SHA-512", ""),
+        ("Scram", "PLAIN", "ScramLoginModule is for SCRAM-SHA-256 and SCRAM-SHA-512, but sasl.mechanism is PLAIN"),
+        ("Plain", "SCRAM-SHA-512", "PlainLoginModule is for PLAIN, but sasl.mechanism is SCRAM-SHA-512"),
+        ("OAuthBearer", "PLAIN", "OAuthBearerLoginModule is for OAUTHBEARER, but"),
+        ("Plain", "", r"^sasl\.mechanism is missing; choose one of PLAIN"),
+    ],
+)
+def test_a_login_module_must_be_one_for_the_mechanism(module: str, mechanism: str, refused: str):
+    given = SERVERS | {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.jaas.config": f'{module}LoginModule required username="ada" password="{PASSWORD}";',
+    }
+    with pytest.raises(ConfigError, match=refused) if refused else nullcontext() as told:
+        Admin.from_properties(given | ({"sasl.mechanism": mechanism} if mechanism else {})).close()
+    assert PASSWORD not in str(told)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ssl.truststore.certificates": PEM}, r"^ssl\.truststore\.certificates: no effect with security\.protocol='P"),
+        (
+            {"ssl.keystore.certificate.chain": PEM, "ssl.keystore.key": PEM},
+            r"^ssl\.keystore\.certificate\.chain, ssl\.keystore\.key: no effect",
+        ),
+        ({"ssl_cafile": "ca.pem"}, "^ssl_cafile: no effect with"),
+        ({"ssl.cafile": "ca.pem"}, r"^ssl\.cafile: no effect with"),
+        ({"linger.ms": "soon"}, r"^linger\.ms='soon': must be"),
+        ({"client.id": "acks", "acks": "2"}, r"^acks='2': must be 'all'"),
+        ({"acks": "1", "enable.idempotence": "true"}, r"^acks=1 must be 'all' for enable\.idempotence=True"),
+        ({"compression.type": "lz4", "compression.lz4.level": "40"}, r"^compression\.lz4\.level='40': must be at most"),
+        ({"transactional.id": ""}, r"^transactional\.id='' must not be empty"),
+        ({"ssl.keystore.certificate.chain": PEM}, r"ssl\.keystore\.key belong together: one is missing"),
+        ({"ssl.keystore.key": PEM}, r"ssl\.keystore\.key belong together: one is missing"),
+    ],
+    ids=str,
+)
+def test_errors_name_settings_as_the_user_gave_them(given: dict[str, str], says: str):
+    with pytest.raises(ConfigError, match=says):
+        Producer.from_properties(SERVERS | given)
+
+
+def test_what_is_given_besides_the_file_keeps_its_own_name():
+    with pytest.raises(ConfigError, match=r"^ssl_cafile and ssl\.truststore\.certificates: give one of them"):
+        Admin.from_properties(
+            SERVERS | {"security.protocol": "SSL", "ssl.truststore.certificates": PEM}, ssl_cafile="ca.pem"
+        )
+
+
 # -- a file, all clients, and stores -----------------------------------------------------------------------------
-
-
-PASSWORD = "changeit-4711"
 
 
 def pem(*blobs: trustme.Blob) -> str:

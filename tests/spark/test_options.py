@@ -110,9 +110,9 @@ def test_what_spark_has_and_we_do_not_is_refused_with_what_to_use_instead(name, 
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0': must be a whole number from 1"),
         ({"minPartitions": "many"}, "minPartitions='many'"),
         ({"topic": ""}, "topic is empty"),
-        ({"kafka.linger.ms": "soon"}, "the option kafka.linger.ms is wrong"),
-        ({"kafka.bootstrap.servers": "localhost"}, "the option kafka.bootstrap.servers is wrong"),
-        ({"kafka.acks": "2"}, "the option kafka.acks is wrong"),
+        ({"kafka.linger.ms": "soon"}, "kafka.linger.ms='"),
+        ({"kafka.bootstrap.servers": "localhost"}, "kafka.bootstrap.servers='"),
+        ({"kafka.acks": "2"}, "kafka.acks='2': must be"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign exclude each other"),
         ({"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern exclude each other"),
         ({"subscribePattern": "["}, "subscribePattern='[': cannot be used as a regular expression: a class is not"),
@@ -204,10 +204,21 @@ def test_client_settings_go_by_the_names_of_java():
 
 def test_half_a_login_and_java_classes_are_refused():
     servers = {"subscribe": "t", "kafka.bootstrap.servers": "a:1"}
-    with pytest.raises(ConfigError, match="sasl_mechanism='PLAIN' needs sasl_username"):
+    with pytest.raises(ConfigError, match=r"kafka.sasl.mechanism='PLAIN' needs username in kafka.sasl.jaas.config and"):
         parse_options(servers | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"})
     with pytest.raises(ConfigError, match=r"options kafka.\* is not accepted: partitioner.class"):
         parse_options(servers | {"kafka.partitioner.class": "com.example.Mine"})
+
+
+def test_settings_that_do_not_go_together_are_named_as_the_user_wrote_them(tmp_path):
+    store = tmp_path / "ca.pem"
+    store.write_text("-----BEGIN CERTIFICATE-----")
+    with pytest.raises(
+        ConfigError, match=r"^kafka.ssl.truststore.location: no effect with kafka.security.protocol='PLA"
+    ):
+        parse(subscribe="t", kafka__ssl__truststore__location=str(store))
+    with pytest.raises(ConfigError, match=r"^kafka.retry.backoff.max.ms=1 must be at least kafka.retry.backoff.ms=100"):
+        parse(subscribe="t", kafka__retry__backoff__max__ms="1")
 
 
 def test_a_time_counts_before_times_by_partition_and_these_before_offsets():

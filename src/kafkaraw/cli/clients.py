@@ -100,11 +100,13 @@ class Cluster:
         """
         from kafkaraw.client.config import parse
         from kafkaraw.client.java_names import settings_from_properties
+        from kafkaraw.client.java_spelling import named_as_given
 
         try:
             settings = settings_from_properties(kind, self.properties)
             settings |= {name: value for name, value in more.items() if value is not None}
-            parse(kind, settings)
+            with named_as_given(self.properties, own=[name for name in more if more[name] is not None]):
+                parse(kind, settings)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         return settings

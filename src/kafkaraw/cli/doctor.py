@@ -57,12 +57,15 @@ def doctor(
     """
     from kafkaraw.client.config import AdminConfig, parse
     from kafkaraw.client.java_names import read_properties, translated
+    from kafkaraw.client.java_spelling import named_as_given
     from kafkaraw.client.network.diagnosis import diagnose
 
     try:
         given = read_properties(config_file) if config_file else {}
         given |= {name.replace("-", "_"): value for name, value in parse_properties(properties).items()}
-        config = parse(AdminConfig, translated(given | {"bootstrap.servers": servers}, AdminConfig), from_text=True)
+        settings = translated(given | {"bootstrap.servers": servers}, AdminConfig)
+        with named_as_given(given):
+            config = parse(AdminConfig, settings, from_text=True)
         diagnosis = asyncio.run(diagnose(config, timeout=timeout))
     except ConfigError as error:
         raise click.UsageError(str(error), ctx) from error

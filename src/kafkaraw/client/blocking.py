@@ -31,7 +31,7 @@ from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.client.forking import tell_about_forks
 from kafkaraw.client.groups.progress import Done
-from kafkaraw.client.java_names import Properties, settings_from_properties
+from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
@@ -85,7 +85,7 @@ class Producer(Sender):
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
-        return cls(runtime=runtime, **settings_from_properties(ProducerConfig, properties) | settings)
+        return made_from_properties(cls, ProducerConfig, properties, runtime, settings)
 
     def __enter__(self) -> Producer:
         return self
@@ -272,7 +272,7 @@ class Consumer:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
-        return cls(runtime=runtime, **settings_from_properties(ConsumerConfig, properties) | settings)
+        return made_from_properties(cls, ConsumerConfig, properties, runtime, settings)
 
     def __enter__(self) -> Consumer:
         return self

@@ -35,7 +35,7 @@ from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.java_names import Properties, settings_from_properties
+from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.protocol import Uuid
@@ -63,7 +63,7 @@ class Admin:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
-        return cls(runtime=runtime, **settings_from_properties(AdminConfig, properties) | settings)
+        return made_from_properties(cls, AdminConfig, properties, runtime, settings)
 
     def __enter__(self) -> Admin:
         return self

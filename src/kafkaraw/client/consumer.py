@@ -19,7 +19,7 @@ from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.group import CLOSE_S, Group
 from kafkaraw.client.groups.progress import Done
-from kafkaraw.client.java_names import Properties, settings_from_properties
+from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback, CallUser, Listeners
 from kafkaraw.client.metrics import consumer_metrics, group_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
@@ -62,7 +62,7 @@ class AsyncConsumer:
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
         """
-        return cls(runtime=runtime, **settings_from_properties(ConsumerConfig, properties) | settings)
+        return made_from_properties(cls, ConsumerConfig, properties, runtime, settings)
 
     async def __aenter__(self) -> AsyncConsumer:
         return self

@@ -6,7 +6,7 @@ not known is an error. Start at `settings_of_jaas`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kafkaraw.core.sasl.jaas import parse_jaas
@@ -16,18 +16,27 @@ _WHAT: Final = "sasl.jaas.config"
 Options = Mapping[str, str]
 
 
-def settings_of_jaas(text: str) -> dict[str, str]:
+def settings_of_jaas(text: str, mechanism: str) -> dict[str, str]:
     """Our settings for a line of login configuration.
 
+    Args:
+        text: it.
+        mechanism: what `sasl.mechanism` says; empty when nothing.
+
     Raises:
-        ConfigError: it cannot be read, or names a module or an option that has no counterpart; shows no option's value.
+        ConfigError: it cannot be read, or names a module or an option that has no counterpart, or a module that is not
+            for the mechanism; shows no option's value.
     """
     entry = parse_jaas(text, _WHAT)
     name = entry.module.rpartition(".")[2]
     if name not in _MODULES:
         known = ", ".join(sorted(_MODULES))
         raise ConfigError(f"{_WHAT}: the login module {entry.module!r} is not known; known are {known}")
-    return _MODULES[name](entry.options)
+    read, mechanisms = _MODULES[name]
+    if mechanism and mechanism not in mechanisms:
+        # With PLAIN, Java would send a password in the clear that is meant for SCRAM. The other way it fails, too.
+        raise ConfigError(f"{_WHAT}: {name} is for {' and '.join(mechanisms)}, but sasl.mechanism is {mechanism}")
+    return read(entry.options)
 
 
 def _password(options: Options) -> dict[str, str]:
@@ -65,10 +74,11 @@ def _renamed(options: Options, names: Mapping[str, str]) -> dict[str, str]:
     return {ours: options[java] for java, ours in names.items() if java in options}
 
 
-_MODULES: Final[dict[str, Callable[[Options], dict[str, str]]]] = {
-    "PlainLoginModule": _password,
-    "ScramLoginModule": _password,
-    "OAuthBearerLoginModule": _oauth,
-    "Krb5LoginModule": _kerberos,
-    "IAMLoginModule": _iam,
+# Login module -> how its options are read, and the mechanisms that it is for.
+_MODULES: Final[dict[str, tuple[Callable[[Options], dict[str, str]], Sequence[str]]]] = {
+    "PlainLoginModule": (_password, ["PLAIN"]),
+    "ScramLoginModule": (_password, ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    "OAuthBearerLoginModule": (_oauth, ["OAUTHBEARER"]),
+    "Krb5LoginModule": (_kerberos, ["GSSAPI"]),
+    "IAMLoginModule": (_iam, ["AWS_MSK_IAM"]),
 }

@@ -17,6 +17,8 @@ from typing import Final, TypeVar
 
 from kafkaraw.client.config import ClientConfig, every_setting
 from kafkaraw.client.jaas import settings_of_jaas
+from kafkaraw.client.java_spelling import named_as_given
+from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.settings import build, settings_of
 from kafkaraw.core.java_properties import parse_java_properties
 from kafkaraw.errors import ConfigError
@@ -24,7 +26,7 @@ from kafkaraw.net.stores import PEM_MARK, pem_of
 
 log = logging.getLogger(__name__)
 
-K = TypeVar("K", bound=ClientConfig)
+T = TypeVar("T")
 Properties = str | os.PathLike[str] | Mapping[str, object]
 
 _RENAMED: Final = {
@@ -121,9 +123,29 @@ def settings_from_properties(kind: type[ClientConfig], properties: Properties) -
     Raises:
         ConfigError: the file cannot be read; a name is refused or unknown; a value does not fit.
     """
-    settings = translated(read_properties(properties), kind)
-    config = build(kind, settings, from_text=True)  # whether they go together is checked by the constructor
+    given = read_properties(properties)
+    settings = translated(given, kind)
+    with named_as_given(given):
+        config = build(kind, settings, from_text=True)  # whether they go together is checked by the constructor
     return {name: getattr(config, name) for name in settings}
+
+
+def made_from_properties(
+    make: Callable[..., T],
+    kind: type[ClientConfig],
+    properties: Properties,
+    runtime: Runtime | None,
+    settings: dict[str, object],
+) -> T:
+    """A client from a Java client's configuration and settings of ours, which go first.
+
+    Raises:
+        ConfigError: as from `settings_from_properties`, or they do not go together.
+    """
+    given = read_properties(properties)
+    chosen = settings_from_properties(kind, given) | settings
+    with named_as_given(given, own=settings):
+        return make(runtime=runtime, **chosen)
 
 
 def translated(properties: Mapping[str, str], *kinds: type[ClientConfig]) -> dict[str, str]:
@@ -195,7 +217,7 @@ def _unknown(name: str) -> str:
 
 def _completed(settings: dict[str, str]) -> dict[str, str]:
     """Java's defaults where ours differ, and what a setting of Java's says without being asked."""
-    if settings.get("security_protocol", "").startswith("SASL"):
+    if settings.get("security_protocol", "").startswith("SASL") and "sasl_username" not in settings:
         settings.setdefault("sasl_mechanism", "GSSAPI")
     if settings.get("sasl_mechanism") == "AWS_MSK_IAM" and (
         region := _MSK_HOST.search(settings.get("bootstrap_servers", ""))
@@ -210,7 +232,8 @@ def _completed(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _jaas(properties: Mapping[str, str]) -> dict[str, str]:
-    return settings_of_jaas(properties["sasl.jaas.config"])
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl_mechanism", ""))
+    return settings_of_jaas(properties["sasl.jaas.config"], mechanism.strip())
 
 
 def _compression_level(properties: Mapping[str, str]) -> dict[str, str]:
@@ -248,8 +271,11 @@ def _trusted(properties: Mapping[str, str]) -> dict[str, str]:
 def _identity(properties: Mapping[str, str]) -> dict[str, str]:
     password = properties.get("ssl.key.password")
     found = {} if password is None else {"ssl_password": password}
-    if chain := properties.get("ssl.keystore.certificate.chain"):
-        return found | {"ssl_certfile": chain, "ssl_keyfile": properties.get("ssl.keystore.key", "")}
+    chain, key = (properties.get(f"ssl.keystore.{part}", "") for part in ("certificate.chain", "key"))
+    if bool(chain) != bool(key):
+        raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key belong together: one is missing")
+    if chain:
+        return found | {"ssl_certfile": chain, "ssl_keyfile": key}
     text = _store(properties, "ssl.keystore")
     return found | {"ssl_certfile": text} if text else {}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
-from kafkaraw.client.java_names import Properties, settings_from_properties
+from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
@@ -64,7 +64,7 @@ class AsyncProducer:
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
         """
-        return cls(runtime=runtime, **settings_from_properties(ProducerConfig, properties) | settings)
+        return made_from_properties(cls, ProducerConfig, properties, runtime, settings)
 
     async def __aenter__(self) -> AsyncProducer:
         return self

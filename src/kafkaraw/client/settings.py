@@ -126,7 +126,8 @@ def _checked(declared: str, about: Setting, value: object, *, from_text: bool) -
     else:
         _check_type(declared, value)
     if about.choices and value not in about.choices:
-        raise ValueError(f"must be one of {', '.join(map(repr, about.choices))}{_nearest_choice(value, about)}")
+        choices = ", ".join(repr(choice) for choice in about.choices if choice is not None)
+        raise ValueError(f"must be one of {choices}{_nearest_choice(value, about)}")
     _check_limits(about, value)
     return value
 

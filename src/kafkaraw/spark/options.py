@@ -18,7 +18,8 @@ from typing import Final
 
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.java_names import known_names, translated
-from kafkaraw.client.settings import build, settings_of
+from kafkaraw.client.java_spelling import named_as_given
+from kafkaraw.client.settings import settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.java_regex import translate
@@ -248,6 +249,7 @@ _SPARKS_OWN = frozenset(
 # Spark puts what it knows of a table among the options of everything that is read from the table or written to it.
 _OF_TABLES = frozenset({"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"})
 
+_OPENSSL = "TLS is Python's own: the configuration of its OpenSSL decides"
 _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or a function"
 
 # Options that people bring along from Spark's own connector, and what to do instead.
@@ -256,6 +258,11 @@ _REFUSED = {
     "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
     "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
     "kafka.transactional.id": "use exactlyOnce=true: every task has a transactional id of its own then",
+    "kafka.ssl.cipher.suites": _OPENSSL,
+    "kafka.ssl.engine.factory.class": _OPENSSL,
+    "kafka.ssl.provider": _OPENSSL,
+    "kafka.security.providers": _OPENSSL,
+    "kafka.sasl.login.class": "kafka.sasl.mechanism and kafka.sasl.jaas.config say how to log in",
     "kafka.interceptor.classes": "there are no interceptors, nor Java classes",
     "kafka.key.deserializer": _SERIALIZER,
     "kafka.value.deserializer": _SERIALIZER,
@@ -296,7 +303,8 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
         raise ConfigError(f"one of the options {_CLIENT_PREFIX}* is not accepted: {error}") from None
     if "bootstrap_servers" not in client:
         raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
-    _check_client(client)
+    with named_as_given(java, prefix=_CLIENT_PREFIX):
+        _check_client(client)
     parsed = replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
     _check_together(parsed, [name for name in _WHAT_TO_READ if name in given])
     return parsed
@@ -380,15 +388,7 @@ def _nearest(lower: str, names: Iterable[str]) -> str | None:
 
 
 def _check_client(client: Settings) -> None:
-    """Let the client check each setting, so that its limits and texts stand in one place."""
-    servers = {"bootstrap_servers": client["bootstrap_servers"]}
-    for name, text in client.items():
-        option = _CLIENT_PREFIX + name.replace("_", ".")
-        kind = next(kind for kind in _KINDS if name in settings_of(kind))
-        try:
-            build(kind, servers | {name: text}, from_text=True)
-        except ConfigError as error:
-            raise ConfigError(f"the option {option} is wrong: {error}") from None
+    """Let the clients check their settings, so that limits and texts stand in one place."""
     for kind in _KINDS:
         parse(kind, settings_for(kind, client), from_text=True)
 

@@ -25,7 +25,7 @@ from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.java_names import Properties, settings_from_properties
+from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
@@ -80,7 +80,7 @@ class AsyncAdmin:
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
         """
-        return cls(runtime=runtime, **settings_from_properties(AdminConfig, properties) | settings)
+        return made_from_properties(cls, AdminConfig, properties, runtime, settings)
 
     async def __aenter__(self) -> AsyncAdmin:
         return self

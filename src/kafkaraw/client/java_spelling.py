@@ -1,0 +1,70 @@
+"""How errors call settings that were given by the names of Java's clients.
+
+What is wrong with settings is found where they are declared, under their own names: `ssl_cadata` for what a user has
+given as `ssl.truststore.location`. Here an error gets the names that stand in the user's file or options. Must not
+check anything. Start at `named_as_given`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from kafkaraw.client.config import every_setting
+from kafkaraw.errors import ConfigError
+
+_LOGIN: Final = "sasl.jaas.config"
+
+# Setting -> the properties that it may have come from, the last word of each; the first is named when none was given.
+_SOURCES: Final = {
+    "compression_level": ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+    "partitioner": ("partitioner.class",),
+    "sasl_oauth_token_provider": ("sasl.oauthbearer.token.endpoint.url",),
+    "sasl_oauthbearer_client_id": ("sasl.oauthbearer.client.credentials.client.id", f"clientId in {_LOGIN}"),
+    "sasl_oauthbearer_client_secret": (
+        "sasl.oauthbearer.client.credentials.client.secret",
+        f"clientSecret in {_LOGIN}",
+    ),
+    "sasl_password": (f"password in {_LOGIN}",),
+    "sasl_username": (f"username in {_LOGIN}",),
+    "ssl_cadata": ("ssl.truststore.location", "ssl.truststore.certificates"),
+    "ssl_certfile": ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
+    "ssl_check_hostname": ("ssl.endpoint.identification.algorithm",),
+    "ssl_keyfile": ("ssl.keystore.key",),
+    "ssl_password": ("ssl.key.password",),
+}
+
+# Whole names only, and not what looks like a value: in quotes, or a part of a path.
+_NAMES: Final = "|".join(sorted(every_setting()))
+_SETTING: Final = re.compile(rf"(?<![\w'\"./-])(?:{_NAMES})(?![\w'\"/.-])")
+
+
+@contextmanager
+def named_as_given(properties: Mapping[str, str], *, prefix: str = "", own: Container[str] = ()) -> Iterator[None]:
+    """Let errors of settings name them as the user did.
+
+    Args:
+        properties: what the user gave, by name.
+        prefix: stands before each name where the user wrote it.
+        own: settings that the user has given by their own names besides.
+    """
+    try:
+        yield
+    except ConfigError as error:
+
+        def name(found: re.Match[str]) -> str:
+            return found[0] if found[0] in own else _name(found[0], properties, prefix)
+
+        raise ConfigError(_SETTING.sub(name, str(error))) from None
+
+
+def _name(setting: str, properties: Mapping[str, str], prefix: str) -> str:
+    dotted = setting.replace("_", ".")
+    if dotted not in properties and setting in properties:
+        return setting
+    sources = (dotted,) if dotted in properties else _SOURCES.get(setting, (dotted,))
+    given = [source for source in sources if source.rpartition(" ")[2] in properties]
+    words, space, name = (given or sources)[0].rpartition(" ")
+    return f"{words}{space}{prefix}{name}"
