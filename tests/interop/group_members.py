@@ -13,18 +13,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from pathlib import Path
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from tests.interop.apache_kafka import fetch_jars
+from tests.interop import java_members
 
-JAVA_STRATEGIES = {
-    "range": "RangeAssignor",
-    "roundrobin": "RoundRobinAssignor",
-    "sticky": "StickyAssignor",
-    "cooperative-sticky": "CooperativeStickyAssignor",
-}
 HEARTBEAT_MS, SESSION_MS = 200, 6_000
 
 
@@ -32,7 +26,7 @@ class Member:
     """A member in a process of its own.
 
     Args:
-        client: ours, confluent, kafka-python, aiokafka or java.
+        client: ours, confluent, kafka-python, aiokafka, java; or one of Apache's tools, verifiable and console.
         strategy: the assignor; "KIP-848" for the protocol in which the broker assigns.
 
     Attributes:
@@ -43,19 +37,18 @@ class Member:
     """
 
     def __init__(self, client: str, servers: str, group: str, topic: str, strategy: str) -> None:
-        if client == "java":
-            jars = ":".join(map(str, sorted(fetch_jars().glob("*.jar"))))
-            source = Path(__file__).with_name("JavaGroupMember.java")
-            command = ["java", "-Xmx128M", "-XX:+UseSerialGC", "-cp", jars, str(source)]
-            command += [servers, group, topic, JAVA_STRATEGIES.get(strategy, strategy)]
-        elif client == "ours":
-            command = [sys.executable, "-m", "tests.interop.our_member", servers, group, topic, strategy]
+        make = JAVA.get(client)
+        if make is not None:
+            command = make(servers, group, topic, strategy)
         else:
-            command = [sys.executable, "-m", __spec__.name, client, servers, group, topic, strategy]
+            program = ["tests.interop.our_member"] if client == "ours" else [__spec__.name, client]
+            command = [sys.executable, "-m", *program, servers, group, topic, strategy]
         self.is_up = client != "ours"  # which alone says so
         self.owned: set[int] = set()
         self.log = ""
         self.offsets: list[tuple[int, int]] = []
+        self._is_tool = client in TOOLS
+        self._understand = TOOLS[client]() if self._is_tool else json.loads
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `_end`
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
@@ -74,6 +67,8 @@ class Member:
     def leave(self) -> None:
         """Close its consumer in good order."""
         assert self._process.stdin
+        if self._is_tool:
+            self._process.terminate()
         self._process.stdin.close()
         self._process.wait(30)
         self._end()
@@ -99,12 +94,19 @@ class Member:
     def _read(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
-            told = json.loads(line)
+            told = self._understand(line)
             self.is_up = True
             if "owned" in told:
                 self.owned = set(told["owned"])
             elif "offset" in told:
                 self.offsets.append((told["partition"], told["offset"]))
+
+
+JAVA = {"java": java_members.consumer, "verifiable": java_members.verifiable, "console": java_members.console}
+TOOLS: dict[str, Callable[[], java_members.Reader]] = {
+    "verifiable": java_members.VerifiableReader,
+    "console": lambda: java_members.read_console,
+}
 
 
 def tell(**what: object) -> None:
