@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaraw import Admin, Producer, TopicPartition
-from kafkaraw.cli import main
+from kafkaraw.cli import consuming, main
 from kafkaraw.cli.stopping import Stop
+from kafkaraw.client.network import metadata
 from tests.cli.running import TIMEOUT, fill, make_topic, read, run, start
 
 NUMBERS = [b"%d" % number for number in range(20)]
@@ -156,6 +157,24 @@ def test_a_group_reads_topics_that_match_an_expression(servers: str):
     for protocol in ("classic", "consumer"):
         given = ["-g", f"re-{protocol}", "-X", f"group.protocol={protocol}", "-o", "beginning"]
         assert sorted(read(servers, "^log", *given, "-c", "2").split()) == [b"logs.a", b"logs.b"]
+
+
+def test_a_group_is_not_waited_for_when_there_is_nothing_to_read_to_the_end(
+    servers: str, numbers: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(consuming, "_NOTHING_S", 0.3)
+    monkeypatch.setattr(metadata, "UNKNOWN_TOPIC_GRACE_S", 0.2)
+    assert "topic 'nosuch' does not exist" in run(servers, "consume", "nosuch", "-g", "g4", "-e", code=1).stderr
+    for protocol in ("classic", "consumer"):
+        left_out = run(servers, "consume", "^nosuch", "-g", f"g4-{protocol}", "-e", "-X", f"group.protocol={protocol}")
+        assert f"Group g4-{protocol} has nothing for this member to read" in left_out.stderr
+
+
+def test_what_a_group_refuses_is_said_in_one_line(servers: str, numbers: str):
+    wrong = ["-X", "group.protocol=consumer", "-X", "group.remote.assignor=nosuch"]
+    errors = run(servers, "consume", numbers, "-g", "g5", "-q", *wrong, code=1).stderr.splitlines()
+    assert len(errors) == 1
+    assert errors[0].startswith("Error: group 'g5', heartbeat: the broker has no assignor")
 
 
 def test_who_is_in_the_group_is_told(servers: str, numbers: str):

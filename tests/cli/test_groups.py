@@ -192,7 +192,8 @@ def test_a_group_with_members_is_refused(servers: str, member: str):
 
 
 def test_a_reset_makes_the_group_if_need_be(servers: str, trips: str):
-    run(servers, "groups reset", "brand-new", "--topic", "trips:0", "--to-offset", "5", "--execute")
+    done = run(servers, "groups reset", "brand-new", "--topic", "trips:0", "--to-offset", "5", "--execute")
+    assert "there is no group 'brand-new' yet: setting its offsets makes it" in done.stderr
     assert offsets_of(servers, "brand-new") == {FIRST: 5}
 
 
@@ -230,6 +231,8 @@ def test_a_static_member_that_will_not_come_back_is_removed(servers: str, trips:
 @pytest.mark.parametrize(
     ("command", "options", "said"),
     [
+        ("list", ["--state", "stable,busy"], "--state busy: must be one of Empty, PreparingRebalance"),
+        ("list", ["--type", "modern"], "--type modern: must be one of classic, consumer"),
         ("describe", [], "Which groups?"),
         ("describe", ["g", "--all-groups"], "Which groups?"),
         ("reset", ["g"], "Where to? Give one of --to-earliest"),

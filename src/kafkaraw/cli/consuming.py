@@ -32,6 +32,8 @@ _TURN_S: Final = 0.2
 """How long a signal may go unnoticed."""
 _TERMINAL_RECORDS: Final = 500
 """Most records that go to a terminal before a signal is looked at."""
+_NOTHING_S: Final = 5.0
+"""How long a member of a group that is to exit at the end waits for partitions, once it is in."""
 _PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -207,6 +209,7 @@ class _Reading:
         self._stopped: set[TopicPartition] = set()  # where the time to stop was reached
         self._ends = _Ends(consumer, notes) if plan.at_end else None
         self._limit = _TERMINAL_RECORDS if stream.isatty() else None
+        self._idle_since_s: float | None = None
 
     def begin(self) -> None:
         """Choose partitions and places; nothing is read yet."""
@@ -247,6 +250,10 @@ class _Reading:
 
     def _subscribe(self) -> None:
         topics = self._plan.topics
+        if self._plan.at_end:  # else it waits for those that there are not yet
+            for topic in topics:
+                if not topic.startswith("^"):
+                    self._consumer.partitions_for(topic)
         pattern = None
         if any(topic.startswith("^") for topic in topics):
             pattern = "|".join(f"{topic}.*" if topic.startswith("^") else re.escape(topic) for topic in topics)
@@ -300,7 +307,20 @@ class _Reading:
             return True
         if self._ends is not None and self._ends.are_reached(batches, self._stopped):
             return True
+        if self._is_left_out():
+            self._notes.say(f"Group {self._plan.group} has nothing for this member to read")
+            return True
         return bool(self._stopped) and self._stopped.issuperset(self._consumer.assignment())
+
+    def _is_left_out(self) -> bool:
+        """Whether it is to read to the end, and its group gives it nothing: others read everything, or nothing fits."""
+        if not (self._plan.subscribes and self._plan.at_end) or self._consumer.assignment():
+            self._idle_since_s = None
+            return False
+        now_s = time.monotonic()
+        if self._consumer.group_metadata().generation_id < 0 or self._idle_since_s is None:
+            self._idle_since_s = now_s
+        return now_s - self._idle_since_s >= _NOTHING_S
 
 
 class _Ends:

@@ -94,7 +94,8 @@ def reset(cluster: Cluster, **options: Unpack[ResetOptions]) -> int:
     with admin_of(cluster) as admin:
         given = list(dict.fromkeys(options["names"] + options["more_names"]))
         names = consumer_groups(admin) if options["all_groups"] else given
-        busy = _busy(described_groups(admin, names))
+        found = described_groups(admin, names)
+        busy = _busy(found)
         logs = LogEnds(cluster, admin)
         plan = []
         with logs.consumer() as consumer:
@@ -104,6 +105,9 @@ def reset(cluster: Cluster, **options: Unpack[ResetOptions]) -> int:
                     chosen = _chosen(options, logs, committed, None if saved is None else saved(name))
                     plan += _rows(name, chosen, committed, consumer, way or _from(saved, name))
         _show(plan, options, single=len(given) == 1)
+        for name in names:
+            if name not in found or found[name].state is GroupState.DEAD:
+                sys.stderr.write(f"Warning: there is no group {name!r} yet: setting its offsets makes it\n")
         for name, state in busy.items():
             sys.stderr.write(
                 f"Error: group {name!r} has members (it is {state}), who would go on from where they are: "

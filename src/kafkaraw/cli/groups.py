@@ -10,6 +10,7 @@ from kafkaraw.cli.clients import Cluster, cluster_options
 
 if TYPE_CHECKING:
     from kafkaraw.cli.group_reset import ResetOptions
+    from kafkaraw.client.admin.group_descriptions import GroupState, GroupType
 
 _EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, it is only shown what would be done.")
 _DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Only show what would be done, which is the default.")
@@ -46,8 +47,9 @@ def groups() -> None:
 def list_groups(cluster: Cluster, states: str | None, types: str | None, quiet: bool, as_json: bool) -> None:
     """List the groups of the cluster."""
     from kafkaraw.cli.group_tables import listing, print_rows
+    from kafkaraw.client.admin.group_descriptions import GroupState, GroupType
 
-    found = listing(cluster, _words(states), _words(types))
+    found = listing(cluster, _words(states, "--state", GroupState), _words(types, "--type", GroupType))
     if quiet and not as_json:
         click.echo("".join(f"{group['GROUP']}\n" for group in found), nl=False)
     else:
@@ -170,8 +172,14 @@ def remove_members(
     _report(remove_group_members(cluster, name, chosen, execute=execute and not dry_run))
 
 
-def _words(text: str | None) -> list[str]:
-    return [] if text is None else [word.strip() for word in text.split(",") if word.strip()]
+def _words(text: str | None, option: str, kind: type[GroupState | GroupType]) -> list[str]:
+    """What a list with commas names, however it is written there."""
+    known = {each.lower(): each.value for each in kind}
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    for word in words:
+        if word.lower() not in known:
+            raise click.UsageError(f"{option} {word}: must be one of {', '.join(known.values())}")
+    return [known[word.lower()] for word in words]
 
 
 def _check_scope(names: tuple[str, ...], all_groups: bool) -> None:

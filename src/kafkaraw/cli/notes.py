@@ -14,6 +14,8 @@ from typing import Final
 
 _PROGRESS_EVERY_S: Final = 0.5
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_RAISED: Final = "kafkaraw.core.group."
+"""Whose errors the next call raises, so that the command ends with them: once is enough."""
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
@@ -98,4 +100,6 @@ class _Handler(logging.Handler):
         self._notes = notes
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR and record.name.startswith(_RAISED):
+            return
         self._notes.tell(f"{record.levelname}: {record.getMessage()}")

@@ -467,7 +467,7 @@ class ClassicMember(GroupMember):
 
     def _break(self, error: KafkaError) -> None:
         """Nothing can be done before the user has heard of it."""
-        log.error("group %r: %s", self.settings.group_id, error)
+        self._log(error)
         self._part("it cannot go on")
         self._problem, self._handover = error, None
         self._forget(member_id=False)

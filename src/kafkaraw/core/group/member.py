@@ -251,8 +251,13 @@ class GroupMember(ABC):
             f"{self.settings.max_poll_interval_ms}; call poll() more often, ask it for fewer records with "
             f"max_poll_records, or set max_poll_interval_ms higher (None for no limit); the next call joins again"
         )
-        log.error("%s", self._problem)
+        self._log(self._problem)
         return True
+
+    def _log(self, problem: KafkaError) -> None:
+        """One line about what the user's next call raises; most of it names the group itself."""
+        said, group = str(problem), f"group {self.settings.group_id!r}"
+        log.error("%s", said if group in said else f"{group}: {said}")
 
 
 def is_final(problem: KafkaError) -> bool:

@@ -356,7 +356,7 @@ class ModernMember(GroupMember):
 
     def _break(self, error: KafkaError) -> None:
         """Nothing can be done before the user has heard of it."""
-        log.error("group %r: %s", self.settings.group_id, error)
+        self._log(error)
         self._problem, self._handover = error, None
         self._forget()
         self._change(Change.BREAKS)
