@@ -147,6 +147,23 @@ def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is(proto
 
 
 @both_protocols
+def test_who_has_unsubscribed_is_expected_only_from_the_next_call_that_reads(protocol: str) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster, protocol, max_poll_interval_ms=30_000) as consumer:
+            await settle(consumer)
+            await consumer.unsubscribe()
+            consumer.subscribe([TOPIC])
+            await asyncio.sleep(20)
+            assert consumer.group_metadata().generation_id < 0, "it is a member, though nobody reads"
+            await asyncio.sleep(20)
+            await consumer.poll(0.1)
+            await settle(consumer)
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+@both_protocols
 def test_what_was_given_last_is_not_committed_when_an_error_ends_it(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)

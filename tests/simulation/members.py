@@ -95,7 +95,7 @@ class Member:
         self._pause_s = 0.0
         self._leaves = self._is_silent = self._is_closing = self._is_called = False
         self._is_restless = True
-        self._away_s = self._back_s = 0.0
+        self._left_s = self._away_s = self._back_s = 0.0  # the end of the call before, of this one, and its beginning
         self._max_poll_s = settings["max_poll_interval_ms"] / 1000
         self._ways = world.rng(f"ways of {name}")
         self._manners = self._ways.sample(list(MANNERS), self._ways.choice([1, 1, 2, 4])) if is_versatile else ["poll"]
@@ -196,9 +196,8 @@ class Member:
     def _note(self, error: KafkaError) -> None:
         self._world.covered[type(error).__name__] += 1
         if isinstance(error, MaxPollExceeded):
-            now_s = self._world.now_s
-            since_s = self._away_s + self._max_poll_s + LEAVING_S
-            if since_s < self._back_s < now_s + 1:
+            since_s = self._left_s + self._max_poll_s + LEAVING_S
+            if since_s < self._back_s:
                 self._group.silences.append(Silence(self.name, since_s, self._back_s))
 
     async def _read(self) -> None:
@@ -220,9 +219,11 @@ class Member:
             await self._commit_after_reading()
 
     async def _ask(self, name: str, work: Awaitable[T], timeout: float) -> T:
-        self._back_s = self._world.now_s
-        found = await self._world.call(f"{self.name}: {name}", work, timeout + CALLBACKS_S)
-        self._away_s = self._world.now_s
+        self._left_s, self._back_s = self._away_s, self._world.now_s
+        try:
+            found = await self._world.call(f"{self.name}: {name}", work, timeout + CALLBACKS_S)
+        finally:
+            self._away_s = self._world.now_s
         self.look(self.tenures)
         return found
 

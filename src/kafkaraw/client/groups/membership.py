@@ -318,7 +318,7 @@ class Membership:
             self.member.topics_seen(self._subscribed.topics_of(watched), now_ms)
         if self._looking is None and self._subscribed.is_due(now_ms):
             self._looking = self._start(self._look(now_ms), "looking at topics")
-        if self._subscribed.is_known:
+        if self._subscribed.is_known and self.member.presence.is_expected:  # who has not read yet is no member yet
             self.member.subscribe(self._subscribed.wanted, now_ms)
 
     def _look_for_user(self, now_ms: int) -> None:

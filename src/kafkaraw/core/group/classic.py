@@ -169,6 +169,7 @@ class ClassicMember(GroupMember):
         self._change(Change.LEAVES)
         self.wanted = self._asked_for = self._handover = self._problem = None
         self.owned = NONE
+        self.presence.wants_nothing()
 
     def tick(self, now_ms: int) -> None:
         """See `GroupMember`."""

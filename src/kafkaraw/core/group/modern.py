@@ -157,6 +157,7 @@ class ModernMember(GroupMember):
         self._change(Change.LEAVES)
         self.wanted = self._handover = self._problem = None
         self.owned = NONE
+        self.presence.wants_nothing()
 
     def tick(self, now_ms: int) -> None:
         """See `GroupMember`."""

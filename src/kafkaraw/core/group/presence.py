@@ -11,15 +11,20 @@ class Presence:
 
     Args:
         interval_ms: how long they may stay away; None for ever.
+
+    Attributes:
+        is_expected: whether they have called since they last wanted nothing: who has not may stay away.
     """
 
     def __init__(self, interval_ms: int | None) -> None:
         self._interval_ms = interval_ms
+        self.is_expected = False
         self._calls = 0
         self._seen_ms: int | None = None
 
     def comes(self, now_ms: int) -> None:
         """A call begins."""
+        self.is_expected = True
         self._calls += 1
         self._seen_ms = now_ms
 
@@ -27,6 +32,10 @@ class Presence:
         """A call ends."""
         self._calls -= 1
         self._seen_ms = now_ms
+
+    def wants_nothing(self) -> None:
+        """They have unsubscribed, so no call is owed before the next one."""
+        self.is_expected = False
 
     def seen(self, now_ms: int) -> None:
         """There are other signs of life, such as records that are read one by one."""
@@ -40,7 +49,7 @@ class Presence:
     @property
     def deadline_ms(self) -> int | None:
         """When the user will have been away for too long; None for never."""
-        if self._calls or self._seen_ms is None or self._interval_ms is None:
+        if self._calls or self._seen_ms is None or self._interval_ms is None or not self.is_expected:
             return None
         return self._seen_ms + self._interval_ms
 
