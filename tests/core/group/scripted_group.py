@@ -48,12 +48,6 @@ class ScriptedGroup:
     def phase(self) -> Phase:
         return self.member.phase
 
-    @property
-    def has_something_to_do(self) -> bool:
-        """Whether `next_action` has an answer, sooner or later."""
-        self._look()
-        return bool(self._waiting) or self.member.deadline_ms is not None
-
     def _look(self) -> None:
         for action in self.member.take_actions():
             if isinstance(action, Part):
@@ -87,18 +81,21 @@ class ScriptedGroup:
 
     def next_action(self, api_key: int | None = None) -> Send | FindTopics:
         """What the member does next; those that leave are only noted."""
-        while True:
+        action = self.next_action_if_any()
+        assert action is not None, f"the consumer {self.member.state}, and nothing will happen"
+        assert api_key is None or (isinstance(action, Send) and action.api_key == api_key), action
+        return action
+
+    def next_action_if_any(self) -> Send | FindTopics | None:
+        """The same; None when the member waits for its user, who may be away for too long first."""
+        self._look()
+        while not self._waiting and self.member.deadline_ms is not None:
+            self.pass_time(max(0, self.member.deadline_ms - self.now_ms))
             self._look()
-            if self._waiting:
-                action = self._waiting.pop(0)
-                if isinstance(action, Send):
-                    self.sent.append((action.api_key, action.make(VERSION)))
-                assert api_key is None or (isinstance(action, Send) and action.api_key == api_key), action
-                return action
-            deadline_ms = self.member.deadline_ms
-            assert deadline_ms is not None, f"the consumer {self.member.state}, and nothing will happen"
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.member.tick(self.now_ms)
+        action = self._waiting.pop(0) if self._waiting else None
+        if isinstance(action, Send):
+            self.sent.append((action.api_key, action.make(VERSION)))
+        return action
 
     def answer(self, action: Send | FindTopics, response: object) -> None:
         self.member.answered(action.attempt, response, self.now_ms)

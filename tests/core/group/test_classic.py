@@ -453,8 +453,7 @@ def take(group: ScriptedGroup, what: str, value: int, numbers: list[int]) -> Non
     elif what == "commit":
         if value:
             member.commit_refused(value, member.generation_id, group.now_ms)
-    elif group.has_something_to_do:
-        action = group.next_action()
+    elif (action := group.next_action_if_any()) is not None:
         if what == "fail":
             member.unanswered(action.attempt, OUTAGE, group.now_ms)
         elif isinstance(action, FindTopics):

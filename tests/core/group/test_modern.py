@@ -63,18 +63,18 @@ class Group:
                 assert isinstance(action, Send | FindNames)
                 self._waiting.append(action)
 
-    @property
-    def has_something_to_do(self) -> bool:
-        self.look()
-        return bool(self._waiting) or self.member.phase in (Phase.JOINING, Phase.MEMBER, Phase.GIVING)
-
     def next_action(self) -> Send | FindNames:
-        while True:
-            self.look()
-            if self._waiting:
-                return self._waiting.pop(0)
-            assert self.member.deadline_ms is not None, f"the consumer {self.member.state}, and nothing will happen"
+        action = self.next_action_if_any()
+        assert action is not None, f"the consumer {self.member.state}, and nothing will happen"
+        return action
+
+    def next_action_if_any(self) -> Send | FindNames | None:
+        """What the member does next; None when it waits for its user, who may be away for too long first."""
+        self.look()
+        while not self._waiting and self.member.deadline_ms is not None:
             self.pass_time(max(0, self.member.deadline_ms - self.now_ms))
+            self.look()
+        return self._waiting.pop(0) if self._waiting else None
 
     def pass_time(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
@@ -381,8 +381,7 @@ def take(group: Group, what: str, value: int, numbers: list[int]) -> None:
         member.commit_refused(ErrorCode.STALE_MEMBER_EPOCH, member.generation_id, group.now_ms)
     elif what == "resubscribe":
         member.subscribe(Wanted(frozenset("tu")), group.now_ms)
-    elif group.has_something_to_do:
-        action = group.next_action()
+    elif (action := group.next_action_if_any()) is not None:
         if what == "fail":
             member.unanswered(action.attempt, OUTAGE, group.now_ms)
         elif isinstance(action, FindNames):
