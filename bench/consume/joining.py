@@ -56,7 +56,7 @@ JOINERS: Final[dict[str, Join]] = {"kafkaraw": ours, "confluent": confluent}
 
 def main(who: str, protocol: str, servers: str, topic: str) -> None:
     """Join once and print how long it took; the process then ends without ado, for leaving is not measured."""
-    __import__("kafkaraw.client.blocking" if who == "kafkaraw" else "confluent_kafka")
+    __import__("kafkaraw.client.blocking.consumer" if who == "kafkaraw" else "confluent_kafka")
     wall, cpu = time.perf_counter(), time.process_time()
     JOINERS[who](protocol, servers, topic)
     measured = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}

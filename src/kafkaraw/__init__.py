@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import TopicCreated as TopicCreated
     from kafkaraw.client.admin import TopicDescription as TopicDescription
     from kafkaraw.client.admin import TopicListing as TopicListing
-    from kafkaraw.client.blocking import Admin as Admin
-    from kafkaraw.client.blocking import Consumer as Consumer
-    from kafkaraw.client.blocking import Producer as Producer
+    from kafkaraw.client.blocking.admin import Admin as Admin
+    from kafkaraw.client.blocking.consumer import Consumer as Consumer
+    from kafkaraw.client.blocking.producer import Producer as Producer
     from kafkaraw.client.committed import GroupMetadata as GroupMetadata
     from kafkaraw.client.committed import OffsetAndMetadata as OffsetAndMetadata
     from kafkaraw.client.committed import PreparedTransaction as PreparedTransaction
@@ -141,11 +141,9 @@ _HOMES = {
         "ArrowTicket",
         "SentRows",
     ),
-    "kafkaraw.client.blocking": (
-        "Admin",
-        "Consumer",
-        "Producer",
-    ),
+    "kafkaraw.client.blocking.admin": ("Admin",),
+    "kafkaraw.client.blocking.consumer": ("Consumer",),
+    "kafkaraw.client.blocking.producer": ("Producer",),
     "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.deserializers": ("DeserializationContext", "Deserializer"),

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.broker import EmbeddedCluster
 from kafkaraw.broker.configs.arguments import cluster_configs
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Consumer, Producer
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition

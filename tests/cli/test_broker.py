@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kafkaraw import Admin
 from kafkaraw.cli import main
-from kafkaraw.client.blocking import Admin
 
 TIMEOUT = 30.0
 

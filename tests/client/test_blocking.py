@@ -11,9 +11,9 @@ from itertools import count
 
 import pytest
 
+from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Consumer, Producer
 from kafkaraw.errors import (
     BrokerError,
     BufferFull,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Producer
 from tests.client.cycles import TOPIC
 from tests.footprint import IS_LINUX, footprint
 

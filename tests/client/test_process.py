@@ -12,8 +12,8 @@ from textwrap import dedent
 
 import pytest
 
+from kafkaraw import Consumer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.blocking import Consumer
 
 # Python 3.12 warns about every fork of a process with threads; that it works here is what is being tested.
 STRICT = ["-X", "dev", "-W", "error", "-W", "ignore:This process .* is multi-threaded:DeprecationWarning"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.blocking import Admin, Producer
 from kafkaraw.demo.flights import Flights
 from kafkaraw.demo.malformed import MALFORMED_HEADER, mixed_in
 from kafkaraw.demo.readback import (

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.blocking import reading_of
+from kafkaraw.client.consumer import reading_of
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkaraw import Admin
 from kafkaraw.broker import EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin
 from tests.interop.steered_client import CLIENTS, SECONDS_MAX
 
 BATCH = 25

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.blocking import Admin, Producer
 from kafkaraw.spark import dead_letters, decisions, exactly_once, reading, session, writing
 from kafkaraw.spark.worker import ClientPool
 from tests.spark.kafka import Kafka

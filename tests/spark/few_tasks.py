@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from kafkaraw import Admin, Producer
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Producer
 from kafkaraw.spark.exactly_once import Slot, commit_batch, write_slot
 from kafkaraw.spark.lookup import consumer_settings
 from kafkaraw.spark.options import parse_options

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Consumer, Producer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaraw import Admin, Consumer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Consumer
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.errors import RecordTooLarge
 from kafkaraw.records import Record, encode_batch

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import ConfigResource, NewTopic
-from kafkaraw.client.blocking import Admin, Consumer, Producer
 from kafkaraw.errors import ClosedError, KafkaError, ProducerFenced, UsageError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import exactly_once

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.blocking import Admin, Producer
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import reading
 from kafkaraw.spark.errors import DataLossError

@@ -7,8 +7,8 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
+from kafkaraw import Consumer
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Consumer
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import batch_writer
 from tests.spark.side_by_side import few_at_a_time

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Consumer, Producer
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import Record
 from kafkaraw.spark.options import parse_options

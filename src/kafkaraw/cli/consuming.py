@@ -23,7 +23,7 @@ from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, is_gone, l
 from kafkaraw.cli.serdes import showing
 from kafkaraw.cli.starts import Kind, Start, parse_range
 from kafkaraw.cli.stopping import Stop
-from kafkaraw.client.blocking import Consumer
+from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.records import Batch, TopicPartition

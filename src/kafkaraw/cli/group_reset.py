@@ -28,7 +28,8 @@ from kafkaraw.cli.group_tables import (
 )
 from kafkaraw.cli.times import timestamp_ms
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupState
-from kafkaraw.client.blocking import Admin, Consumer
+from kafkaraw.client.blocking.admin import Admin
+from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.core.fetch.reset import parse_duration_ms
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition

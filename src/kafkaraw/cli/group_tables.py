@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 
 from kafkaraw.cli.clients import Cluster
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, MemberDescription
-from kafkaraw.client.blocking import Admin, Consumer
+from kafkaraw.client.blocking.admin import Admin
+from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
 from kafkaraw.core.group.subscription import by_topic

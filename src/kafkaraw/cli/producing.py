@@ -23,7 +23,7 @@ from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.outputs import let_go, write_all
 from kafkaraw.cli.serdes import reading
 from kafkaraw.cli.stopping import Stop
-from kafkaraw.client.blocking import Producer
+from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.errors import UsageError
 from kafkaraw.records import Header, Ticket

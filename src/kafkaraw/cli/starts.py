@@ -15,7 +15,7 @@ from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkaraw.client.blocking import Consumer
+    from kafkaraw.client.blocking.consumer import Consumer
 
 FORMS: Final = "beginning, end, stored, OFFSET, -COUNT (before the end), s@TIME, e@TIME"
 _WORDS: Final = {

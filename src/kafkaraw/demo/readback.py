@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kafkaraw.client.blocking import Consumer
+from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.demo.malformed import MALFORMED_HEADER
 from kafkaraw.demo.topics import DEAD_LETTER_HEADERS, Topics
 from kafkaraw.errors import KafkaTimeoutError

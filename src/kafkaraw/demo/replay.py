@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Producer
+from kafkaraw.client.blocking.admin import Admin
+from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.demo.flights import Flights, OutgoingRecord, reference_records
 from kafkaraw.demo.malformed import MALFORMED_HEADER, mixed_in
 from kafkaraw.demo.schema import REFERENCE_TABLES

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.admin import ConfigResource
-from kafkaraw.client.blocking import Admin
+from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.config import AdminConfig, ProducerConfig
 from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_record_size
 from kafkaraw.errors import BrokerError, RecordTooLarge

@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.blocking import Admin, Consumer, Producer
+from kafkaraw.client.blocking.admin import Admin
+from kafkaraw.client.blocking.consumer import Consumer
+from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig
 from kafkaraw.errors import BrokerError, KafkaTimeoutError

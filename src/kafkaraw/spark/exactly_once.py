@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.client.blocking import Producer
+from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.errors import BrokerError, KafkaError, ProducerFenced, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kafkaraw.client.admin import TopicDescription, TopicListing
-from kafkaraw.client.blocking import Admin, Consumer
+from kafkaraw.client.blocking.admin import Admin
+from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
 from kafkaraw.errors import BrokerError, KafkaError, StaleMetadataError, UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid

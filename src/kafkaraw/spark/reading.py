@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkaraw.client.blocking import Consumer
+from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.errors import BrokerError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID

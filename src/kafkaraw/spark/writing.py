@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.client.blocking import Producer
+from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.dead_letters import Letter, Sieve, limits_pool

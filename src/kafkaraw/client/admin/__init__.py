@@ -1,7 +1,7 @@
 """The admin client: one module per area (`topics`, ...) does the work, `client` is the face that users see.
 
 To add an operation: write it, with its frozen result types and its documentation, as a method of its area's class;
-add a line that passes it on to `AsyncAdmin` in `client` and one to `Admin` in `blocking_admin`. To add an area: a
+add a line that passes it on to `AsyncAdmin` in `client` and one to `Admin` in `blocking.admin`. To add an area: a
 module here with a class that is given `Calls`, where the loops that try again are.
 """
 

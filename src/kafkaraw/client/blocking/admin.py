@@ -1,6 +1,6 @@
 """`Admin`: the asyncio admin client for code that blocks. Every method runs its async twin on the loop thread.
 
-Methods are documented where they are implemented; their texts are taken over here. See `blocking` for the rules.
+Methods are documented where they are implemented; their texts are taken over here. See the package for the rules.
 """
 
 # ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`

@@ -1,0 +1,254 @@
+"""`Producer`: the asyncio producer for code that blocks.
+
+What waits runs its async twin on the loop thread; records are collected into batches on the caller's. Methods are
+documented where they are implemented; their texts are taken over here. See the package for the rules.
+"""
+
+# ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.client.documentation import documented_by
+from kafkaraw.client.forking import tell_about_forks
+from kafkaraw.client.java_names import Properties, made_from_properties
+from kafkaraw.client.metrics.client_metrics import Metrics
+from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
+from kafkaraw.client.sending.transactions import Transactions
+from kafkaraw.errors import DeliveryError, KafkaError
+from kafkaraw.net.loop_thread import client_loop_thread
+from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pyarrow
+
+log = logging.getLogger(__name__)
+
+_FULL: Final = AppendStatus.FULL  # members of an enum are slow to look up
+_UNKNOWN_TOPIC: Final = AppendStatus.UNKNOWN_TOPIC
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+EXIT_CLOSE_S = 10.0
+"""How long producers that were left open may try to deliver when the interpreter exits."""
+
+
+@documented_by(AsyncProducer)
+class Producer(Sender):
+    """Sends records; each `send` gives a ticket for the outcome. `AsyncProducer` for code that blocks.
+
+    Safe for use by many threads. In a forked child process it goes on as a new producer; what was sent before the fork
+    the parent delivers, and its tickets raise `ForkedError` in the child. See `AsyncProducer` for what it promises.
+
+    Args:
+        runtime: network, clock and randomness; the real ones when None.
+        settings: see `ProducerConfig`; `bootstrap_servers` is required.
+
+    Raises:
+        ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+        self._config = parse(ProducerConfig, settings)
+        self._runtime = runtime
+        self._deliver_with(Delivery(self._config, runtime))
+        tell_about_forks(self, Producer._after_fork_in_child)
+        _open_producers.add(self)
+
+    @classmethod
+    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        return made_from_properties(cls, ProducerConfig, properties, runtime, settings)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(None if isinstance(error, Exception) else INTERRUPTED_CLOSE_S)
+        except DeliveryError as lost:
+            error.add_note(f"while closing the producer: {lost}")
+
+    send = Sender.send  # one method of the compiled module for nearly every record
+
+    def _send_slowly(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
+        """Send a record that is not plain, or that finds no open batch with room; with a pipeline, all of them."""
+        pipeline = self._delivery.pipeline
+        if pipeline is None:
+            return self._send_plain(topic, value, key, headers, partition, timestamp_ms)
+        return pipeline.send(self._send_plain, topic, value, key, headers, partition, timestamp_ms)
+
+    def _send_plain(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
+        delivery = self._delivery
+        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
+        if ticket is None:
+            return _run(delivery.admit(topic, value, key, headers, partition, timestamp_ms))
+        delivery.note_on_thread(status)
+        return ticket
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ticket:
+        pipeline = self._delivery.pipeline
+        if pipeline is None:
+            return self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
+        return pipeline.send(self._send_at_once, topic, value, key, headers, partition, timestamp_ms)
+
+    def _send_at_once(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Ticket:
+        delivery = self._delivery
+        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
+        if ticket is None:
+            delivery.wake_from_thread()
+            raise delivery.refusal(status, topic)
+        delivery.note_on_thread(status)
+        return ticket
+
+    def send_arrow(self, topic: str | None, data: pyarrow.Table | pyarrow.RecordBatch) -> ArrowTicket:
+        delivery = self._delivery
+        sending = delivery.arrow_sending(data, topic)
+        counts = delivery.counts_of(sending.topics)
+        sending.check(counts or _run(delivery.learn_topics(sending.topics)), delivery.record_size_max)
+        again = False
+        while True:
+            releases = delivery.releases
+            status = sending.go_on()
+            if status is None:
+                return sending.ticket
+            if status is _FULL:
+                _run(delivery.make_room(releases, again=again))
+            elif status is _UNKNOWN_TOPIC:
+                sending.check(_run(delivery.learn_topics(sending.topics)), delivery.record_size_max)
+            else:
+                delivery.note_on_thread(status)
+                if delivery.ahead:
+                    _run(delivery.ahead.drain())
+            again = status is _FULL
+
+    def flush(self, timeout: float | None = None) -> None:
+        client_loop_thread().run_until_told(partial(self._delivery.begin_flush, timeout))
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.init(timeout)))
+
+    def begin_transaction(self) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.begin()))
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str | GroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.send_offsets(offsets, group, timeout)))
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.end(commit=True, timeout=timeout)))
+
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction | None:
+        return _run(self._in_transactions(lambda transactions: transactions.prepare(timeout)))
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        _run(self._in_transactions(lambda transactions: transactions.end(commit=False, timeout=timeout)))
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction()
+        except BaseException as error:
+            _run(self._in_transactions(partial(Transactions.roll_back, error=error)))
+            raise
+
+    async def _in_transactions(self, act: Callable[[Transactions], Coroutine[object, None, T]]) -> T:
+        return await act(self._delivery.transactions)
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        return _run(self._delivery.partitions_for(topic, timeout))
+
+    def metrics(self) -> Metrics:
+        return self._delivery.metrics()
+
+    def close(self, timeout: float | None = None) -> None:
+        _open_producers.discard(self)
+        if self._delivery.begun:
+            _run(self._delivery.close(timeout))
+        else:
+            self._delivery.close_unused()
+
+    def _after_fork_in_child(self) -> None:
+        """Start anew in a child process: with a producer id, connections and batches of its own."""
+        if self in _open_producers:
+            self._deliver_with(Delivery(self._config, self._runtime))
+
+    def _deliver_with(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._send_through(delivery.open_batches if delivery.pipeline is None else None)
+
+
+def _run(work: Coroutine[object, None, T]) -> T:
+    return client_loop_thread().run(work)
+
+
+_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _close_producers() -> None:
+    """At exit, deliver what is still there, and say what could not be: a loss must not be silent."""
+    for producer in list(_open_producers):
+        try:
+            producer.close(EXIT_CLOSE_S)
+        except KafkaError as error:
+            log.error("a producer was left open, and at exit: %s", error)
+
+
+atexit.register(_close_producers)  # runs before the loop thread's own, which was registered by the import above
