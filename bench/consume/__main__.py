@@ -208,7 +208,13 @@ def by_cpu_only(rows: Iterable[Row]) -> list[Row]:
 @click.option(
     "--only", multiple=True, type=click.Choice([*READERS, *joining.PROTOCOLS]), help="Rows of these readers only."
 )
-@click.option("--data", "only_data", multiple=True, help='Rows with these data only, as in "100 B lz4".')
+@click.option(
+    "--data",
+    "only_data",
+    multiple=True,
+    type=click.Choice(sorted({str(row.data) for row in ROWS})),
+    help="Rows with these data only.",
+)
 @output_options
 def main(
     bootstrap_server: str | None,

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TRICKLE_BATCHES = 30
-TRICKLE_SECONDS_MAX = 120
+TRICKLE_WARM = 100
+"""Micro-batches before the ones that count: Java compiles what they run while they run."""
+TRICKLE_BATCHES = 50
+TRICKLE_SECONDS_MAX = 180
 WARM_ROWS = 100_000
 ROWS_PER_BATCH = 500_000
 
@@ -147,13 +149,13 @@ def trickle(job: Job, name: str) -> float:
     query = writer.option("checkpointLocation", job.folder("trickle")).trigger(processingTime="0 seconds").start()
     deadline = time.monotonic() + TRICKLE_SECONDS_MAX
     times: dict[int, int] = {}
-    while len(times) < TRICKLE_BATCHES + 5 and time.monotonic() < deadline:
+    while len(times) < TRICKLE_WARM + TRICKLE_BATCHES and time.monotonic() < deadline:
         time.sleep(0.2)
         found = [each for each in query.recentProgress if each["numInputRows"]]
         times.update({each["batchId"]: each["durationMs"]["triggerExecution"] for each in found})
     query.stop()
     say({"trickle": None})
-    return statistics.median([times[batch] for batch in sorted(times)][5:])
+    return statistics.median([times[batch] for batch in sorted(times)][-TRICKLE_BATCHES:])
 
 
 WORK: dict[str, Callable[[Job], float]] = {
