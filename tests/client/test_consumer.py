@@ -247,6 +247,23 @@ def test_a_batch_larger_than_every_limit_still_comes() -> None:
     simulate(play, leaders=(1, 1), fetch_max_bytes=100, max_partition_fetch_bytes=100)
 
 
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [({}, [1 << 20, 1 << 21, 1 << 21, 1 << 21]), ({"max_partition_fetch_bytes": 1 << 20}, [1 << 20] * 4)],
+)
+def test_more_is_asked_for_where_answers_come_full(settings: dict[str, int], asked: list[int]) -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        for _ in range(60):
+            cluster.append("t", 0, bytes(300_000))
+        await read(consumer, 60)
+        sizes = [
+            topic.partitions[0].partition_max_bytes for it in cluster.asked(FetchRequest) for topic in it.message.topics
+        ]
+        assert sizes[:4] == asked
+
+    simulate(play, **settings)
+
+
 def test_a_batch_that_an_old_broker_cuts_short_is_asked_for_again_in_full() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         log = cluster.topics["t"].logs[0]

@@ -34,7 +34,6 @@ _TERMINAL_RECORDS: Final = 500
 """Most records that go to a terminal before a signal is looked at."""
 _NOTHING_S: Final = 5.0
 """How long a member of a group that is to exit at the end waits for partitions, once it is in."""
-_PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class ConsumeOptions(TypedDict):
@@ -163,8 +162,6 @@ def _settings(cluster: Cluster, plan: Plan, options: ConsumeOptions) -> dict[str
         more["auto_offset_reset"] = "earliest"
     if not cluster.has("allow_auto_create_topics"):
         more["allow_auto_create_topics"] = False  # looking at a topic does not make it
-    if not cluster.has("max_partition_fetch_bytes"):
-        more["max_partition_fetch_bytes"] = _PARTITION_FETCH_BYTES
     return more
 
 

@@ -25,6 +25,7 @@ from kafkaraw.client.network.engine import Engine, reply
 from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.network.pool import Lane
 from kafkaraw.client.network.security import with_principal
+from kafkaraw.core.fetch.appetite import PARTITION_BYTES, PARTITION_BYTES_MOST, Appetite
 from kafkaraw.core.fetch.cutting import Cut
 from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
 from kafkaraw.core.fetch.fetcher import Fetcher
@@ -85,9 +86,10 @@ class Reading:
             min_bytes=config.fetch_min_bytes,
             max_wait_ms=config.fetch_max_wait_ms,
             max_bytes=config.fetch_max_bytes,
-            partition_max_bytes=config.max_partition_fetch_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes or PARTITION_BYTES,
             rack=config.client_rack,
         )
+        self._appetites: dict[int, Appetite] = {}
         self._fetches: dict[tuple[int, Lane], _Underway] = {}
         self._errand: asyncio.Task[None] | None = None
         self._refresh: set[str] = set()
@@ -458,10 +460,12 @@ class Reading:
             if not await self._is_whole(plan, connection, version):
                 return
             began_s = asyncio.get_running_loop().time()
-            request = plan.request(self._limits, version)
+            appetite = self._appetite_for(plan.node_id)
+            request = plan.request(appetite.limits, version)
             answer = await connection.request(request, version=version, timeout=deadline.remaining)
-            response = reply(answer, FetchResponse)
-            self._counters.answered(response, asyncio.get_running_loop().time() - began_s)
+            response, took_s = reply(answer, FetchResponse), asyncio.get_running_loop().time() - began_s
+            self._counters.answered(response, took_s)
+            appetite.fed(response, took_s)
             self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
             came = True
         except KafkaError as error:
@@ -475,6 +479,12 @@ class Reading:
             if came and self._wants_records:
                 self._hand_over()
             self._news.set()
+
+    def _appetite_for(self, node_id: int) -> Appetite:
+        if node_id not in self._appetites:
+            most = self._config.max_partition_fetch_bytes or PARTITION_BYTES_MOST
+            self._appetites[node_id] = Appetite(self._limits, most)
+        return self._appetites[node_id]
 
     async def _is_whole(self, plan: FetchPlan, connection: Connection, version: int) -> bool:
         """Ask a leader whether it has what was read, where its Fetch cannot tell; says whether it is to be fetched."""
