@@ -16,12 +16,12 @@ from kafkaraw.errors import ConfigError
 
 
 class MigrationPolicy(Enum):
-    """Which way groups with members may go; the values are Kafka's names."""
+    """Which way groups with members may go; the values are Kafka's names, in the order of its errors."""
 
-    BIDIRECTIONAL = "bidirectional"
-    UPGRADE = "upgrade"
-    DOWNGRADE = "downgrade"
     DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
 
     @property
     def upgrades(self) -> bool:
@@ -53,7 +53,7 @@ GROUP_SETTINGS: Final = (
     Setting("group.consumer.max.session.timeout.ms", 60_000, "largest such timeout of one group", low=1, high=INT_MAX),
     Setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1, high=INT_MAX),
     Setting("group.consumer.migration.policy", "bidirectional", "which way groups with members may change protocol",
-            choices=("disabled", "downgrade", "upgrade", "bidirectional"), any_case=True),
+            choices=tuple(policy.value for policy in MigrationPolicy), any_case=True),
     Setting("group.consumer.min.assignment.interval.ms", 0, "smallest such interval of one group", low=0,
             high=INT_MAX),
     Setting("group.consumer.min.heartbeat.interval.ms", 5_000, "smallest such interval of one group", low=1,
