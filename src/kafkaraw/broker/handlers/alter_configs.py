@@ -18,20 +18,11 @@ from kafkaraw.protocol.messages.alter_configs import (
 
 def handle(state: BrokerState, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Change each resource by itself."""
-    outcomes = change_each(
-        request.resources, lambda resource: _alter(state, resource, validate_only=request.validate_only)
-    )
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, code, message in outcomes
-        ]
-    )
+
+    def change(resource: AlterConfigsResource) -> None:
+        _alter(state, resource, validate_only=request.validate_only)
+
+    return AlterConfigsResponse(responses=change_each(request.resources, change, AlterConfigsResourceResponse))
 
 
 def _alter(state: BrokerState, resource: AlterConfigsResource, *, validate_only: bool) -> None:

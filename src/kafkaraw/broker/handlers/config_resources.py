@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
@@ -58,20 +58,24 @@ class _Resource(Protocol):
 
 
 R = TypeVar("R", bound=_Resource)
+A = TypeVar("A")
 
 
-def change_each(resources: Sequence[R], change: Callable[[R], None]) -> Iterator[tuple[R, ErrorCode, str | None]]:
-    """Change each resource by itself; gives what became of it, as both requests answer it."""
+def change_each(resources: Sequence[R], change: Callable[[R], None], answer: Callable[..., A]) -> list[A]:
+    """Change each resource by itself; gives what became of it, in the type of the request's answer."""
     asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    answers = []
     for resource in resources:
+        code, message = ErrorCode.NONE, None
         try:
             if asked[(resource.resource_type, resource.resource_name)] > 1:
                 raise invalid("Each resource must appear at most once.")
             change(resource)
         except Refusal as refusal:
-            yield resource, refusal.code, refusal.message or None
-        else:
-            yield resource, ErrorCode.NONE, None
+            code, message = refusal.code, refusal.message or None
+        kind, name = resource.resource_type, resource.resource_name
+        answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
+    return answers
 
 
 def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_only: bool) -> None:

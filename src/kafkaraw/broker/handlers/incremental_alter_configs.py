@@ -27,19 +27,12 @@ def handle(
     state: BrokerState, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource by itself."""
-    outcomes = change_each(
-        request.resources, lambda resource: _alter(state, resource, validate_only=request.validate_only)
-    )
+
+    def change(resource: AlterConfigsResource) -> None:
+        _alter(state, resource, validate_only=request.validate_only)
+
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, code, message in outcomes
-        ]
+        responses=change_each(request.resources, change, AlterConfigsResourceResponse)
     )
 
 
