@@ -264,6 +264,13 @@ class GroupLife:
             positions = {tp: -1 if at is None else at.offset for tp, at in found.items()}
             self.group.sightings.append(Sighting(asked_s, world.now_s, positions))
 
+    def begins_anew(self) -> None:
+        """The group, in which nobody is any more, goes, and another one begins under its name."""
+        for member in self._members.values():
+            member.is_outlived()
+        self.group.life += 1
+        self._world.covered["the group began anew"] += 1
+
     def _all(self) -> list[TopicPartition]:
         return [TopicPartition(topic, number) for topic, count in self._partitions.items() for number in range(count)]
 

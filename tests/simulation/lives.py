@@ -14,6 +14,7 @@ from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.group_history import GroupHistory
 from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
 from tests.simulation import climate, senders
+from tests.simulation.beginnings import told_of_beginnings
 from tests.simulation.clients import (
     LANDING_S,
     Reader,
@@ -141,7 +142,7 @@ async def _in_a_group(world: World, *, mixed: bool = False, versatile: bool = Fa
     life = GroupLife(world, mixed=mixed, versatile=versatile)
     await life.begin()
     helpers = [asyncio.create_task(trouble(world, pause_s=(0.1, 2.0))), asyncio.create_task(life.watch())]
-    with world.brokers.old_news.in_effect():
+    with world.brokers.old_news.in_effect(), told_of_beginnings(life.begins_anew):
         async with asyncio.timeout(LIFETIME_S):
             await life.churn()
             world.over = True

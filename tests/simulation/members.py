@@ -87,6 +87,7 @@ class Member:
         self.name = name
         self.tenures: dict[TopicPartition, Tenure] = {}
         self.leash = Leash(world.simulation.network)
+        self._outlived: Standing | None = None
         self._world, self._group, self._habit, self._topics = world, group, habit, topics
         self._everybody, self._pattern = everybody, pattern
         self._welcome_s, self._welcomes = welcome_s, world.rng(f"callbacks of {name}")
@@ -169,9 +170,22 @@ class Member:
 
     def look(self, partitions: Iterable[TopicPartition]) -> None:
         """Write down what it believes now, of these."""
+        standing = self._stand()
         for tp in partitions:
             if tp in self.tenures:
-                self.tenures[tp].standings.append(Standing(self._world.now_s, self.generation))
+                self.tenures[tp].standings.append(standing)
+
+    def is_outlived(self) -> None:
+        """The group in which it believes itself to be, if in any, is no more; another one begins under its name."""
+        self._outlived = self._stand()
+
+    def _stand(self) -> Standing:
+        """Where it believes itself to be: in the group's life before this one, as long as it has not moved since."""
+        generation, before = self.generation, self._outlived
+        if before is None or before.generation != generation:
+            before = self._outlived = None
+        life = self._group.life if before is None else before.life
+        return Standing(self._world.now_s, generation, life)
 
     # -- its loop
 

@@ -148,6 +148,13 @@ def test_a_member_that_was_fenced_and_does_not_know_it_is_no_second_owner() -> N
     assert audit_group(history, group) == []
 
 
+def test_generations_of_a_group_that_has_begun_anew_are_other_ones() -> None:
+    history, group = sound()
+    too_early(group)
+    group.tenures[1].standings = [Standing(3.0, 1, life=1)]
+    assert Invariant.TWO_OWNERS not in {violation.invariant for violation in audit_group(history, group)}
+
+
 @pytest.mark.parametrize(("at_s", "ghosts"), [(1.0, 0), (3.0, 1), (5.0, 0)])
 def test_only_who_has_left_must_be_silent(at_s: float, ghosts: int) -> None:
     heartbeat = (12).to_bytes(2, "big") + (4).to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\x00\x01a"

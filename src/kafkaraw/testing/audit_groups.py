@@ -58,14 +58,16 @@ def _shared_generation(one: Tenure, other: Tenure) -> tuple[float, int] | None:
         return None
     for at_s in sorted({standing.at_s for standing in (*one.standings, *other.standings)}):
         if one.lasts_at(at_s) and other.lasts_at(at_s):
-            generation = _generation_at(one, at_s)
-            if generation >= 0 and generation == _generation_at(other, at_s):
+            life, generation = _generation_at(one, at_s)
+            if generation >= 0 and (life, generation) == _generation_at(other, at_s):
                 return at_s, generation
     return None
 
 
-def _generation_at(tenure: Tenure, at_s: float) -> int:
-    return next((standing.generation for standing in reversed(tenure.standings) if standing.at_s <= at_s), -1)
+def _generation_at(tenure: Tenure, at_s: float) -> tuple[int, int]:
+    """The generation in which its member believed itself to be, behind the life of the group."""
+    standings = (standing for standing in reversed(tenure.standings) if standing.at_s <= at_s)
+    return next(((standing.life, standing.generation) for standing in standings), (0, -1))
 
 
 def _unowned(group: GroupHistory) -> Iterator[Violation]:

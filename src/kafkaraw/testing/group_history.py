@@ -6,7 +6,8 @@
     sightings    positions as the group showed them to an onlooker
     silences     when a client had left its group
 
-All times are in seconds on one clock. Nothing here judges; nothing here comes from inside a broker.
+All times are in seconds on one clock. Nothing here judges; nothing here comes from inside a broker, but when a group
+without members went and another one began under its name, which members cannot know.
 """
 
 from __future__ import annotations
@@ -31,10 +32,15 @@ class End(StrEnum):
 
 
 class Standing(NamedTuple):
-    """The generation, or epoch, in which a member believed itself to be at some time; -1 for none."""
+    """The generation, or epoch, in which a member believed itself to be at some time; -1 for none.
+
+    A group that begins anew, as one that is empty does when its next member takes the other protocol, counts from the
+    start again: `life` says how often that had happened before.
+    """
 
     at_s: float
     generation: int
+    life: int = 0
 
 
 class Processed(NamedTuple):
@@ -137,6 +143,7 @@ class GroupHistory:
         sightings: in the order in which they were answered.
         silences: in any order.
         strays: records that were handed out to members which had not got, or had given up or paused, their partition.
+        life: how often the group has gone and begun anew by now.
         exact: nobody crashed or was thrown out, and all commit what they give up: nothing is processed twice.
         partitions: what somebody should have in the end.
         calm_since_s: nothing goes wrong any more, and nobody comes or goes; None when that was not reached.
@@ -150,6 +157,7 @@ class GroupHistory:
     sightings: list[Sighting] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
+    life: int = 0
     exact: bool = False
     partitions: list[TopicPartition] = field(default_factory=list)
     calm_since_s: float | None = None

@@ -113,16 +113,18 @@ class Coordinator:
 
         Args:
             make: makes the request for a connection.
-            timeout: seconds.
+            timeout: seconds for all of it; for the answer alone, if there is a `find_s`.
             lane: "group" for requests that the coordinator may hold back.
-            find_s: seconds to find the coordinator, when the answer may take much longer; None is `timeout`.
+            find_s: seconds to find the coordinator, when the answer may take much longer.
 
         Raises:
             KafkaError: there was no answer.
         """
+        deadline = Deadline(timeout)
         try:
             node_id = await self.node_id(timeout if find_s is None else find_s)
-            response = await self._engine.request(node_id, make, timeout=timeout, lane=lane)
+            left_s = deadline.remaining if find_s is None else timeout
+            response = await self._engine.request(node_id, make, timeout=left_s, lane=lane)
         except (NetworkError, KafkaTimeoutError, StaleMetadataError):
             self._node_id = None
             raise

@@ -111,6 +111,7 @@ class ClassicMember(GroupMember):
         self._beat = 0
         self._join_at_ms = 0
         self._beat_at_ms = 0
+        self._known_at_ms = 0  # when the coordinator last answered as to a member of its group
         self._again = ""
         self._lost_meanwhile = False
         self._taken_in = NO_GENERATION
@@ -178,11 +179,25 @@ class ClassicMember(GroupMember):
             self._forget(member_id=self.settings.group_instance_id is None)
             self._change(Change.STAYS_AWAY)
         elif self.phase is Phase.WAITING and now_ms >= self._join_at_ms:
-            self._join()
+            if self.owned and self._may_be_forgotten(now_ms):
+                log.warning("group %r: not heard of the coordinator for too long; joining anew", self.settings.group_id)
+                self._lose(now_ms, member_id=False)
+            else:
+                self._join()
         elif self._beats and not self._beat and now_ms >= self._beat_at_ms:
             self._send_heartbeat()
 
     # -- joining
+
+    def _may_be_forgotten(self, now_ms: int) -> bool:
+        """Whether the group may have gone on without this member, so that what it has may belong to others.
+
+        Not every coordinator says so: it keeps static members that have not joined in time, as they were when they
+        joined last, perhaps with nothing; and lets classic members into a group of the new protocol again, whatever
+        their ids. Who then gave partitions up in order would store positions behind the new owner's back.
+        """
+        patience_ms = min(self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms)
+        return now_ms - self._known_at_ms > patience_ms
 
     def _join(self) -> None:
         assert self.wanted is not None
@@ -266,6 +281,7 @@ class ClassicMember(GroupMember):
         self.member_id, self.generation_id = response.member_id, response.generation_id
         self._assignor = assignor
         self._failures = 0
+        self._known_at_ms = now_ms
         self._beat, self._beat_at_ms = 0, now_ms + self.settings.heartbeat_interval_ms
         log.info(
             "group %r: joined generation %d as %s%s",
@@ -339,6 +355,7 @@ class ClassicMember(GroupMember):
             self._break(error)
             return
         after = frozenset(assigned)
+        self._known_at_ms = now_ms
         self._change(Change.IS_GIVEN)
         wanted = self.wanted
         if wanted is None or not all(wanted.covers(topic) for topic, _ in after):
@@ -379,6 +396,8 @@ class ClassicMember(GroupMember):
 
     def _beaten(self, response: HeartbeatResponse, now_ms: int) -> None:
         self._beat, self._beat_at_ms = 0, now_ms + self.settings.heartbeat_interval_ms
+        if response.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._known_at_ms = now_ms
         if response.error_code == ErrorCode.NONE:
             self._heard(now_ms)
         elif not self._beats:
