@@ -40,6 +40,7 @@ HAPPENS = {
         "sought back",
         "sought forth",
         "paused a partition",
+        "had a whim about what was in hand",
         " 2 members",
         "12 members",
     ),

@@ -10,10 +10,8 @@ from tests.simulation.plants import PLANTS, find
 SLOW = {
     "producer_keeps_the_memory_of_what_it_gave_up",
     "producer_keeps_its_epoch_after_a_gap",
-    "consumer_keeps_what_it_has_in_hand_when_it_seeks",
-    "consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused",
 }
-"""Found in lives that these bugs, or all that their members do, make long."""
+"""Found in lives that these bugs make long."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(it, marks=pytest.mark.soak) if it in SLOW else it for it in PLANTS])

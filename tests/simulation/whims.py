@@ -16,6 +16,8 @@ from tests.simulation.world import World
 
 BACK_MAX = 10
 """So many offsets are gone back at most, if not to the first one."""
+CONTENT, TEMPTED = (17, 1, 1, 1), (5, 2, 2, 1)
+"""How likely nothing, a seek, a pause and its end are; and while records wait in hand, where most can go wrong."""
 
 
 class Whims:
@@ -54,9 +56,14 @@ class Whims:
         if not is_restless:
             self._resume(self._paused)
         elif self._is_fickle and self._tenures:
-            whim = self._rng.choices([None, self._seek, self._pause, self._resume_one], [17, 1, 1, 1])[0]
+            cursor = self._consumer._reading.cursor
+            in_hand = [tp for tp in sorted(self._tenures) if cursor.position_in(tp) is not None]
+            whims = [None, self._seek, self._pause, self._resume_one]
+            whim = self._rng.choices(whims, TEMPTED if in_hand else CONTENT)[0]
             if whim is not None:
-                whim(self._rng.choice(sorted(self._tenures)))
+                tp = self._rng.choice(in_hand or sorted(self._tenures))
+                self._world.covered["had a whim about what was in hand"] += tp in in_hand and whim != self._resume_one
+                whim(tp)
 
     def given(self, tp: TopicPartition, first: int) -> str:
         """Something of this partition is given; a name for what has been read in a row."""

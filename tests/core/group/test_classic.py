@@ -25,6 +25,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatResponse
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkaraw.records import TopicPartition
 from tests.core.group.scripted_group import NO_RACK, VERSION, ScriptedGroup, partitions
 
 OUTAGE = NetworkError("gone", stage=Stage.CONNECT)
@@ -34,6 +35,11 @@ def last_join(group: ScriptedGroup) -> JoinGroupRequest:
     request = next(message for key, message in reversed(group.sent) if key == JOIN_GROUP)
     assert isinstance(request, JoinGroupRequest)
     return request
+
+
+def claims(request: JoinGroupRequest) -> frozenset[TopicPartition]:
+    """What a member says that it owns."""
+    return frozenset(decode_subscription(bytes(request.protocols[0].metadata)).owned_partitions)
 
 
 def test_a_member_joins_with_the_id_that_the_coordinator_gives_it() -> None:
@@ -202,6 +208,34 @@ def test_a_user_who_stays_away_too_long_while_they_are_being_told_hears_the_rest
     assert group.poll() == Handover(lost=partitions(0, 1))
     group.settle()
     check_told(group)
+
+
+def test_who_was_out_of_reach_for_longer_than_the_coordinator_waits_has_lost_what_it_had() -> None:
+    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000, group_instance_id="static")
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    joining = group.next_action(JOIN_GROUP)
+    group.pass_time(11_000)
+    group.member.unanswered(joining.attempt, OUTAGE, group.now_ms)
+    group.pass_time(1_000)
+    assert group.poll() == Handover(lost=partitions(0, 1))
+    group.join()
+    assert claims(last_join(group)) == frozenset()
+    group.settle()
+    check_told(group)
+
+
+def test_who_is_answered_again_before_its_session_is_over_keeps_what_it_has() -> None:
+    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    joining = group.next_action(JOIN_GROUP)
+    group.pass_time(5_000)
+    group.member.unanswered(joining.attempt, OUTAGE, group.now_ms)
+    group.join()
+    assert claims(last_join(group)) == partitions(0, 1)
 
 
 def test_while_a_call_of_the_user_is_under_way_they_are_there() -> None:
