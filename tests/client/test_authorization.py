@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +48,12 @@ EVERYTHING = AclBindingFilter()
 
 
 SECURED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:root"}
+AT_ONCE = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
 
 
 def pem(*blobs: trustme.Blob) -> str:
@@ -62,7 +71,7 @@ def login(user: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(properties=SECURED, users={"root": PASSWORD, "ada": PASSWORD}) as broker:
+    with EmbeddedBroker(properties=SECURED | AT_ONCE, users={"root": PASSWORD, "ada": PASSWORD}) as broker:
         with Admin(bootstrap_servers=broker.bootstrap_servers, **login("root")) as admin:
             admin.create_topics(["flights", "planes"])
         yield broker
@@ -161,6 +170,76 @@ def test_poll_raises_for_a_topic_that_one_may_not_see(ada: dict[str, object]) ->
         consumer.assign([TopicPartition("flights", 0)])
         with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'"):
             consumer.poll(10)
+
+
+CREWS = ResourcePattern(ResourceType.GROUP, "crew", PatternType.PREFIXED)
+IN_GROUP = AclBinding(CREWS, "User:ada", AclOperation.READ)
+PROTOCOLS: dict[str, dict[str, object]] = {
+    "classic": {"heartbeat_interval_ms": 100},
+    "KIP-848": {"group_protocol": "consumer"},
+}
+both_protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def crew(ada: dict[str, object], protocol: str) -> Consumer:
+    """A member of a group of its own: who has lost its right cannot even leave."""
+    return Consumer(group_id=f"crew-{uuid.uuid4().hex}", auto_offset_reset="earliest", **PROTOCOLS[protocol], **ada)
+
+
+@both_protocols
+def test_a_member_that_loses_its_right_to_the_group_is_told_with_the_principal_and_comes_back(
+    protocol: str, root: Admin, ada: dict[str, object]
+) -> None:
+    root.create_acls([READ, IN_GROUP])
+    with crew(ada, protocol) as consumer:
+        consumer.subscribe(["flights"])
+        until_assigned(consumer)
+        root.delete_acls([AclBindingFilter(resource_type=ResourceType.GROUP)])
+        with pytest.raises(GroupAuthorizationFailed, match=r"on group 'crew-.*'; asked as User:ada"):
+            while True:
+                consumer.poll(1)
+        root.create_acls([IN_GROUP])
+        until_assigned(consumer)
+
+
+def until_assigned(consumer: Consumer) -> None:
+    deadline = time.monotonic() + 30
+    while not consumer.assignment() or consumer.group_metadata().generation_id < 0:
+        assert time.monotonic() < deadline
+        with contextlib.suppress(GroupAuthorizationFailed):
+            consumer.poll(0.1)
+
+
+@both_protocols
+def test_a_commit_that_is_refused_names_the_topic_and_does_not_end_the_membership(
+    protocol: str, root: Admin, ada: dict[str, object]
+) -> None:
+    root.create_acls([READ, IN_GROUP])
+    with crew(ada, protocol) as consumer:
+        consumer.subscribe(["flights"])
+        until_assigned(consumer)
+        joined_as, planes = consumer.group_metadata().member_id, TopicPartition("planes", 0)
+        with pytest.raises(TopicAuthorizationFailed, match="1 of 2 positions, those of planes-0") as raised:
+            consumer.commit({TopicPartition("flights", 0): 3, planes: 4})
+        assert (raised.value.resource_name, raised.value.operation) == ("planes", "READ")
+        consumer.poll(0.1)
+        assert consumer.group_metadata().member_id == joined_as
+        stored = consumer.committed([TopicPartition("flights", 0)])[TopicPartition("flights", 0)]
+        assert stored is not None
+        assert stored.offset == 3
+
+
+@both_protocols
+def test_a_subscription_to_a_topic_that_one_may_not_see_is_refused_and_not_waited_for(
+    protocol: str, root: Admin, ada: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    root.create_acls([READ, IN_GROUP])
+    with crew(ada, protocol) as consumer:
+        consumer.subscribe(["flights", "planes"])
+        with pytest.raises(TopicAuthorizationFailed, match=r"planes.*DESCRIBE"):
+            while True:
+                consumer.poll(1)
+    assert "does not exist" not in caplog.text
 
 
 def test_offsets_of_a_topic_that_one_may_not_see_are_refused(ada: dict[str, object]) -> None:

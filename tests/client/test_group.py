@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 
-from kafkaraw import AsyncConsumer, TopicPartition, UsageError
+from kafkaraw import AsyncConsumer, OffsetAndMetadata, TopicPartition, UsageError
 from kafkaraw.core.group.assignors import RangeAssignor, Topics
 from kafkaraw.core.group.assignors.interface import Assignment, Members
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
-from kafkaraw.errors import GroupError, KafkaError, MaxPollExceeded
+from kafkaraw.errors import BrokerError, CommitFailed, GroupError, KafkaError, MaxPollExceeded
 from kafkaraw.records import Batch
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -215,6 +215,46 @@ def test_nothing_is_given_out_while_what_was_read_is_committed_for_others(protoc
 
 def offsets_of(batch: Batch) -> list[tuple[int, int]]:
     return [(record.partition, record.offset) for record in batch]
+
+
+@both_protocols
+def test_a_commit_that_is_refused_for_its_text_does_not_end_the_membership(protocol: str) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster, protocol) as consumer:
+            await settle(consumer)
+            joined_as = consumer.group_metadata()
+            with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE"):
+                await consumer.commit({TopicPartition(TOPIC, 0): OffsetAndMetadata(0, "x" * 5_000)})
+            await consumer.poll(10)
+            assert consumer.group_metadata() == joined_as
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+@both_protocols
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_group_that_is_deleted_meanwhile_is_joined_again(protocol: str, commits: bool) -> None:
+    lost: list[TopicPartition] = []
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        consumer = cluster.consumer(group_id="g", enable_auto_commit=False, **PROTOCOLS[protocol])
+        async with consumer, cluster.admin() as admin:
+            consumer.subscribe([TOPIC], on_lost=lost.extend)
+            await settle(consumer)
+            await admin.remove_members("g")
+            await admin.delete_groups(["g"])
+            if commits:
+                with pytest.raises(CommitFailed, match="moved on without it"):
+                    await consumer.commit({TopicPartition(TOPIC, 0): 0})
+            end = cluster.now + 30
+            while cluster.now < end:
+                await consumer.poll(1)
+            assert len(lost) == len(consumer.assignment()) == PARTITIONS
+            await consumer.commit({TopicPartition(TOPIC, 0): 0})
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
 
 
 @both_protocols

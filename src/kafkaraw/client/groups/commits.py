@@ -7,7 +7,7 @@ Source: KIP-98, KIP-447, KIP-848; Kafka's ConsumerCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -38,6 +38,7 @@ from kafkaraw.records import TopicPartition
 _OFFSET_FETCH_KEY: Final = 9
 _STABLE_FROM_VERSION: Final = 7
 _GROUPS_FROM_VERSION: Final = 8
+_NAMED_MAX: Final = 3
 _NAMES_UP_TO_VERSION: Final = 9  # of both APIs: later ones know topics by id only
 
 Identity = Callable[[], GroupMetadata]
@@ -46,8 +47,16 @@ Refused = Callable[[int, GroupMetadata], bool]
 """Told the code when a commit is refused because of who made it; says whether that is somebody else now."""
 
 _NOT_A_MEMBER: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
 )
+
+_ABOUT_MEMBER: Final = _NOT_A_MEMBER | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
+"""What membership has to hear of; for anything else, such as a topic that one may not read, it need not end."""
 
 _NO_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -107,12 +116,13 @@ class Commits:
             moved_on = identity().generation_id != who.generation_id
             if code in _NOT_A_MEMBER and moved_on and not deadline.expired:
                 continue  # the group has moved on while the request was under way, and we with it
-            if refused is not None and refused(code, who) and not deadline.expired:
+            about_member = code in _ABOUT_MEMBER and refused is not None and refused(code, who)
+            if about_member and not deadline.expired:
                 continue
             if code == ErrorCode.STALE_MEMBER_EPOCH and not deadline.expired:
                 await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
                 continue  # the next heartbeat tells the new epoch
-            raise self._commit_error(code, who, offsets)
+            raise self._commit_error(code, who, offsets, self._refused_in(response, code))
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None, deadline: Deadline, identity: Identity | None = None
@@ -228,10 +238,26 @@ class Commits:
                     found[TopicPartition(str(name), new.partition_index)] = position
         return {partition: position for partition, position in found.items() if position.offset >= 0}
 
+    def _refused_in(self, response: OffsetCommitResponse, code: int) -> list[TopicPartition]:
+        """Which partitions were refused with that code; the others are stored."""
+        return [
+            TopicPartition(topic.name or self._engine.cluster.name_of(topic.topic_id) or "?", partition.partition_index)
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.error_code == code
+        ]
+
     def _commit_error(
-        self, code: int, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        code: int,
+        who: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        refused: Sequence[TopicPartition],
     ) -> KafkaError:
-        cause = self._refusal(code, f"committing {len(offsets)} positions", "READ")
+        about = f"committing {len(offsets)} positions"
+        if len(refused) < len(offsets):
+            about = f"committing {len(refused)} of {len(offsets)} positions, those of {_names(refused)},"
+        cause = self._refusal(code, about, "READ", topic=refused[0].topic if refused else "")
         what = f"committing {len(offsets)} positions of group {self._group_id!r}"
         error: KafkaError = cause
         if code in _NOT_A_MEMBER:
@@ -250,11 +276,23 @@ class Commits:
             error.__cause__ = cause
         return error
 
-    def _refusal(self, code: int, what: str, operation: str) -> KafkaError:
-        of_group = code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-        resource, right = (self._group_id, operation) if of_group else ("", "")
+    def _refusal(self, code: int, what: str, operation: str, *, topic: str = "") -> KafkaError:
+        """The error of a code; `operation` is the right that this takes, on the group or on the topic."""
+        resources: dict[int, str] = {
+            ErrorCode.GROUP_AUTHORIZATION_FAILED: self._group_id,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED: topic,
+        }
+        resource = resources.get(code, "")
+        right = operation if resource else ""
         error = error_for(code, f"{what} of group {self._group_id!r}", resource=resource, operation=right)
         return with_principal(error, self._engine.config)
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    """A few of them, and how many more there are."""
+    some = ", ".join(f"{topic}-{number}" for topic, number in partitions[:_NAMED_MAX])
+    more = len(partitions) - _NAMED_MAX
+    return f"{some} and {more} more" if more > 0 else some
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

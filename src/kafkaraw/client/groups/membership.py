@@ -23,6 +23,7 @@ from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.coordinator import Coordinator
 from kafkaraw.client.network.engine import Engine
+from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.positions import Start
 from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
@@ -206,7 +207,7 @@ class Membership:
         problem, self._problem = self._problem, None
         problem = problem or self.member.take_problem(now_ms) or self._subscribed.problem()
         if problem is not None:
-            raise problem
+            raise with_principal(problem, self._config)
 
     # -- what handing over needs, see `handing_over.Owner`
 

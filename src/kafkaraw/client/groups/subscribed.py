@@ -115,14 +115,16 @@ class Subscribed:
         every_ms = self._config.metadata_max_age_ms
         self._look_at_ms = now_ms + (min(every_ms, MISSING_LOOK_MS) if incomplete else every_ms)
         for topic in sorted(set(self._missing()) - self._warned):
+            if self._is_refused(topic):
+                continue  # the next call raises why
             self._warned.add(topic)
             log.warning("group %r: topic %r does not exist (yet); looking for it", self._config.group_id, topic)
 
     def problem(self) -> KafkaError | None:
         """Why a topic can never be read; None when there is no such topic."""
         for topic in sorted(self._names):
-            code = self._engine.cluster.error_of(topic)
-            if code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not is_retriable(code):
+            if self._is_refused(topic):
+                code = self._engine.cluster.error_of(topic)
                 error = error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
                 return with_principal(error, self._config)
         return None
@@ -144,6 +146,11 @@ class Subscribed:
         }
 
     # -- inside
+
+    def _is_refused(self, topic: str) -> bool:
+        """Whether brokers will not say anything of this topic, however long one waits."""
+        code = self._engine.cluster.error_of(topic)
+        return code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) and not is_retriable(code)
 
     def _missing(self) -> list[str]:
         return [name for name in self._names if name not in self._engine.cluster.topics]

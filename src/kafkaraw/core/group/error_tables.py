@@ -64,9 +64,9 @@ class ErrorTable:
                 f"{what}: another consumer with group_instance_id={settings.group_instance_id!r} has taken over; each "
                 f"running consumer needs a name of its own"
             )
-        of_group = code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-        resource, right = (settings.group_id, "READ") if of_group else ("", "")
-        cause = error_for(code, f"{what}: {message}" if message else what, resource=resource, operation=right)
+        resource, right, more = _forbidden(code, settings, wanted)
+        about = f"{what}: {message}{more}" if message else f"{what}{more}"
+        cause = error_for(code, about, resource=resource, operation=right)
         advice = self.advice.get(code)
         if advice is None:
             return cause
@@ -80,11 +80,24 @@ class ErrorTable:
         return error
 
 
+def _forbidden(code: int, settings: GroupSettings, wanted: Wanted | None) -> tuple[str, str, str]:
+    """What somebody may not do: the resource, the right, and words when brokers do not say which resource."""
+    topics = sorted(wanted.topics) if wanted is not None else []
+    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return settings.group_id, "READ", ""
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and len(topics) == 1:
+        return topics[0], "DESCRIBE", ""
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and topics:
+        return "", "", f"; one of the topics {', '.join(topics)}, on each of which it takes DESCRIBE"
+    return "", "", ""
+
+
 CLASSIC: Final = ErrorTable(
     meanings={
         ErrorCode.REBALANCE_IN_PROGRESS: Meaning.REJOIN,
         ErrorCode.UNKNOWN_MEMBER_ID: Meaning.LOST,
         ErrorCode.ILLEGAL_GENERATION: Meaning.LOST_GENERATION,
+        ErrorCode.GROUP_ID_NOT_FOUND: Meaning.LOST,  # somebody has deleted it: a commit is told so
     },
     advice={
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
@@ -100,7 +113,11 @@ CLASSIC: Final = ErrorTable(
     },
 )
 MODERN: Final = ErrorTable(
-    meanings={ErrorCode.UNKNOWN_MEMBER_ID: Meaning.LOST, ErrorCode.FENCED_MEMBER_EPOCH: Meaning.LOST},
+    meanings={
+        ErrorCode.UNKNOWN_MEMBER_ID: Meaning.LOST,
+        ErrorCode.FENCED_MEMBER_EPOCH: Meaning.LOST,
+        ErrorCode.GROUP_ID_NOT_FOUND: Meaning.LOST,  # it was deleted, or its coordinator has lost what it knew
+    },
     advice={
         ErrorCode.UNSUPPORTED_VERSION: "the broker does not have the protocol of KIP-848; use group_protocol='classic'",
         ErrorCode.UNSUPPORTED_ASSIGNOR: (
