@@ -16,6 +16,7 @@ from typing import TypeVar
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.commits import Identity
+from kafkaraw.client.groups.membership import LOOK_S
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
 from kafkaraw.records import TopicPartition
@@ -210,7 +211,9 @@ class Member:
     def _note(self, error: KafkaError) -> None:
         self._world.covered[type(error).__name__] += 1
         if isinstance(error, MaxPollExceeded):
-            since_s = self._left_s + self._max_poll_s + LEAVING_S
+            # Whoever goes through what is in hand makes no call: that they do is looked for now and then.
+            look_s = 0.0 if AT_ONCE.issuperset(self._manners) else LOOK_S
+            since_s = self._left_s + self._max_poll_s + look_s + LEAVING_S
             if since_s < self._back_s:
                 self._group.silences.append(Silence(self.name, since_s, self._back_s))
 

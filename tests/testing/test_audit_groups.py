@@ -148,6 +148,14 @@ def test_a_member_that_was_fenced_and_does_not_know_it_is_no_second_owner() -> N
     assert audit_group(history, group) == []
 
 
+def test_a_position_that_is_wanted_again_later_was_not_stored_by_that_commit_before_it_could_be() -> None:
+    history, group = sound()
+    sought_back(group)
+    group.seeks[0].at_s = 3.51
+    group.commits.insert(2, Commit("a", {P0: 2}, 3.52, 9.0, acknowledged=True))  # waits in line behind that of 1
+    assert audit_group(history, group) == []
+
+
 def test_generations_of_a_group_that_has_begun_anew_are_other_ones() -> None:
     history, group = sound()
     too_early(group)

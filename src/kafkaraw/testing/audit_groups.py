@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Final
 
 from kafkaraw.records import TopicPartition
-from kafkaraw.testing.group_history import Commit, GroupHistory, Tenure
+from kafkaraw.testing.group_history import Commit, GroupHistory, Sighting, Tenure
 from kafkaraw.testing.history import History
 from kafkaraw.testing.invariants import Invariant, Violation
 from kafkaraw.testing.memory_network import Sent
@@ -167,16 +167,15 @@ def _positions_too_far(history: History, group: GroupHistory) -> Iterator[Violat
 def _positions_that_went_back(group: GroupHistory) -> Iterator[Violation]:
     """Positions that were lower than one that had been stored, or seen, before, though nobody sought them since."""
     known: dict[TopicPartition, list[tuple[float, int, float]]] = defaultdict(list)  # when, what, and wanted since when
-    wanted_s: dict[tuple[TopicPartition, int], list[float]] = defaultdict(list)
+    commits: dict[TopicPartition, list[Commit]] = defaultdict(list)
     for commit in group.commits:
         for tp, offset in commit.positions.items():
-            wanted_s[tp, offset].append(commit.began_s)
+            commits[tp].append(commit)
             if commit.acknowledged and commit.ended_s is not None:
                 known[tp].append((commit.ended_s, offset, commit.began_s))
     for seen in group.sightings:
         for tp, offset in seen.positions.items():
-            since_s = max((at_s for at_s in wanted_s[tp, offset] if at_s <= seen.answered_s), default=seen.answered_s)
-            known[tp].append((seen.answered_s, offset, since_s))
+            known[tp].append((seen.answered_s, offset, _wanted_since(commits[tp], tp, seen)))
     for seen in group.sightings:
         for tp, now in seen.positions.items():
             for at_s, offset, since_s in known[tp]:
@@ -185,6 +184,19 @@ def _positions_that_went_back(group: GroupHistory) -> Iterator[Violation]:
                     what = f"{tp} stands at {now} at {seen.answered_s:.3f} s, and had stood at {offset} before"
                     yield Violation(Invariant.POSITION_WENT_BACK, what)
                     break
+
+
+def _wanted_since(commits: list[Commit], tp: TopicPartition, seen: Sighting) -> float:
+    """Since when the position that was seen may have been wanted: by the last commit before that, or one under way."""
+    stored = [(c.ended_s, c.began_s) for c in commits if c.acknowledged and c.ended_s and c.ended_s <= seen.asked_s]
+    last_s = max(stored)[1] if stored else 0.0
+    candidates = [
+        commit.began_s
+        for commit in commits
+        if commit.positions[tp] == seen.positions[tp] and commit.began_s <= seen.answered_s
+        if not commit.acknowledged or commit.ended_s is None or commit.ended_s >= last_s
+    ]
+    return min(candidates, default=seen.answered_s)
 
 
 def _seeks(history: History, group: GroupHistory) -> Iterator[Violation]:
