@@ -253,9 +253,14 @@ class Member:
         stretch = self._whims.given(tp, records[0][0])
         self._world.history.reads[stretch] += [(tp, offset, value) for offset, value in records]
         for offset, value in records:
-            if self._slow_s:
+            if self._slow_s and not self._has_to_hurry:
                 await asyncio.sleep(self._slow_s)
             tenure.processed.append(Processed(self._world.now_s, offset, value))
+
+    @property
+    def _has_to_hurry(self) -> bool:
+        """Once it has settled down it is not slow for so long that it is thrown out, for ever again."""
+        return not self._is_restless and self._world.now_s > self._away_s + self._max_poll_s / 2
 
     async def _pause(self) -> None:
         if self._pause_s:
