@@ -1,9 +1,8 @@
-"""Format "faulty": format "kafkaraw", which at one step of one micro-batch stops dead, or kills the worker it is in.
+"""Format "faulty": format "kafkaraw", which at one step of one micro-batch stops until it is told to go on.
 
-Steps at which the query stops, to have its driver killed: `latest` (before the batch is planned), `partitions` (it is
-logged, no task runs), `task` (tasks run), `prepared` (all tasks are done, nothing is committed), `sunk` (the sink has
-committed, Spark has not). Steps at which a worker dies, once: `reading` and `writing`. That a step is reached, or that
-the batch after a worker's death is done, is said by making a file.
+The steps: `latest` (before the batch is planned), `partitions` (it is logged, no task runs), `task` (tasks run),
+`prepared` (all tasks are done, nothing is committed), `sunk` (the sink has committed, Spark has not). At the steps
+`reading` and `writing` the worker then dies, once. That a step is reached is said by making a file; so is to go on.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +41,13 @@ class Fault:
         step: one of `STOPS` or `DEATHS`.
         batch: of which micro-batch.
         reached: the file to make.
+        go_on: the file to wait for.
     """
 
     step: str
     batch: int
     reached: str
+    go_on: str
 
     def options(self) -> dict[str, str]:
         return {f"{_PREFIX}{name}": str(value) for name, value in vars(self).items()}
@@ -55,17 +56,15 @@ class Fault:
     def split(cls, options: Mapping[str, str]) -> tuple[Fault, dict[str, str]]:
         """The fault, and the options of the format proper."""
         lower = {name.lower(): text for name, text in options.items()}
-        mine = {name: lower.pop(f"{_PREFIX}{name}") for name in ("step", "batch", "reached")}
-        return cls(mine["step"], int(mine["batch"]), mine["reached"]), lower
+        mine = {name: lower.pop(f"{_PREFIX}{name}") for name in ("step", "batch", "reached", "go_on")}
+        return cls(mine["step"], int(mine["batch"]), mine["reached"], mine["go_on"]), lower
 
     def stop(self, step: str, batch: int) -> None:
-        """Say that the step is reached and stay there, if it is the one."""
+        """Say that the step is reached, and wait, if it is the one."""
         if (step, batch) == (self.step, self.batch):
-            self.say()
-            threading.Event().wait()
-
-    def say(self) -> None:
-        Path(self.reached).touch()
+            Path(self.reached).touch()
+            while not Path(self.go_on).exists():
+                time.sleep(0.02)
 
     def in_task(self, step: str) -> None:
         """The same in a worker, which dies if that is the fault; not in a second attempt."""
@@ -73,9 +72,9 @@ class Fault:
         assert context is not None
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         if context.attemptNumber() == 0 and (step, batch) == (self.step, self.batch):
+            self.stop(step, batch)
             if step in DEATHS:
                 os.kill(os.getpid(), signal.SIGKILL)
-            self.stop(step, batch)
 
 
 class _Reader(KafkaStreamReader):
@@ -87,8 +86,6 @@ class _Reader(KafkaStreamReader):
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
         self._fault.stop("latest", self._batch)
-        if self._fault.step in DEATHS and self._batch > self._fault.batch:
-            self._fault.say()
         return super().latestOffset(start, limit)
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
@@ -125,7 +122,7 @@ class _Writer(KafkaStreamWriter):
 
 
 class FaultySource(KafkaDataSource):
-    """See the module. Options: those of format "kafkaraw", and fault.step, fault.batch, fault.reached."""
+    """See the module. Options: those of format "kafkaraw", and those of `Fault` with `fault.` before."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._fault, proper = Fault.split(options)

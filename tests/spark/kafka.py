@@ -31,10 +31,10 @@ class Kafka:
         self.admin.create_topics([NewTopic(name, partitions=partitions)])
         return name
 
-    def remake_topic(self, name: str) -> None:
+    def remake_topic(self, name: str, partitions: int = 1) -> None:
         """Delete a topic and make it again, empty."""
         self.admin.delete_topics([name])
-        self.admin.create_topics([NewTopic(name, partitions=1)])
+        self.admin.create_topics([NewTopic(name, partitions=partitions)])
 
     def produce(self, topic: str, values: Iterable[int], partition: int = 0) -> None:
         """Write numbers, as text, and wait for them to be there."""

@@ -19,7 +19,7 @@ TRIGGERS = {
 
 @dataclass(frozen=True)
 class KillCase:
-    """Copy topic `source` to topic `target`, from `starting`, with `trigger`; die at `step` of micro-batch `batch`."""
+    """Copy topic `source` to topic `target`, from `starting`, with `trigger`; stop at `step` of micro-batch `batch`."""
 
     servers: str
     source: str
@@ -30,6 +30,7 @@ class KillCase:
     step: str
     batch: int = 0
     exactly_once: bool = False
+    strict: bool = True
 
     @property
     def checkpoint(self) -> Path:
@@ -37,24 +38,35 @@ class KillCase:
 
     @property
     def reached(self) -> Path:
+        """There as soon as the query is at its step."""
         return Path(self.folder, "reached")
 
-    def start(self, spark: SparkSession) -> StreamingQuery:
-        """Start the query, to fail at its step."""
-        fault = Fault(self.step, self.batch, str(self.reached))
-        return self._query(spark, "faulty", fault.options(), TRIGGERS[self.trigger])
+    @property
+    def go_on(self) -> Path:
+        """To be made when the query is to go on."""
+        return Path(self.folder, "go-on")
 
-    def finish(self, spark: SparkSession, **options: str) -> StreamingQuery:
+    @property
+    def ended(self) -> Path:
+        """There when the query has gone on to the end of its topic; holds the error if there was one."""
+        return Path(self.folder, "ended")
+
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Start the query, to stop at its step."""
+        fault = Fault(self.step, self.batch, str(self.reached), str(self.go_on))
+        return self._query(spark, "faulty", fault.options(), TRIGGERS[self.trigger], strict=self.strict)
+
+    def finish(self, spark: SparkSession, *, strict: bool = True) -> StreamingQuery:
         """Start the query again, to go from what is in its checkpoint to what is in the topic."""
-        return self._query(spark, "kafkaraw", options, TRIGGERS["available now"])
+        return self._query(spark, "kafkaraw", {}, TRIGGERS["available now"], strict=strict)
 
     def _query(
-        self, spark: SparkSession, kind: str, options: dict[str, str], trigger: dict[str, object]
+        self, spark: SparkSession, kind: str, faults: dict[str, str], trigger: dict[str, object], *, strict: bool
     ) -> StreamingQuery:
         common = {"kafka.bootstrap.servers": self.servers}
         reading = common | {"subscribe": self.source, "startingOffsets": self.starting, "maxOffsetsPerTrigger": "10"}
+        reading |= {"failOnDataLoss": str(strict).lower()}
         writing = common | {"topic": self.target, "exactlyOnce": str(self.exactly_once).lower()}
-        faults = options if kind == "faulty" else {}
-        rows = spark.readStream.format(kind).options(**reading | options).load().select("value")
+        rows = spark.readStream.format(kind).options(**reading | faults).load().select("value")
         writer = rows.writeStream.format(kind).options(**writing | faults)
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()

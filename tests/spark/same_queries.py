@@ -2,7 +2,7 @@
 
 Run as a script it does them with one connector and prints the outcomes as JSON. Spark's own connector has no kafkaraw
 in its Python, so nothing of it may be imported here. Its argument is JSON: format, jars, servers, topics, checkpoints,
-names.
+names. What is lost between two runs of a stream is done by the caller: the script says "ready" and waits for a line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+READY = "ready"
 
 # Name -> options; T and U stand for the topics, of two partitions with 20 records each and of one with 5.
 BATCHES: dict[str, dict[str, str]] = {
@@ -100,6 +102,19 @@ FAILURES: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "no number of partitions": ("minPartitions", "minPartitions", "batch", {"subscribe": "T", "minPartitions": "0"}),
 }
 
+# What befalls a topic of one partition, ten records of which a stream has read; whether the stream then fails; options.
+# "deleted N": its records up to offset N; "made anew N": it has N others; "gone": there is only another topic.
+LOSSES: dict[str, tuple[str, bool, dict[str, str]]] = {
+    "deleted records that were read": ("deleted 7", False, {}),
+    "deleted records": ("deleted 15", True, {}),
+    "deleted records, leniently": ("deleted 15", False, {"failOnDataLoss": "false"}),
+    "a topic made anew": ("made anew 3", True, {}),
+    "a topic made anew, leniently": ("made anew 3", False, {"failOnDataLoss": "false"}),
+    "a topic made anew that has grown": ("made anew 14", False, {}),
+    "a topic that is gone": ("gone", True, {}),
+    "a topic that is gone, leniently": ("gone", False, {"failOnDataLoss": "false"}),
+}
+
 # Those of each kind that the quick run does.
 CORE = ("everything", "headers", "offsets", "times", "in batches", "two things to read", "latest to start with")
 
@@ -144,6 +159,36 @@ class Asked:
             "ends": [each["sources"][0]["endOffset"] for each in batches if each["numInputRows"]],
         }
 
+    def first_runs(self) -> None:
+        """Have streams read what there is, before something is lost."""
+        for name in self._lossy():
+            outcome = self._run_again(name)
+            assert len(outcome["offsets"]) == 10, outcome
+
+    def second_runs(self) -> dict[str, dict[str, Any]]:
+        """What the same streams read after that, or what they died of."""
+        return {name: self._run_again(name) for name in self._lossy()}
+
+    def _lossy(self) -> list[str]:
+        return [name for name in self._asked["names"] if name in LOSSES]
+
+    def _run_again(self, name: str) -> dict[str, Any]:
+        topics = self._asked["topics"][name]
+        options = {"kafka.bootstrap.servers": self._asked["servers"], "startingOffsets": "earliest"} | LOSSES[name][2]
+        frame = self._spark.readStream.format(self._asked["format"]).options(**options, subscribe=topics).load()
+        offsets: list[int] = []
+
+        def keep(batch: DataFrame, batch_id: int) -> None:
+            offsets.extend(row.offset for row in batch.collect())
+
+        writer = frame.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        error = ""
+        try:
+            writer.option("checkpointLocation", f"{self._asked['checkpoints']}/{name}").start().awaitTermination()
+        except Exception as problem:  # noqa: BLE001  # of many kinds, in another Python and Spark
+            error = str(problem)
+        return {"offsets": sorted(offsets), "error": error}
+
     def _failure(self, kind: str, given: dict[str, str]) -> str:
         try:
             if kind == "batch":
@@ -165,7 +210,12 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    print(json.dumps(Asked(spark, asked).outcomes()), flush=True)
+    queries = Asked(spark, asked)
+    outcomes = queries.outcomes()
+    queries.first_runs()
+    print(READY, flush=True)
+    sys.stdin.readline()
+    print(json.dumps(outcomes | {"losses": queries.second_runs()}), flush=True)
     spark.stop()
 
 

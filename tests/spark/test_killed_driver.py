@@ -1,155 +1,213 @@
-"""The driver is killed at each step of a micro-batch; the query is then run again, and must have lost nothing.
+"""A driver is killed at a step of a micro-batch, or something befalls Kafka then, or both; nothing may be lost.
 
-All cases stop in one driver, which is killed once. What counts as lost: for a start at "latest", whatever came after
-the query had written its start down, which is when it logs the offsets of batch 0. At least once, records may be there
-twice; exactly once, they may not.
+All cases of a run stop in one driver. What counts as lost is in `kill_plan`. At least once, records may be there twice;
+exactly once, they may not.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import random
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming import StreamingQuery
 
+from kafkaraw import Admin, Producer
+from kafkaraw.broker import EmbeddedCluster
 from tests.spark.faulty import DEATHS, STOPS
+from tests.spark.kafka import Kafka
 from tests.spark.kill_case import TRIGGERS, KillCase
-from tests.spark.killed_driver import kill_when_all_have_stopped
+from tests.spark.kill_plan import MISHAPS, OUTAGE, REMADE, RETENTION, Plan, drawn
+from tests.spark.killed_driver import driver_at_its_steps
+from tests.spark.mishaps import befall, outage
 from tests.spark.side_by_side import few_at_a_time
 
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What dies, and where; topics come later. Beyond batch 0 there are ten records per batch, in two partitions."""
-
-    starting: str
-    trigger: str
-    step: str
-    batch: int = 0
-    exactly_once: bool = False
-
-    def __str__(self) -> str:
-        how = "exactly once" if self.exactly_once else "at least once"
-        return f"{self.starting} | {self.trigger} | {self.step} | {self.batch} | {how}"
-
-    @property
-    def before(self) -> range:
-        return range(10 * self.batch + 10)
-
-    @property
-    def expected(self) -> range:
-        if self.batch:
-            return range(10 * self.batch + 20)
-        if self.starting in ("earliest", '{"T":{"0":-2}}'):
-            return range(20)
-        if self.starting == '{"T":{"0":4}}':
-            return range(4, 20)
-        # Nothing was written down yet: the query starts at its restart.
-        return range(20 if self.step == "latest" else 10, 20)
-
-
+# As many as `few_at_a_time` lets run side by side.
 PLANS = [
-    Plan("earliest", "once", "partitions"),
-    Plan("latest", "available now", "latest"),
     Plan("latest", "processing time", "partitions"),
     Plan("earliest", "available now", "prepared", 1, exactly_once=True),
-    Plan("earliest", "processing time", "writing", 1, exactly_once=True),
-    Plan("earliest", "processing time", "task", 1),
+    Plan("earliest", "processing time", "writing", 1, exactly_once=True, survives=True),
 ]
-# Every start with every trigger and with every step.
+# Every start with every trigger and with every step, and what the checkpoint cannot know.
 MORE = [
+    Plan("earliest", "once", "partitions"),
+    Plan("latest", "available now", "latest"),
+    Plan("earliest", "processing time", "task", 1, mishap=RETENTION, strict=False),
     Plan("latest", "once", "prepared", exactly_once=True),
     Plan('{"T":{"0":-1}}', "processing time", "sunk"),
     Plan("earliest", "once", "latest"),
     Plan("earliest", "available now", "task"),
+    Plan("earliest", "processing time", "task", 1),
     Plan("earliest", "processing time", "sunk", exactly_once=True),
     Plan("earliest", "available now", "prepared"),
     Plan("latest", "available now", "sunk"),
     Plan('{"T":{"0":4}}', "once", "partitions"),
     Plan('{"T":{"0":-2}}', "available now", "task"),
-    *(Plan("earliest", "processing time", step, 3, exactly_once=True) for step in (*STOPS, *DEATHS)),
+    *(Plan("earliest", "processing time", step, 3, exactly_once=True) for step in STOPS),
+    *(Plan("earliest", "processing time", step, 3, exactly_once=True, survives=True) for step in DEATHS),
 ]
+# On Apache Kafka, which nobody here can stop for half a minute.
+ON_APACHE_KAFKA = [
+    Plan("latest", "available now", "partitions"),
+    *(Plan("earliest", "processing time", step, 1, exactly_once=True) for step in STOPS),
+    Plan("earliest", "processing time", "writing", 1, exactly_once=True, survives=True),
+    Plan("earliest", "processing time", "task", 1, mishap=REMADE),
+    Plan("earliest", "processing time", "latest", 1, mishap=REMADE, survives=True, strict=False),
+    Plan("earliest", "processing time", "partitions", 1, exactly_once=True, mishap=RETENTION, strict=False),
+]
+SEEDS = range(50)
+AT_ONCE = 10
+
+# Spark gives up on a Python that takes 10 s to start, as on a busy machine: its query is started again, as people do.
+GAVE_UP = "waiting for the Python worker to connect back"
+STARTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Killed:
-    """A query that was killed, and which logs of its checkpoint know the micro-batch."""
+class Outcome:
+    """What a query left behind: which logs of its checkpoint know the micro-batch, an error, and numbers."""
 
-    case: KillCase
-    left_behind: dict[str, bool]
+    logs: dict[str, bool]
+    error: str
     numbers: list[int]
 
 
-def run_all(spark, kafka, plans, folders) -> dict[Plan, Killed]:
-    cases = {plan: prepared(kafka, plan, str(folders.mktemp("killed"))) for plan in plans}
-    kill_when_all_have_stopped(list(cases.values()))
-    left = {plan: what_is_left(case.checkpoint, plan.batch) for plan, case in cases.items()}
-    for plan, case in cases.items():
-        kafka.produce(case.source, [number + 10 * plan.batch for number in range(10, 20)])
-    for some in few_at_a_time(cases.values()):
-        queries = [case.finish(spark) for case in some]
-        for query in queries:
-            assert query.awaitTermination(100)
-    return {plan: Killed(case, left[plan], kafka.numbers(case.target)) for plan, case in cases.items()}
+class Run:
+    """Some plans, carried out in one driver, and what came of them."""
+
+    def __init__(self, spark, kafka, cluster, folders, plans) -> None:
+        self._spark, self._kafka, self._cluster = spark, kafka, cluster
+        self._cases = {plan: self._prepared(plan, str(folders.mktemp("killed"))) for plan in plans}
+        self._errors = dict.fromkeys(self._cases, "")
+
+    def _prepared(self, plan: Plan, folder: str) -> KillCase:
+        source, target = self._kafka.new_topic(plan.partitions), self._kafka.new_topic()
+        for partition in range(plan.partitions):
+            self._kafka.produce(source, plan.before[partition :: plan.partitions], partition)
+        given = {name: getattr(plan, name) for name in ("trigger", "step", "batch", "exactly_once", "strict")}
+        return KillCase(self._kafka.servers, source, target, folder, plan.starting.replace("T", source), **given)
+
+    def outcomes(self) -> dict[Plan, Outcome]:
+        killed = [plan for plan in self._cases if not plan.survives]
+        with ExitStack() as meanwhile:
+            with driver_at_its_steps(list(self._cases.values())) as driver:
+                for plan, case in self._cases.items():
+                    befall(self._kafka, self._cluster, plan, case)
+                if any(plan.mishap == OUTAGE for plan in self._cases):
+                    meanwhile.enter_context(outage(self._cluster))
+                ends = driver.ends_of([case for plan, case in self._cases.items() if plan.survives])
+            self._errors |= {plan: ends[case] for plan, case in self._cases.items() if plan.survives}
+            logs = {plan: logs_that_know(case.checkpoint, plan.batch) for plan, case in self._cases.items()}
+            self._errors |= self._finish({plan: plan.strict for plan in killed if plan.mishap})
+        self._finish_well({plan: False for plan, error in self._errors.items() if error})
+        for plan, case in self._cases.items():
+            self._kafka.produce(case.source, plan.after)
+        self._finish_well({plan: not plan.mishap for plan in self._cases})
+        numbers = {plan: self._kafka.numbers(case.target) for plan, case in self._cases.items()}
+        return {plan: Outcome(logs[plan], self._errors[plan], numbers[plan]) for plan in self._cases}
+
+    def _finish(self, plans: dict[Plan, bool]) -> dict[Plan, str]:
+        """Run queries to the end of their topics, with failOnDataLoss or without; gives what they died of."""
+        errors: dict[Plan, str] = {}
+        for some in few_at_a_time(plans):
+            left = some
+            for _ in range(STARTS):
+                queries = {plan: self._cases[plan].finish(self._spark, strict=plans[plan]) for plan in left}
+                errors |= {plan: end_of(query) for plan, query in queries.items()}
+                left = [plan for plan in left if GAVE_UP in errors[plan]]
+        return errors
+
+    def _finish_well(self, plans: dict[Plan, bool]) -> None:
+        errors = {str(plan): error for plan, error in self._finish(plans).items() if error}
+        assert errors == {}
 
 
-def prepared(kafka, plan: Plan, folder: str) -> KillCase:
-    partitions = 2 if plan.batch else 1
-    source, target = kafka.new_topic(partitions), kafka.new_topic()
-    for partition in range(partitions):
-        kafka.produce(source, plan.before[partition::partitions], partition)
-    given = dataclasses.asdict(plan) | {"starting": plan.starting.replace("T", source)}
-    return KillCase(kafka.servers, source, target, folder, **given)
+def end_of(query: StreamingQuery) -> str:
+    """What a query died of; nothing when it has read everything."""
+    try:
+        assert query.awaitTermination(150)
+    except StreamingQueryException as error:
+        return str(error)
+    finally:
+        query.stop()
+    return ""
 
 
-def what_is_left(checkpoint: Path, batch: int) -> dict[str, bool]:
-    """Which of its two logs knows a batch."""
+def logs_that_know(checkpoint: Path, batch: int) -> dict[str, bool]:
     return {log: (checkpoint / log / str(batch)).exists() for log in ("offsets", "commits")}
 
 
-def check(plan: Plan, killed: Killed) -> None:
+def check(plan: Plan, outcome: Outcome) -> None:
     """It was killed at its step, and all records are there; once, if that was asked for."""
-    survived = plan.step in DEATHS
-    assert killed.left_behind == {"offsets": plan.step != "latest", "commits": survived}
-    found = killed.numbers if plan.exactly_once else sorted(set(killed.numbers))
-    assert found == list(plan.expected)
+    if not plan.survives:
+        assert outcome.logs == {"offsets": plan.step != "latest", "commits": False}
+    if outcome.error or plan.must_fail:
+        assert plan.must_fail is not False, outcome.error
+        assert "DataLossError: records are missing: " in outcome.error
+        assert "Set the option failOnDataLoss to false to go on with what is there" in outcome.error
+    assert plan.required <= set(outcome.numbers) <= plan.allowed
+    if plan.exactly_once:
+        assert len(outcome.numbers) == len(set(outcome.numbers))
 
 
 @pytest.fixture(scope="module")
-def killed(spark, kafka, tmp_path_factory) -> dict[Plan, Killed]:
-    return run_all(spark, kafka, PLANS, tmp_path_factory)
+def outcomes(spark, kafka, broker, tmp_path_factory) -> dict[Plan, Outcome]:
+    return Run(spark, kafka, broker, tmp_path_factory, PLANS).outcomes()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-def test_nothing_is_lost_when_the_driver_or_a_worker_is_killed(killed, plan):
-    check(plan, killed[plan])
+def test_nothing_is_lost_when_something_goes_wrong(outcomes, plan):
+    check(plan, outcomes[plan])
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, data_dir=tmp_path_factory.mktemp("nodes")) as cluster:
+        yield cluster
+
+
+def clients_of(servers: str) -> Iterator[Kafka]:
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers, linger_ms=0) as producer:
+        yield Kafka(servers, admin, producer)
+
+
+@pytest.fixture(scope="module")
+def replicated(cluster) -> Iterator[Kafka]:
+    yield from clients_of(cluster.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def apache(apache_kafka) -> Iterator[Kafka]:
+    yield from clients_of(apache_kafka.bootstrap_servers)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
-def test_nothing_is_lost_whatever_is_killed_when(spark, kafka, tmp_path_factory):
-    for plan, killed in run_all(spark, kafka, MORE, tmp_path_factory).items():
-        check(plan, killed)
-
-
-def drawn(seed: int) -> Plan:
-    """A death in one of the first four micro-batches."""
-    rng = random.Random(seed)
-    step, batch = rng.choice((*STOPS, *DEATHS)), rng.randrange(4)
-    endless = batch == 0 or step in DEATHS  # what is there may be read before a worker's death is over
-    trigger = "processing time" if endless else rng.choice(("processing time", "available now"))
-    return Plan("earliest", trigger, step, batch, rng.random() < 0.5)
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("first", range(0, len(MORE), AT_ONCE))
+def test_nothing_is_lost_whatever_goes_wrong_when(spark, replicated, cluster, tmp_path_factory, first):
+    plans = MORE[first : first + AT_ONCE]
+    for plan, outcome in Run(spark, replicated, cluster, tmp_path_factory, plans).outcomes().items():
+        check(plan, outcome)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(0, 50, 5))
-def test_nothing_is_lost_in_fifty_deaths(spark, kafka, tmp_path_factory, first):
-    plans = dict.fromkeys(drawn(seed) for seed in range(first, first + 5))
-    for plan, killed in run_all(spark, kafka, plans, tmp_path_factory).items():
-        check(plan, killed)
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("first", range(0, len(SEEDS), AT_ONCE))
+def test_nothing_is_lost_with_fifty_seeds(spark, replicated, cluster, tmp_path_factory, first):
+    plans = dict.fromkeys(drawn(seed) for seed in SEEDS[first : first + AT_ONCE])
+    for plan, outcome in Run(spark, replicated, cluster, tmp_path_factory, plans).outcomes().items():
+        check(plan, outcome)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+def test_nothing_is_lost_on_apache_kafka(spark, apache, tmp_path_factory):
+    for plan, outcome in Run(spark, apache, None, tmp_path_factory, ON_APACHE_KAFKA).outcomes().items():
+        check(plan, outcome)
 
 
 def test_every_step_and_trigger_is_covered_for_starts_that_are_found_again_and_for_latest():
@@ -158,3 +216,17 @@ def test_every_step_and_trigger_is_covered_for_starts_that_are_found_again_and_f
     assert {plan.step for plan in plans if "latest" in plan.starting or "-1" in plan.starting} >= {*STOPS} - {"task"}
     assert {plan.trigger for plan in plans if plan.starting == "earliest"} == {*TRIGGERS}
     assert {plan.trigger for plan in plans if plan.starting == "latest"} == {*TRIGGERS}
+
+
+def test_the_seeds_cover_every_mishap_with_and_without_a_death_at_many_steps():
+    plans = [drawn(seed) for seed in SEEDS]
+    for mishap in MISHAPS:
+        befallen = [plan for plan in plans if plan.mishap == mishap]
+        assert {plan.survives for plan in befallen} == {True, False}
+        assert {plan.exactly_once for plan in befallen} == {True, False}
+        assert len({plan.step for plan in befallen}) >= 3
+    for mishap in (REMADE, RETENTION):
+        assert {(plan.survives, plan.strict) for plan in plans if plan.mishap == mishap} == {
+            (survives, strict) for survives in (True, False) for strict in (True, False)
+        }
+    assert {plan.step for plan in plans} == {*STOPS, *DEATHS}

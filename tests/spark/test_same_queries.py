@@ -12,8 +12,10 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from bench.spark import peers
+from kafkaraw.records import TopicPartition
 from tests.spark import same_queries
-from tests.spark.same_queries import BATCHES, CORE, FAILURES, STREAMS, Asked
+from tests.spark.kafka import Kafka
+from tests.spark.same_queries import BATCHES, CORE, FAILURES, LOSSES, READY, STREAMS, Asked
 
 pytestmark = pytest.mark.timeout(1200)  # the first run fetches the other connector and its Spark
 
@@ -33,30 +35,55 @@ def outcomes(request, spark, kafka, tmp_path_factory) -> tuple[dict, dict]:
         python, jars = peers.python(), [str(jar) for jar in peers.jars()]
     except peers.FetchError as error:
         pytest.skip(f"Spark's own connector cannot be fetched: {error}")
-    two, one = kafka.new_topic(partitions=2), kafka.new_topic()
-    for number in range(40):
-        at = {"partition": number % 2, "timestamp_ms": 1_000_000 + 50 * number}
-        kafka.producer.send(two, b"%d" % number, b"k" if number % 3 else None, **at)
-    for number in range(5):
-        headers = [("a", b"%d" % number), ("a", None)]
-        kafka.producer.send(one, b"%d" % number if number else None, headers=headers, timestamp_ms=2_000_000)
-    kafka.producer.flush(30)
+    topics = {"T": kafka.new_topic(partitions=2), "U": kafka.new_topic()}
+    fill(kafka, topics)
+    lossy = {name: kafka.new_topic() for name in chosen if name in LOSSES}
+    for topic in lossy.values():
+        kafka.produce(topic, range(10))
+    # Beside a topic that goes there must be one that stays.
+    subscribed = {name: f"{topic},{kafka.new_topic()}" for name, topic in lossy.items()}
 
     def asked(form: str) -> dict:
         folder = tmp_path_factory.mktemp("checkpoints")
-        topics = {"T": two, "U": one}
-        common = {"names": chosen, "checkpoints": str(folder)}
-        return common | {"format": form, "jars": jars, "servers": kafka.servers, "topics": topics}
+        common = {"names": chosen, "checkpoints": str(folder), "topics": topics | subscribed}
+        return common | {"format": form, "jars": jars, "servers": kafka.servers}
 
     environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHON"))}
     command = [str(python), same_queries.__file__, json.dumps(asked("kafka"))]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ
-    ) as process:  # theirs starts while ours run
-        ours = Asked(spark, asked("kafkaraw")).outcomes()
-        said, _ = process.communicate(timeout=600)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, env=environ, **pipes) as process:  # theirs starts while ours run
+        queries = Asked(spark, asked("kafkaraw"))
+        ours = queries.outcomes()
+        queries.first_runs()
+        assert READY in (line.strip() for line in process.stdout)
+        for name, topic in lossy.items():
+            befall(kafka, topic, LOSSES[name][0])
+        said, _ = process.communicate("\n", timeout=600)
     assert process.returncode == 0, said
-    return ours, json.loads(said.splitlines()[-1])
+    return ours | {"losses": queries.second_runs()}, json.loads(said.splitlines()[-1])
+
+
+def fill(kafka: Kafka, topics: dict[str, str]) -> None:
+    for number in range(40):
+        at = {"partition": number % 2, "timestamp_ms": 1_000_000 + 50 * number}
+        kafka.producer.send(topics["T"], b"%d" % number, b"k" if number % 3 else None, **at)
+    for number in range(5):
+        headers = [("a", b"%d" % number), ("a", None)]
+        kafka.producer.send(topics["U"], b"%d" % number if number else None, headers=headers, timestamp_ms=2_000_000)
+    kafka.producer.flush(30)
+
+
+def befall(kafka: Kafka, topic: str, what: str) -> None:
+    """See `LOSSES`."""
+    how, _, number = what.rpartition(" ")
+    if how == "deleted":
+        kafka.produce(topic, range(10, 20))
+        kafka.admin.delete_records({TopicPartition(topic, 0): int(number)})
+    elif how == "made anew":
+        kafka.remake_topic(topic)
+        kafka.produce(topic, range(int(number)))
+    else:
+        kafka.admin.delete_topics([topic])
 
 
 @pytest.mark.parametrize("name", core(BATCHES))
@@ -80,3 +107,12 @@ def test_what_fails_with_one_fails_with_the_other_and_names_the_same_option(outc
     assert option in ours
     assert their_words in theirs
     assert "Py4J" not in ours
+
+
+@pytest.mark.parametrize("name", core(LOSSES))
+def test_what_is_lost_between_two_runs_ends_both_streams_or_neither_and_they_go_on_with_the_same_rows(outcomes, name):
+    ours, theirs = (each["losses"][name] for each in outcomes)
+    assert ours["offsets"] == theirs["offsets"]
+    for error in (ours["error"], theirs["error"]):
+        assert bool(error) == LOSSES[name][1], error
+        assert "failOnDataLoss" in error or not error

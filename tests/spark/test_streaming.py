@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from kafkaraw import Consumer
@@ -154,7 +155,7 @@ def test_an_idle_query_makes_no_empty_batches(spark, kafka, tmp_path):
         query.stop()
 
 
-def test_partitions_added_while_the_query_runs_are_read_from_their_start(spark, kafka, tmp_path):
+def test_a_topic_that_is_subscribed_to_later_is_read_from_its_start(spark, kafka, tmp_path):
     first, second = kafka.new_topic(), kafka.new_topic()
     kafka.produce(first, [1])
     kafka.produce(second, [2])
@@ -162,6 +163,78 @@ def test_partitions_added_while_the_query_runs_are_read_from_their_start(spark, 
     copy = Copy(spark, kafka, tmp_path, subscribe=f"{first},{second}", startingOffsets="latest")
     copy.run(availableNow=True)
     assert copy.numbers == [2]
+
+
+def test_a_running_query_reads_new_partitions_and_topics_and_reports_one_that_is_gone(spark, kafka, tmp_path):
+    first = kafka.new_topic()
+    kafka.produce(first, [1])
+    copy = Copy(spark, kafka, tmp_path, subscribePattern=rf"{first}(-more)?", startingOffsets="earliest")
+    query = copy.start(processingTime="0 seconds")
+    try:
+        query.processAllAvailable()
+        kafka.admin.create_partitions({first: 2})
+        kafka.admin.create_topics([NewTopic(f"{first}-more", partitions=1)])
+        kafka.produce(first, [2], partition=1)
+        kafka.produce(f"{first}-more", [3])
+        while len(kafka.numbers(copy.target)) < 3:
+            query.processAllAvailable()
+        kafka.admin.delete_topics([f"{first}-more"])
+        assert f"{first}-more-0 is gone; the query had read it up to offset 1" in failure_of(query)
+    finally:
+        query.stop()
+    assert copy.numbers == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "message"),
+    [
+        ({"continuous": "1 second"}, "Data source kafkaraw does not support continuous processing"),
+        ({"realTime": "5 seconds"}, "STREAMING_REAL_TIME_MODE"),
+    ],
+)
+def test_what_spark_keeps_for_sources_in_java_is_refused_when_the_query_starts(
+    spark, kafka, tmp_path, trigger, message
+):
+    copy = Copy(spark, kafka, tmp_path, subscribe=kafka.new_topic())
+    with pytest.raises(PySparkException, match=message):
+        copy.start(**trigger)
+
+
+@pytest.mark.soak
+def test_with_progress_written_asynchronously_a_query_goes_on_without_a_gap(spark, kafka, tmp_path):
+    topic = kafka.new_topic()
+
+    def run() -> list[dict]:
+        rows = kafka.stream(spark, subscribe=topic, startingOffsets="earliest").load()
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        writer = writer.options(asyncProgressTrackingEnabled="true", asyncProgressTrackingCheckpointIntervalMs="0")
+        query = writer.trigger(processingTime="0 seconds").start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        return [json.loads(each.json)["sources"][0] for each in query.recentProgress if each.numInputRows]
+
+    def ends(sources: list[dict]) -> list[int]:
+        return [each["endOffset"][topic]["0"] for each in sources]
+
+    kafka.produce(topic, range(5))
+    assert ends(run())[-1] == 5
+    kafka.produce(topic, range(5))
+    second = run()
+    assert ends(second)[-1] == 10
+    # What was not written down in time is read again: Spark says so of this option.
+    assert (second[0]["startOffset"] or {topic: {"0": 0}})[topic]["0"] <= 5
+
+
+def test_a_sink_in_python_cannot_have_its_progress_written_asynchronously(spark, kafka, tmp_path):
+    topic = kafka.new_topic()
+    writer = (
+        kafka.stream(spark, subscribe=topic).load().writeStream.format("kafkaraw").options(**kafka.options(topic=topic))
+    )
+    writer = writer.options(checkpointLocation=str(tmp_path), asyncProgressTrackingEnabled="true")
+    with pytest.raises(PySparkException, match="Sink kafkaraw does not support async progress tracking"):
+        writer.trigger(processingTime="0 seconds").start()
 
 
 def test_topics_that_begin_to_match_a_pattern_are_read_from_their_start_by_as_many_tasks_as_wanted(
