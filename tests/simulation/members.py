@@ -37,6 +37,8 @@ CLOSE_S = 10.0
 LEAVING_S = 1.0
 """Within which a member that is away for too long has said so."""
 EARLY_S = 0.001
+SELDOM_S = 0.5
+"""Once it has settled down, a member stores positions no more often."""
 
 
 class Habit(StrEnum):
@@ -98,6 +100,7 @@ class Member:
         self._leaves = self._is_silent = self._is_closing = self._is_called = False
         self._is_restless = True
         self._left_s = self._away_s = self._back_s = 0.0  # the end of the call before, of this one, and its beginning
+        self._committed_s = 0.0
         self._max_poll_s = settings["max_poll_interval_ms"] / 1000
         self._ways = world.rng(f"ways of {name}")
         self._manners = self._ways.sample(list(MANNERS), self._ways.choice([1, 1, 2, 4])) if is_versatile else ["poll"]
@@ -268,6 +271,9 @@ class Member:
             await asyncio.sleep(pause_s)
 
     async def _commit_after_reading(self) -> None:
+        if not self._is_restless and self._world.now_s < self._committed_s + SELDOM_S:
+            return  # one record at a time, and each one stored before the next, all of them would take too long
+        self._committed_s = self._world.now_s
         if self._habit is Habit.NOWAIT:
             self._consumer.commit_nowait()
         elif self._habit is Habit.EACH_POLL or (self._habit is Habit.ON_REVOKE and self._rng.random() < 0.1):
