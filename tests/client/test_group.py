@@ -12,7 +12,7 @@ from kafkaraw import AsyncConsumer, OffsetAndMetadata, TopicPartition, UsageErro
 from kafkaraw.core.group.assignors import RangeAssignor, Topics
 from kafkaraw.core.group.assignors.interface import Assignment, Members
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
-from kafkaraw.errors import BrokerError, CommitFailed, GroupError, KafkaError, MaxPollExceeded
+from kafkaraw.errors import BrokerError, ClosedError, CommitFailed, GroupError, KafkaError, MaxPollExceeded
 from kafkaraw.records import Batch
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -336,5 +336,35 @@ def test_what_waits_for_a_coordinator_is_not_sent_by_a_member_that_has_left() ->
             await asyncio.sleep(20)
         keys = {int.from_bytes(sent.data[4:6], "big") for sent in cluster.network.history if sent.at_s > left_s}
         assert keys.isdisjoint({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+@both_protocols
+@pytest.mark.parametrize("way", ["poll", "batches", "records"])
+def test_nothing_is_given_any_more_once_another_task_has_begun_to_close(protocol: str, way: str) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        consumer, given = cluster.consumer(group_id="g", **PROTOCOLS[protocol]), []
+
+        async def store_and_take_time(_: list[TopicPartition]) -> None:
+            await consumer.commit()
+            await fill(cluster, 40)
+            await asyncio.sleep(1)
+
+        async def read() -> None:
+            if way == "poll":
+                with pytest.raises(ClosedError):
+                    given.append(await consumer.poll(60))
+            else:
+                given.extend([each async for each in (consumer.batches() if way == "batches" else consumer)])
+
+        consumer.subscribe([TOPIC], on_revoked=store_and_take_time)
+        await settle(consumer)
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(1)
+        await consumer.close()
+        await reading
+        assert given == []
 
     on_cluster(test, group_initial_rebalance_delay_ms=0)

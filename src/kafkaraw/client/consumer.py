@@ -289,7 +289,7 @@ class AsyncConsumer:
         Raises:
             KafkaError: as `poll`.
         """
-        while not self._engine.closed:
+        while not self._reading.is_over:
             batch = self._reading.cursor.next_batch()
             if batch is not None:
                 yield batch
@@ -302,7 +302,7 @@ class AsyncConsumer:
 
     async def __anext__(self) -> Record:
         while True:
-            if self._engine.closed:
+            if self._reading.is_over:
                 raise StopAsyncIteration
             record = self._reading.cursor.next_record()
             if record is not None:
@@ -508,6 +508,7 @@ class AsyncConsumer:
 
     async def _close(self, timeout: float | None, *, in_doubt: bool) -> None:
         problem: Exception | None = None
+        self._reading.end()
         if self._group is not None and not self._engine.closed:
             try:
                 await self._group.close(Deadline(CLOSE_S if timeout is None else timeout), in_doubt=in_doubt)
@@ -556,7 +557,7 @@ def reading_of(consumer: AsyncConsumer) -> Reading:
 
 def is_closed(consumer: AsyncConsumer) -> bool:
     """Whether an iteration over it has come to its end."""
-    return consumer._engine.closed  # noqa: SLF001 - same module
+    return consumer._reading.is_over  # noqa: SLF001 - same module
 
 
 async def close_of(consumer: AsyncConsumer, *, in_doubt: bool) -> None:

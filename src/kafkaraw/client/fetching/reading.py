@@ -63,6 +63,7 @@ class Reading:
         interception: the user's interceptors; None without any.
         committed_only: whether records of open and aborted transactions are left out.
         is_waiting: whether a call of the user waits for something to come.
+        is_over: somebody closes the consumer, or has: nothing is given any more.
         turn: what has to be done before anything is given, as for a group; says whether it is done by the deadline.
     """
 
@@ -79,6 +80,7 @@ class Reading:
         )
         self.cursor = RecordCursor(self.fetcher.paused)
         self.is_waiting = False
+        self.is_over = False
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
         self._limits = FetchLimits(
@@ -283,7 +285,10 @@ class Reading:
                 return False
 
     async def _is_ready(self, deadline: Deadline) -> bool:
-        return self.turn is None or await self.turn(deadline)
+        self._check_goes_on()
+        ready = self.turn is None or await self.turn(deadline)
+        self._check_goes_on()  # somebody else may have begun to close meanwhile
+        return ready
 
     async def more_unless_closed(self, timeout: float | None) -> bool:
         """As `more`, for iterations: they end when the consumer is closed while they wait."""
@@ -295,6 +300,16 @@ class Reading:
     def wake(self) -> None:
         """Have whoever waits look again."""
         self._news.set()
+
+    def end(self) -> None:
+        """Give nothing any more: what is given up now, and perhaps committed, must not be processed after that."""
+        self.is_over = True
+        self.cursor.called_home = True
+        self.wake()
+
+    def _check_goes_on(self) -> None:
+        if self.is_over:
+            raise ClosedError("the consumer is closed; make a new one")
 
     def check_usable(self) -> None:
         """Refuse a consumer that is closed, or belongs to a parent process.
@@ -309,6 +324,7 @@ class Reading:
 
     async def close(self) -> None:
         """End every request; the engine is closed, too."""
+        self.end()
         tasks = [underway.task for underway in self._fetches.values()]
         tasks += [self._errand] if self._errand else []
         for task in tasks:

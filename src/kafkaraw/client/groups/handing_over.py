@@ -85,9 +85,11 @@ class HandingOver:
             KafkaError: where to begin cannot be found out, and trying again at once does not help.
         """
         while self._steps:
-            if not await self._steps[0](deadline):
+            step = self._steps[0]
+            if not await step(deadline):
                 return False
-            self._steps.popleft()
+            if self._steps and self._steps[0] is step:  # whoever closes goes on with it, too, from another task
+                self._steps.popleft()
         return True
 
     async def finish(self, deadline: Deadline) -> None:
@@ -152,11 +154,13 @@ class HandingOver:
                 return True
             if self._work is None:
                 self._work = asyncio.get_running_loop().create_task(work(), name="handing over")
-            done, _ = await asyncio.wait({self._work}, timeout=deadline.remaining)
+            mine = self._work
+            done, _ = await asyncio.wait({mine}, timeout=deadline.remaining)
             if not done:
                 return False
-            finished, self._work = self._work, None
-            finished.result()
+            if self._work is mine:
+                self._work = None
+                mine.result()
             return True
 
         self._steps.append(step)

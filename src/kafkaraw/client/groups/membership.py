@@ -193,8 +193,8 @@ class Membership:
                 log.info("group %r: %s", self.member.settings.group_id, _words(handover))
                 self._telling = HandingOver(handover, self._listeners, self, self.call)
             telling = self._telling
-            if not await telling.go_on(deadline):
-                return False
+            if not await telling.go_on(deadline) or self._telling is not telling:
+                return False  # the time is up, or somebody who closes has told the rest
             self._telling = None
             self.member.end_handover(self._now_ms())
             self._news.set()
