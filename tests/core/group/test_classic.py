@@ -226,6 +226,18 @@ def test_who_was_out_of_reach_for_longer_than_the_coordinator_waits_has_lost_wha
     check_told(group)
 
 
+def test_who_was_held_back_by_a_coordinator_that_goes_keeps_what_it_has() -> None:
+    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    joining = group.next_action(JOIN_GROUP)
+    group.pass_time(30_000)
+    group.answer(joining, group.joined(last_join(group), code=ErrorCode.NOT_COORDINATOR))
+    group.join()
+    assert claims(last_join(group)) == partitions(0, 1)
+
+
 def test_who_is_answered_again_before_its_session_is_over_keeps_what_it_has() -> None:
     group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
     group.subscribe("t")

@@ -111,7 +111,7 @@ class ClassicMember(GroupMember):
         self._beat = 0
         self._join_at_ms = 0
         self._beat_at_ms = 0
-        self._known_at_ms = 0  # when the coordinator last answered as to a member of its group
+        self._known_at_ms = 0  # until when a coordinator cannot have forgotten this member
         self._again = ""
         self._lost_meanwhile = False
         self._taken_in = NO_GENERATION
@@ -248,6 +248,7 @@ class ClassicMember(GroupMember):
             assert isinstance(response, HeartbeatResponse)
             self._beaten(response, now_ms)
         elif attempt == self._attempt:
+            self._known_at_ms = now_ms  # whatever the answer: a coordinator that goes may have held it back for long
             if isinstance(response, JoinGroupResponse):
                 self._joined(response, now_ms)
             elif isinstance(response, SyncGroupResponse):
@@ -281,7 +282,6 @@ class ClassicMember(GroupMember):
         self.member_id, self.generation_id = response.member_id, response.generation_id
         self._assignor = assignor
         self._failures = 0
-        self._known_at_ms = now_ms
         self._beat, self._beat_at_ms = 0, now_ms + self.settings.heartbeat_interval_ms
         log.info(
             "group %r: joined generation %d as %s%s",
@@ -355,7 +355,6 @@ class ClassicMember(GroupMember):
             self._break(error)
             return
         after = frozenset(assigned)
-        self._known_at_ms = now_ms
         self._change(Change.IS_GIVEN)
         wanted = self.wanted
         if wanted is None or not all(wanted.covers(topic) for topic, _ in after):
