@@ -24,7 +24,7 @@ SHOWS_AT = {
     "broker_takes_batches_of_older_epochs": 4,
     "client_takes_stale_metadata": 4,
     "consumer_commits_by_the_clock_what_is_not_processed": 3,
-    "consumer_commits_what_it_had_under_the_next_generation": 84,
+    "consumer_commits_what_it_had_under_the_next_generation": 245,
     "consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused": 4,
     "consumer_keeps_what_it_has_in_hand_when_it_seeks": 1,
     "consumer_stands_behind_what_it_has_not_handed_out": 3,
