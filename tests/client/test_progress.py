@@ -27,7 +27,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.stored: list[tuple[TopicPartition, int]] = []
 
-    async def commit(self, offsets: Mapping, identity: Identity, deadline: Deadline, refused: object) -> None:
+    async def commit(self, offsets: Mapping, identity: Identity, deadline: Deadline, *_: object) -> None:
         await asyncio.sleep(1)
         identity()
         self.stored += [(partition, at.offset) for partition, at in offsets.items()]

@@ -155,6 +155,17 @@ def test_a_generation_that_came_to_nothing_is_left_when_a_coordinator_refuses_a_
     assert (frozenset(claimed.owned_partitions), claimed.generation_id) == (partitions(0, 1), 1)
 
 
+def test_a_commit_that_comes_just_behind_the_last_word_to_join_is_tried_in_the_next_generation() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    joining = group.next_action(JOIN_GROUP)
+    assert group.member.commit_refused(ErrorCode.ILLEGAL_GENERATION, 1, group.now_ms)
+    group.answer(joining, group.joined(last_join(group)))
+    assert (group.phase, group.member.generation_id) == (Phase.SYNCING, 2)
+
+
 def test_losing_membership_while_partitions_are_being_revoked_is_told_afterwards() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")

@@ -7,7 +7,7 @@ Source: KIP-98, KIP-447, KIP-848; Kafka's ConsumerCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -44,7 +44,9 @@ _NAMES_UP_TO_VERSION: Final = 9  # of both APIs: later ones know topics by id on
 Identity = Callable[[], GroupMetadata]
 """Who commits, asked before each attempt: a member's epoch may grow meanwhile."""
 Refused = Callable[[int, GroupMetadata], bool]
-"""Told the code when a commit is refused because of who made it; says whether that is somebody else now."""
+"""Told the code when a commit is refused because of who made it; says whether to try again."""
+Settled = Callable[[Deadline], Coroutine[object, None, None]]
+"""Waits for the end of a rebalance that needs no user."""
 
 _NOT_A_MEMBER: Final = frozenset(
     {
@@ -81,6 +83,7 @@ class Commits:
         identity: Identity,
         deadline: Deadline,
         refused: Refused | None = None,
+        settled: Settled | None = None,
     ) -> None:
         """Store positions.
 
@@ -89,6 +92,7 @@ class Commits:
             identity: who commits.
             deadline: of all attempts together.
             refused: hears of the code when it is about who committed.
+            settled: waits for the end of a rebalance, before it is tried again.
 
         Raises:
             CommitFailed: who commits is not a member any more.
@@ -117,11 +121,11 @@ class Commits:
             if code in _NOT_A_MEMBER and moved_on and not deadline.expired:
                 continue  # the group has moved on while the request was under way, and we with it
             about_member = code in _ABOUT_MEMBER and refused is not None and refused(code, who)
-            if about_member and not deadline.expired:
-                continue
-            if code == ErrorCode.STALE_MEMBER_EPOCH and not deadline.expired:
+            if (about_member or code == ErrorCode.STALE_MEMBER_EPOCH) and not deadline.expired:
                 await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
-                continue  # the next heartbeat tells the new epoch
+                if settled is not None:
+                    await settled(deadline)
+                continue  # the next heartbeat tells the new epoch, or the end of the rebalance the new generation
             raise self._commit_error(code, who, offsets, self._refused_in(response, code))
 
     async def committed(

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.groups.commits import Commits, Identity, Refused
+from kafkaraw.client.groups.commits import Commits, Identity, Refused, Settled
 from kafkaraw.client.groups.line import Line, Place
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.errors import CommitFailed, KafkaError
@@ -51,7 +51,7 @@ class Progress:
         reading: Reading,
         identity: Identity,
         refused: Refused,
-        settled: Callable[[Deadline], Coroutine[object, None, None]],
+        settled: Settled,
         metrics: GroupMetrics,
     ) -> None:
         self._config = config
@@ -115,7 +115,7 @@ class Progress:
             await deadline.wait(place.wait(), "committing: waiting for earlier commits")
             await self._settled(deadline)
             began_s = self._metrics.begin()
-            await self._commits.commit(offsets, identity, deadline, self._refused)
+            await self._commits.commit(offsets, identity, deadline, self._refused, self._settled)
             if offsets:
                 self._metrics.committed(began_s)
                 self._stored.update(offsets)

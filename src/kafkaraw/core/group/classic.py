@@ -418,6 +418,8 @@ class ClassicMember(GroupMember):
             log.info("group %r: its coordinator does not know generation %d", self.settings.group_id, generation_id)
             self.generation_id = self._taken_in
             return True
+        if code == ErrorCode.ILLEGAL_GENERATION and self.phase is Phase.JOINING:
+            return True  # the answer that tells of the next generation, or that there is none for it, is on its way
         if self._beats:
             if CLASSIC.meaning_of(code) is Meaning.REJOIN:
                 self._rejoin("the group is rebalancing", now_ms)
