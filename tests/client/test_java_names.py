@@ -339,7 +339,8 @@ def test_both_faces_are_made_of_their_own_class():
         ({"ssl.keystore.location": "none.p12"}, "No such file"),
         ({"ssl.keystore.location": "me.p12", "ssl.keystore.password": "wrong"}, "that this password opens"),
         ({"ssl.keystore.location": "me.p12"}, "that this password opens"),
-        ({"ssl.keystore.location": "inline.properties"}, "cannot be used"),
+        ({"ssl.keystore.location": "inline.properties"}, r"^ssl\.keystore\.location: .* cannot be used"),
+        ({"ssl_cafile": "none.pem"}, "^ssl_cafile: the trusted certificates cannot be used: none.pem: No such file"),
     ],
 )
 def test_a_store_that_cannot_be_read_says_what_to_do(stores: Path, properties: dict[str, str], words: str):

@@ -217,6 +217,8 @@ def test_settings_that_do_not_go_together_are_named_as_the_user_wrote_them(tmp_p
         ConfigError, match=r"^kafka.ssl.truststore.location: no effect with kafka.security.protocol='PLA"
     ):
         parse(subscribe="t", kafka__ssl__truststore__location=str(store))
+    with pytest.raises(ConfigError, match=r"^kafka.ssl.truststore.location: the trusted certificates cannot be used: "):
+        parse(subscribe="t", kafka__ssl__truststore__location=str(store), kafka__security__protocol="SSL")
     with pytest.raises(ConfigError, match=r"^kafka.retry.backoff.max.ms=1 must be at least kafka.retry.backoff.ms=100"):
         parse(subscribe="t", kafka__retry__backoff__max__ms="1")
 

@@ -19,6 +19,7 @@ from typing import Final
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.java_names import known_names, translated
 from kafkaraw.client.java_spelling import named_as_given
+from kafkaraw.client.network.security import network_for
 from kafkaraw.client.settings import settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
@@ -388,9 +389,9 @@ def _nearest(lower: str, names: Iterable[str]) -> str | None:
 
 
 def _check_client(client: Settings) -> None:
-    """Let the clients check their settings, so that limits and texts stand in one place."""
+    """Let the clients check their settings, certificates included, so that limits and texts stand in one place."""
     for kind in _KINDS:
-        parse(kind, settings_for(kind, client), from_text=True)
+        network_for(parse(kind, settings_for(kind, client), from_text=True))
 
 
 def settings_for(kind: type[ClientConfig], client: Settings) -> Settings:

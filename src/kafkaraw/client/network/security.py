@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkaraw.client.config import ClientConfig
 from kafkaraw.client.credentials.source import Credentials
 from kafkaraw.client.network.connection import Login
-from kafkaraw.errors import AuthorizationError, KafkaError
+from kafkaraw.errors import AuthorizationError, ConfigError, KafkaError
 from kafkaraw.net import AsyncioNetwork, Network
 from kafkaraw.net.tls import client_context
 
@@ -58,10 +58,14 @@ def with_principal(error: KafkaError, config: ClientConfig) -> KafkaError:
 def _tls(config: ClientConfig) -> ssl.SSLContext:
     if config.ssl_context is not None:
         return config.ssl_context
-    return client_context(
-        trusted=config.ssl_cafile or config.ssl_cadata,
-        certificate=config.ssl_certfile,
-        key=config.ssl_keyfile,
-        password=config.ssl_password,
-        check_hostname=config.ssl_check_hostname,
-    )
+    try:
+        return client_context(
+            trusted=config.ssl_cafile or config.ssl_cadata,
+            certificate=config.ssl_certfile,
+            key=config.ssl_keyfile,
+            password=config.ssl_password,
+            check_hostname=config.ssl_check_hostname,
+        )
+    except ConfigError as error:
+        given = [name for name in ("ssl_cafile", "ssl_cadata", "ssl_certfile", "ssl_keyfile") if getattr(config, name)]
+        raise ConfigError(f"{' or '.join(given)}: {error}") from None
