@@ -118,6 +118,13 @@ def test_a_timestamp_before_1970_is_refused_as_by_javas_producer(servers: str):
         written(servers, batch)
 
 
+def test_a_row_without_a_topic_is_refused_by_the_name_of_the_option_that_helps() -> None:
+    batch = pa.RecordBatch.from_pydict({"value": ["x", "y"], "topic": pa.array([None, "t"], pa.string())})
+    with pytest.raises(UsageError, match=r"column topic is null in 1 of 2 rows: .* give the option topic"):
+        columns_to_send(batch, None)
+    assert columns_to_send(batch, "option").num_rows == 2
+
+
 def test_the_option_topic_wins_over_the_column(servers: str):
     batch = pa.RecordBatch.from_pydict({"value": ["x"], "topic": ["column"]})
     assert columns_to_send(batch, "option").schema.names == ["value"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.config import ProducerConfig, parse
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.spark.dead_letters import Letter, Sieve, limits_pool
 from kafkaraw.spark.options import ExactlyOnce, Settings, SparkOptions, settings_for, typed_settings
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
@@ -140,6 +140,16 @@ def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
 
 
 def columns_to_send(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
-    """The columns that a record is made of; the option `topic` wins over the column."""
+    """The columns that a record is made of; the option `topic` wins over the column.
+
+    Raises:
+        UsageError: a row names no topic, and there is no option.
+    """
+    nulls_count = batch.column("topic").null_count if topic is None else 0
+    if nulls_count:
+        raise UsageError(
+            f"the column topic is null in {nulls_count} of {batch.num_rows} rows: name a topic in each, or give the "
+            f"option topic, which then counts for all"
+        )
     chosen = [name for name in batch.schema.names if name in _COLUMNS and not (name == "topic" and topic is not None)]
     return batch.select(chosen)
