@@ -8,14 +8,15 @@ import sys
 from functools import cache
 from typing import Final
 
-_KEPT_BYTES: Final = 16 << 20
+_KEPT_BYTES: Final = 30 << 20
+"""Columns of a call and what they outgrow; glibc takes no more than 32 MB as its limit."""
 _HUGE_BYTES: Final = _KEPT_BYTES - (1 << 16)
 """Less than the limit that is left behind, so that it is memory of the heap."""
 
 
 @cache  # once is enough; and a block of memory that was used before would be cleared, and so touched
 def keep_freed_memory() -> None:
-    """Have memory of some megabytes that is freed used again, instead of given back to the system each time.
+    """Have memory of up to 30 megabytes that is freed used again, instead of given back to the system each time.
 
     Decompressing and making columns takes and frees blocks of about a megabyte all the time. glibc gives such a block
     back to the system, so that the next one is new memory, and touching that costs more than filling it: until a larger
