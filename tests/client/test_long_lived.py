@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import pytest
 
-from tests.client.test_group import PARTITIONS, PROTOCOLS, TOPIC, member, settle
+from tests.client.groups.test_group import PARTITIONS, PROTOCOLS, TOPIC, member, settle
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 ROUNDS = 100

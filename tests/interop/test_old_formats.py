@@ -11,7 +11,7 @@ import pytest
 from kafkaraw import Admin, NewTopic
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import Batch
-from tests.client.test_old_formats import put_old_segment
+from tests.client.fetching.test_old_formats import put_old_segment
 from tests.interop.apache_kafka import fetch_jars, why_missing
 from tests.interop.clients import Client, Confluent, Kafkaraw
 from tests.interop.java_client import JavaClient, why_no_java_client

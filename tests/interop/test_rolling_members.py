@@ -2,7 +2,7 @@
 
 On Apache Kafka and on our broker: from one group protocol to the other and back, with other clients among the members;
 by 200 restarts; with members that die, and brokers that do. Members are processes, so all of this is for the long
-runs; `tests/client/test_group_changes.py` has the short form on virtual time.
+runs; `tests/client/groups/test_group_changes.py` has the short form on virtual time.
 """
 
 from __future__ import annotations

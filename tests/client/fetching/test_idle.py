@@ -10,7 +10,7 @@ import pytest
 
 from kafkaraw import Admin, NewTopic
 from kafkaraw.broker import EmbeddedBroker
-from tests.client.test_group import PARTITIONS, TOPIC, member, settle
+from tests.client.groups.test_group import PARTITIONS, TOPIC, member, settle
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 HEARTBEATS = ("HeartbeatRequest", "ConsumerGroupHeartbeatRequest")

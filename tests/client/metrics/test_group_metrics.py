@@ -9,7 +9,7 @@ import pytest
 from kafkaraw import TopicPartition
 from kafkaraw.client.metrics.group_metrics import MEANINGS
 from kafkaraw.errors import BrokerError
-from tests.client.test_group import PARTITIONS, TOPIC, member, settle
+from tests.client.groups.test_group import PARTITIONS, TOPIC, member, settle
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 
