@@ -9,8 +9,8 @@ import pytest
 
 from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.principals import PrincipalMapping
-from tests.broker.certificates import SEVERAL_VALUES, SUBJECTS, certificate, part
-from tests.broker.test_principals import RULES
+from tests.broker.security.certificates import SEVERAL_VALUES, SUBJECTS, certificate, part
+from tests.broker.security.test_principals import RULES
 from tests.interop.apache_kafka import fetch_jars
 from tests.interop.java_client import JAVA_OPTIONS, RUN_SECONDS_MAX, why_no_java_client
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.principals import PrincipalMapping
 from kafkaraw.errors import ConfigError, ProtocolError
-from tests.broker.certificates import SEVERAL_VALUES, SUBJECTS, certificate
+from tests.broker.security.certificates import SEVERAL_VALUES, SUBJECTS, certificate
 
 NAME = "CN=kafka-client,OU=Tests,O=Example,C=CH"
 

@@ -13,7 +13,7 @@ from kafkaraw.broker.security.mechanisms import UNSECURED_HANDLER
 from kafkaraw.core.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import AuthenticationError, AuthorizationError, ConfigError, NetworkError
-from tests.broker.test_login import tls
+from tests.broker.security.test_login import tls
 
 TWO = {
     "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
