@@ -186,20 +186,14 @@ def crew(ada: dict[str, object], protocol: str) -> Consumer:
     return Consumer(group_id=f"crew-{uuid.uuid4().hex}", auto_offset_reset="earliest", **PROTOCOLS[protocol], **ada)
 
 
-@both_protocols
-def test_a_member_that_loses_its_right_to_the_group_is_told_with_the_principal_and_comes_back(
-    protocol: str, root: Admin, ada: dict[str, object]
-) -> None:
+@contextlib.contextmanager
+def assigned_member(root: Admin, ada: dict[str, object], protocol: str) -> Iterator[Consumer]:
+    """A member that may read topic and group, and has its partitions."""
     root.create_acls([READ, IN_GROUP])
     with crew(ada, protocol) as consumer:
         consumer.subscribe(["flights"])
         until_assigned(consumer)
-        root.delete_acls([AclBindingFilter(resource_type=ResourceType.GROUP)])
-        with pytest.raises(GroupAuthorizationFailed, match=r"on group 'crew-.*'; asked as User:ada"):
-            while True:
-                consumer.poll(1)
-        root.create_acls([IN_GROUP])
-        until_assigned(consumer)
+        yield consumer
 
 
 def until_assigned(consumer: Consumer) -> None:
@@ -211,13 +205,23 @@ def until_assigned(consumer: Consumer) -> None:
 
 
 @both_protocols
+def test_a_member_that_loses_its_right_to_the_group_is_told_with_the_principal_and_comes_back(
+    protocol: str, root: Admin, ada: dict[str, object]
+) -> None:
+    with assigned_member(root, ada, protocol) as consumer:
+        root.delete_acls([AclBindingFilter(resource_type=ResourceType.GROUP)])
+        with pytest.raises(GroupAuthorizationFailed, match=r"on group 'crew-.*'; asked as User:ada"):
+            while True:
+                consumer.poll(1)
+        root.create_acls([IN_GROUP])
+        until_assigned(consumer)
+
+
+@both_protocols
 def test_a_commit_that_is_refused_names_the_topic_and_does_not_end_the_membership(
     protocol: str, root: Admin, ada: dict[str, object]
 ) -> None:
-    root.create_acls([READ, IN_GROUP])
-    with crew(ada, protocol) as consumer:
-        consumer.subscribe(["flights"])
-        until_assigned(consumer)
+    with assigned_member(root, ada, protocol) as consumer:
         joined_as, planes = consumer.group_metadata().member_id, TopicPartition("planes", 0)
         with pytest.raises(TopicAuthorizationFailed, match="1 of 2 positions, those of planes-0") as raised:
             consumer.commit({TopicPartition("flights", 0): 3, planes: 4})
