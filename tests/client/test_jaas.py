@@ -47,7 +47,7 @@ def test_the_known_modules_become_settings(text: str, settings: dict[str, str]):
         ('com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://x";', "JndiLoginModule"),
         ('PlainLoginModule required username="ada" password="s3cret"', "not of the form"),
         ('ScramLoginModule required username="a" password="s3cret" tokenauth="true";', "delegation tokens"),
-        ('OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="s3cret";', "sasl_oauth_token_provider"),
+        ('OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="s3cret";', "token.endpoint.url"),
         ('OAuthBearerLoginModule required clientId="a" extension_x="s3cret";', "extensions"),
         ('IAMLoginModule required awsProfileName="s3cret";', "AWS_PROFILE"),
     ],

@@ -21,6 +21,7 @@ from kafkaraw import Admin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, Pr
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.java_names import settings_from_properties, translated
+from kafkaraw.client.java_spelling import spelled
 from kafkaraw.errors import ConfigError
 
 SERVERS = {"bootstrap.servers": "a:1,b:2"}
@@ -338,7 +339,7 @@ def test_both_faces_are_made_of_their_own_class():
         ({"ssl.truststore.location": "me.jks"}, "keytool"),
         ({"ssl.keystore.location": "none.p12"}, "No such file"),
         ({"ssl.keystore.location": "me.p12", "ssl.keystore.password": "wrong"}, "that this password opens"),
-        ({"ssl.keystore.location": "me.p12"}, "that this password opens"),
+        ({"ssl.keystore.location": "me.p12"}, "^ssl.keystore.location: .*me.p12 is .* that opens without a password"),
         ({"ssl.keystore.location": "inline.properties"}, r"^ssl\.keystore\.location: .* cannot be used"),
         ({"ssl_cafile": "none.pem"}, "^ssl_cafile: the trusted certificates cannot be used: none.pem: No such file"),
     ],
@@ -371,3 +372,25 @@ def test_our_own_settings_take_pkcs12_and_encrypted_pem(broker: EmbeddedBroker, 
 def test_a_file_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match=r"nowhere.properties cannot be read"):
         Producer.from_properties("nowhere.properties")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "set security_protocol=SSL, and ssl_cafile",
+            "set kafka.security.protocol=SSL, and kafka.ssl.truststore.location",
+        ),
+        ("give the right sasl_mechanism.", "give the right kafka.sasl.mechanism."),
+        ("sasl.jaas.config: no", "kafka.sasl.jaas.config: no"),
+        ("ssl.truststore.password, ssl.key.password", "kafka.ssl.truststore.password, kafka.ssl.key.password"),
+        ("ssl_cadata: cannot be used", "kafka.ssl.truststore.certificates: cannot be used"),
+        ("kafka.sasl.mechanism and group.max.size", "kafka.sasl.mechanism and group.max.size"),
+        ("acks='2' after all retries", "kafka.acks='2' after all retries"),
+        ("topic 'group_id', group_id-0, etc/ssl.key.password", "topic 'group_id', group_id-0, etc/ssl.key.password"),
+    ],
+)
+def test_names_in_a_message_become_those_that_the_user_writes_and_values_stay(said: str, told: str):
+    given = {"ssl.truststore.certificates", "ssl.truststore.password"}
+    assert spelled(said, given, prefix="kafka.") == told
+    assert spelled(told, given, prefix="kafka.") == told

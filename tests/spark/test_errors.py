@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, NetworkError, Stage
 from kafkaraw.spark.errors import told_plainly
 
 _HIDE = "SPARK_HIDE_TRACEBACK"
@@ -36,3 +37,12 @@ def test_nothing_is_hidden_in_a_process_that_spark_has_not_started(monkeypatch):
     with pytest.raises(ConfigError), told_plainly():
         raise ConfigError("what to do")
     assert _HIDE not in os.environ
+
+
+def test_what_goes_wrong_while_a_query_runs_names_the_options_that_help():
+    options = "the broker wants a login: set kafka.security.protocol=SASL_SSL and kafka.sasl.mechanism"
+    with pytest.raises(NetworkError, match=f"^{re.escape(options)}$") as raised, told_plainly():
+        raise NetworkError(
+            "the broker wants a login: set security_protocol=SASL_SSL and sasl_mechanism", stage=Stage.SASL
+        )
+    assert raised.value.stage is Stage.SASL

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 import pickle
+import ssl
 
 import pytest
+import trustme
 
+from kafkaraw.client.network import security
 from kafkaraw.errors import ConfigError
+from kafkaraw.net.tls import client_context
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.offsets import EARLIEST, LATEST
 from kafkaraw.spark.options import check_batch_read, check_read, check_stream_read, is_bare_table, parse_options
@@ -206,8 +210,59 @@ def test_half_a_login_and_java_classes_are_refused():
     servers = {"subscribe": "t", "kafka.bootstrap.servers": "a:1"}
     with pytest.raises(ConfigError, match=r"kafka.sasl.mechanism='PLAIN' needs username in kafka.sasl.jaas.config and"):
         parse_options(servers | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"})
-    with pytest.raises(ConfigError, match=r"options kafka.\* is not accepted: partitioner.class"):
+    with pytest.raises(ConfigError, match=r"^kafka.partitioner.class is not accepted .* have a column `partition`"):
         parse_options(servers | {"kafka.partitioner.class": "com.example.Mine"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sasl.jaas.config": "x"}, "kafka.sasl.jaas.config: is not of the form"),
+        (
+            {"sasl.jaas.config": "x.ScramLoginModule required;", "sasl.mechanism": "PLAIN"},
+            "kafka.sasl.jaas.config: ScramLoginModule is for SCRAM-SHA-256 and SCRAM-SHA-512, but kafka.sasl.mechanism",
+        ),
+        (
+            {"sasl.jaas.config": 'x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="x";'},
+            "kafka.sasl.jaas.config: tokens that nobody signed",
+        ),
+        ({"ssl.endpoint.identification.algorithm": "no"}, "kafka.ssl.endpoint.identification.algorithm='no': must be"),
+        ({"ssl.truststore.location": "none.p12"}, "kafka.ssl.truststore.location: none.p12: No such file"),
+        ({"ssl.keystore.key": "x"}, "kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key belong together"),
+        ({"ssl.protocol": "SSLv3"}, "kafka.ssl.protocol is not accepted with this value: TLS is Python's own"),
+        (
+            {"sasl.login.callback.handler.class": "Mine"},
+            "kafka.sasl.login.callback.handler.class is not accepted with this value: kafka.sasl.oauthbearer.token",
+        ),
+        (
+            {"sasl.oauthbearer.assertion.file": "x"},
+            "kafka.sasl.oauthbearer.assertion.file is not accepted: kafka.sasl.",
+        ),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "security.protocol": "SASL_SSL"},
+            "kafka.sasl.mechanism='OAUTHBEARER' needs kafka.sasl.oauthbearer.token.endpoint.url",
+        ),
+    ],
+)
+def test_what_is_refused_of_javas_is_named_as_the_user_wrote_it_and_says_what_an_option_can_do(options, message):
+    said = refusal({f"kafka.{name}": text for name, text in options.items()})
+    assert said.startswith(message)
+    assert "function" not in said
+    assert "ssl_context" not in said
+
+
+def test_certificates_are_loaded_once_for_all_kinds_of_clients(tmp_path, monkeypatch):
+    store = tmp_path / "ca.pem"
+    store.write_bytes(trustme.CA().cert_pem.bytes())
+    loaded: list[object] = []
+
+    def load(**given: object) -> ssl.SSLContext:
+        loaded.append(given)
+        return client_context(**given)  # type: ignore[arg-type]  # passed on as given
+
+    monkeypatch.setattr(security, "client_context", load)
+    parse(subscribe="t", kafka__ssl__truststore__location=str(store), kafka__security__protocol="SSL")
+    assert len(loaded) == 1
 
 
 def test_settings_that_do_not_go_together_are_named_as_the_user_wrote_them(tmp_path):

@@ -48,8 +48,8 @@ def _password(options: Options) -> dict[str, str]:
 def _oauth(options: Options) -> dict[str, str]:
     if any(name.startswith("unsecuredLogin") for name in options):
         raise ConfigError(
-            "sasl.jaas.config: tokens that nobody signed are for tests; give sasl_oauth_token_provider a function that "
-            "makes one"
+            f"{_WHAT}: tokens that nobody signed (unsecuredLogin...) are not part of this version; signed ones come "
+            "from sasl.oauthbearer.token.endpoint.url"
         )
     if any(name.startswith("extension_") for name in options):
         raise ConfigError("sasl.jaas.config: SASL extensions are not part of this version")

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from kafkaraw.client.config import ClientConfig, every_setting
@@ -27,6 +28,7 @@ from kafkaraw.net.stores import PEM_MARK, pem_of
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 Properties = str | os.PathLike[str] | Mapping[str, object]
 
 _RENAMED: Final = {
@@ -86,7 +88,14 @@ _HANDLERS: Final = (
     r"software\.amazon\.msk\.auth\.iam\.IAMClientCallbackHandler"
 )
 
-# Names with a few values that change nothing here, as a pattern, and what to use instead of all others.
+_PARTITIONERS: Final = {
+    "RoundRobinPartitioner": {"partitioner": "round_robin"},
+    "UniformStickyPartitioner": {"partitioner": "sticky"},  # before Kafka 4.0, as the next
+    "internals.DefaultPartitioner": {"partitioner": "default"},
+}
+_OF_PARTITIONERS: Final = "org.apache.kafka.clients.producer."
+
+# Names with a few values that are known here, as a pattern, and what to use instead of all others.
 _ONLY: Final = {
     "key.serializer": (
         f"{_SERDES}Serializer",
@@ -98,6 +107,10 @@ _ONLY: Final = {
     ),
     "key.deserializer": (f"{_SERDES}Deserializer", f"{_NO_CODE}; give key_deserializer a function"),
     "value.deserializer": (f"{_SERDES}Deserializer", f"{_NO_CODE}; give value_deserializer a function"),
+    "partitioner.class": (
+        f"|({_OF_PARTITIONERS})?({'|'.join(_PARTITIONERS)})",
+        f"{_NO_CODE}; give the setting partitioner a function, or send() a partition",
+    ),
     "transaction.two.phase.commit.enable": ("false", "transactions are committed in one step here"),
     "sasl.client.callback.handler.class": (_HANDLERS, f"{_NO_CODE}; give sasl_username and sasl_password"),
     "sasl.login.callback.handler.class": (_HANDLERS, f"{_NO_CODE}; give sasl_oauth_token_provider a function"),
@@ -148,8 +161,15 @@ def made_from_properties(
         return make(runtime=runtime, **chosen)
 
 
-def translated(properties: Mapping[str, str], *kinds: type[ClientConfig]) -> dict[str, str]:
+def translated(
+    properties: Mapping[str, str], *kinds: type[ClientConfig], instead: Mapping[str, str] = _NOTHING
+) -> dict[str, str]:
     """Our settings for Java's names, as text; what no client of these kinds has is ignored.
+
+    Args:
+        properties: what the user gave.
+        kinds: whose settings.
+        instead: what to use instead of a name or its value, where the user cannot do what a Python program can.
 
     Raises:
         ConfigError: a name is refused or unknown; all of them are named.
@@ -161,14 +181,14 @@ def translated(properties: Mapping[str, str], *kinds: type[ClientConfig]) -> dic
     for name, value in properties.items():
         ours = _RENAMED.get(name, name.replace(".", "_"))
         if name in _ONLY:  # first: serializers are settings, too, but no Java classes
-            pattern, instead = _ONLY[name]
+            pattern, other = _ONLY[name]
             if not re.fullmatch(pattern, value.strip()):
-                problems.append(f"{name} is not accepted with this value: {instead}")
+                problems.append(f"{name} is not accepted with this value: {instead.get(name, other)}")
         elif ours in own:
             settings[ours] = value.strip()
         elif name in _REFUSED:
             if value.strip():
-                problems.append(f"{name} is not accepted: {_REFUSED[name]}")
+                problems.append(f"{name} is not accepted: {instead.get(name, _REFUSED[name])}")
         elif name in _IGNORED or ours in every_setting():
             ignored.append(name)
         elif name not in _TOGETHER:
@@ -244,15 +264,7 @@ def _compression_level(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _partitioner(properties: Mapping[str, str]) -> dict[str, str]:
     name = properties["partitioner.class"].strip()
-    if not name:
-        return {}
-    try:
-        return dict(_PARTITIONERS[name.removeprefix("org.apache.kafka.clients.producer.")])
-    except KeyError:
-        raise ConfigError(
-            f"partitioner.class is not accepted: {_NO_CODE}; give the setting partitioner a function, "
-            "or send() a partition"
-        ) from None
+    return dict(_PARTITIONERS[name.removeprefix(_OF_PARTITIONERS)]) if name else {}
 
 
 def _check_hostname(properties: Mapping[str, str]) -> dict[str, str]:
@@ -287,6 +299,8 @@ def _store(properties: Mapping[str, str], prefix: str) -> str:
         return ""
     try:
         text = pem_of(location, properties.get(f"{prefix}.password"))
+    except ConfigError as error:
+        raise ConfigError(f"{prefix}.location: {error}") from None
     except OSError as error:
         raise ConfigError(f"{prefix}.location: {location}: {error.strerror}") from None
     if PEM_MARK not in text:
@@ -302,11 +316,6 @@ def _all(names: Iterable[str], read: Callable[[Mapping[str, str]], dict[str, str
 _LEVEL_OF_NO_LEVEL: Final = {"lz4": "9"}
 _Reader = Callable[[Mapping[str, str]], dict[str, str]]
 _STORE: Final = ("location", "password", "type")
-_PARTITIONERS: Final = {
-    "RoundRobinPartitioner": {"partitioner": "round_robin"},
-    "UniformStickyPartitioner": {"partitioner": "sticky"},  # before Kafka 4.0, as the next
-    "internals.DefaultPartitioner": {"partitioner": "default"},
-}
 _TOGETHER: Final[dict[str, _Reader]] = {
     "partitioner.class": _partitioner,
     "sasl.jaas.config": _jaas,

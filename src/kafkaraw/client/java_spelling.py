@@ -2,13 +2,13 @@
 
 What is wrong with settings is found where they are declared, under their own names: `ssl_cadata` for what a user has
 given as `ssl.truststore.location`. Here an error gets the names that stand in the user's file or options. Must not
-check anything. Start at `named_as_given`.
+check anything. Start at `named_as_given` and `spelled`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -29,6 +29,7 @@ _SOURCES: Final = {
     ),
     "sasl_password": (f"password in {_LOGIN}",),
     "sasl_username": (f"username in {_LOGIN}",),
+    "ssl_cafile": ("ssl.truststore.location",),
     "ssl_cadata": ("ssl.truststore.location", "ssl.truststore.certificates"),
     "ssl_certfile": ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
     "ssl_check_hostname": ("ssl.endpoint.identification.algorithm",),
@@ -36,9 +37,13 @@ _SOURCES: Final = {
     "ssl_password": ("ssl.key.password",),
 }
 
-# Whole names only, and not what looks like a value: in quotes, or a part of a path.
-_NAMES: Final = "|".join(sorted(every_setting()))
-_SETTING: Final = re.compile(rf"(?<![\w'\"./-])(?:{_NAMES})(?![\w'\"/.-])")
+_OURS: Final = every_setting()
+_JAVAS: Final = frozenset(
+    {
+        *(name.replace("_", ".") for name in _OURS),
+        *(source.rpartition(" ")[2] for sources in _SOURCES.values() for source in sources),
+    }
+)
 
 
 @contextmanager
@@ -53,14 +58,29 @@ def named_as_given(properties: Mapping[str, str], *, prefix: str = "", own: Cont
     try:
         yield
     except ConfigError as error:
-
-        def name(found: re.Match[str]) -> str:
-            return found[0] if found[0] in own else _name(found[0], properties, prefix)
-
-        raise ConfigError(_SETTING.sub(name, str(error))) from None
+        raise ConfigError(spelled(str(error), properties, prefix=prefix, own=own)) from None
 
 
-def _name(setting: str, properties: Mapping[str, str], prefix: str) -> str:
+def spelled(text: str, properties: Collection[str] = (), *, prefix: str = "", own: Container[str] = ()) -> str:
+    """A message with the names of settings, ours and Java's, as the user writes them; see `named_as_given`."""
+
+    def name(found: re.Match[str]) -> str:
+        if found[0] in own:
+            return found[0]
+        return _name(found[0], properties, prefix) if found[0] in _OURS else f"{prefix}{found[0]}"
+
+    return _whole_names(_OURS | _JAVAS | {*properties}).sub(name, text)
+
+
+def _whole_names(names: Collection[str]) -> re.Pattern[str]:
+    """Finds whole names only, and not what looks like a value (in quotes, or a part of a path) or like a plain word."""
+    words = [name for name in names if name.isalnum()]
+    compound = "|".join(sorted(map(re.escape, {*names} - {*words}), key=len, reverse=True))
+    plain = "|".join(sorted(map(re.escape, words)))
+    return re.compile(rf"(?<![\w'\"./-])(?:(?:{compound})(?![\w'\"/-]|\.\w)|(?:{plain})(?==))")
+
+
+def _name(setting: str, properties: Container[str], prefix: str) -> str:
     dotted = setting.replace("_", ".")
     if dotted not in properties and setting in properties:
         return setting

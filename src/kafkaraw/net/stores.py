@@ -50,8 +50,9 @@ def _from_pkcs12(path: str, data: bytes, password: str | None) -> str:
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
+        opens = "opens without a password" if password is None else "this password opens"
         raise ConfigError(
-            f"{path} is neither PEM nor a PKCS12 store that this password opens; a single certificate in DER becomes "
+            f"{path} is neither PEM nor a PKCS12 store that {opens}; a single certificate in DER becomes "
             f"PEM by: openssl x509 -inform der -in {path}"
         ) from None
     parts = [entry.certificate.public_bytes(Encoding.PEM) for entry in (store.cert, *store.additional_certs) if entry]

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from kafkaraw.client.java_spelling import spelled
 from kafkaraw.errors import KafkaError
+
+CLIENT_PREFIX: Final = "kafka."
+"""Begins the options that are settings of the client."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +33,14 @@ class DataLossError(KafkaError):
         )
 
 
+def as_options(what: object) -> str:
+    """A message of the client, with its settings named as options: `kafka.sasl.mechanism` for `sasl_mechanism`."""
+    return spelled(str(what), prefix=CLIENT_PREFIX)
+
+
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """Let Spark tell an error of this package by its message, without the calls that led to it.
+    """Let Spark tell an error of this package by its message, in the words of its options, without a traceback.
 
     The message says what to do; of the calls, several dozen may lie in between. Spark's processes end with the first
     error, so no other is told so. Errors that nobody raised on purpose keep their traceback; so do all in processes
@@ -39,7 +48,8 @@ def told_plainly() -> Iterator[None]:
     """
     try:
         yield
-    except KafkaError:
+    except KafkaError as error:
+        error.args = (as_options(str(error)), *error.args[1:])
         if any(name in os.environ for name in _OF_SPARK):
             os.environ[_HIDE] = "1"
             _log.debug("what Spark is told without its traceback", exc_info=True)

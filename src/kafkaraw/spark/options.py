@@ -23,6 +23,7 @@ from kafkaraw.client.network.security import network_for
 from kafkaraw.client.settings import settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
+from kafkaraw.spark.errors import CLIENT_PREFIX
 from kafkaraw.spark.java_regex import translate
 from kafkaraw.spark.offsets import EARLIEST, LATEST, parse_json, partition_number
 from kafkaraw.spark.positions import (
@@ -270,14 +271,24 @@ _REFUSED = {
     "kafka.key.serializer": _SERIALIZER,
     "kafka.value.serializer": _SERIALIZER,
 }
+# The client's advice for these is to name a Python object, which no option can.
+_TOKENS = "kafka.sasl.oauthbearer.token.endpoint.url and a client's id and secret get tokens"
+_INSTEAD = {
+    "partitioner.class": "have a column `partition`, or leave it out: records go by their keys",
+    "sasl.client.callback.handler.class": "kafka.sasl.jaas.config has the user and the password",
+    "sasl.login.callback.handler.class": _TOKENS,
+    "sasl.oauthbearer.jwt.retriever.class": _TOKENS,
+    "ssl.enabled.protocols": _OPENSSL,
+    "ssl.protocol": _OPENSSL,
+    **{name: _TOKENS for name in known_names() if name.startswith("sasl.oauthbearer.assertion.")},
+}
 _REFUSED_LOWER = {name.lower(): (name, why) for name, why in _REFUSED.items()}
 
 GROUP_ID: Final = "group_id"
 
-_CLIENT_PREFIX = "kafka."
 _KINDS: tuple[type[ClientConfig], ...] = (ConsumerConfig, ProducerConfig, AdminConfig)
 _OURS = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
-_CLIENT_NAMES = {_CLIENT_PREFIX + name for name in known_names() - _OURS} - _REFUSED_LOWER.keys()
+_CLIENT_NAMES = {CLIENT_PREFIX + name for name in known_names() - _OURS} - _REFUSED_LOWER.keys()
 _NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *_WITHOUT_EFFECT, _EXACTLY_ONCE, *_ONCE)
 _LOWER = {name.lower(): name for name in _NAMES}
 _BOOTSTRAP = "kafka.bootstrap.servers"
@@ -298,13 +309,11 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
     for name, why in _WITHOUT_EFFECT.items():
         if name in given:
             _log.warning("the option %s has no effect: %s", name, why)
-    try:
-        client = translated(java, *_KINDS)
-    except ConfigError as error:
-        raise ConfigError(f"one of the options {_CLIENT_PREFIX}* is not accepted: {error}") from None
+    with named_as_given(java, prefix=CLIENT_PREFIX):
+        client = translated(java, *_KINDS, instead=_INSTEAD)
     if "bootstrap_servers" not in client:
         raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
-    with named_as_given(java, prefix=_CLIENT_PREFIX):
+    with named_as_given(java, prefix=CLIENT_PREFIX):
         _check_client(client)
     parsed = replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
     _check_together(parsed, [name for name in _WHAT_TO_READ if name in given])
@@ -329,7 +338,7 @@ def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
         if lower in _LOWER:
             ours[_LOWER[lower]] = text
         elif lower in _CLIENT_NAMES:
-            java[lower.removeprefix(_CLIENT_PREFIX)] = text
+            java[lower.removeprefix(CLIENT_PREFIX)] = text
         elif lower not in _SPARKS_OWN | _OF_TABLES:
             raise ConfigError(_unknown(given))
     return ours, java
@@ -372,7 +381,7 @@ def _unknown(given: str) -> str:
         return f"the option {name} is not accepted: {why}"
     near = _nearest(lower, [*_NAMES, *_CLIENT_NAMES])
     hint = f"; did you mean {near}?" if near else ""
-    if lower.startswith(_CLIENT_PREFIX):
+    if lower.startswith(CLIENT_PREFIX):
         return f"the option {given} is not accepted: the client has no setting of this name{hint}"
     return f"unknown option {given!r} of format kafkaraw{hint}"
 
@@ -380,18 +389,18 @@ def _unknown(given: str) -> str:
 def _nearest(lower: str, names: Iterable[str]) -> str | None:
     by_lower = {name.lower(): name for name in names}
     # A client setting without its prefix is the commonest slip.
-    if _CLIENT_PREFIX + lower in by_lower:
-        return by_lower[_CLIENT_PREFIX + lower]
-    if _CLIENT_PREFIX + lower.replace("_", ".") in by_lower:
-        return by_lower[_CLIENT_PREFIX + lower.replace("_", ".")]
+    if CLIENT_PREFIX + lower in by_lower:
+        return by_lower[CLIENT_PREFIX + lower]
+    if CLIENT_PREFIX + lower.replace("_", ".") in by_lower:
+        return by_lower[CLIENT_PREFIX + lower.replace("_", ".")]
     close = difflib.get_close_matches(lower, by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
 def _check_client(client: Settings) -> None:
     """Let the clients check their settings, certificates included, so that limits and texts stand in one place."""
-    for kind in _KINDS:
-        network_for(parse(kind, settings_for(kind, client), from_text=True))
+    configs = [parse(kind, settings_for(kind, client), from_text=True) for kind in _KINDS]
+    network_for(configs[0])  # the settings of TLS are the same for all kinds
 
 
 def settings_for(kind: type[ClientConfig], client: Settings) -> Settings:
