@@ -5,16 +5,18 @@ by itself, without a word on stderr.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
 
 from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
 from kafkaraw.net import AsyncioNetwork, LoopThread, client_loop_thread
+from kafkaraw.net.loop_thread import _Call
 from tests.net.handlers import Answerers, Recorder
 
 
@@ -31,7 +33,11 @@ async def answer(value: int) -> int:
 
 
 def output_of(program: str) -> str:
-    preamble = "import asyncio, os, signal, sys, threading, time\nfrom kafkaraw.net import *\n"
+    preamble = (
+        "import asyncio, os, signal, sys, threading, time\n"
+        "from kafkaraw.net import *\n"
+        "from kafkaraw.net import interruptible\n"
+    )
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", preamble + textwrap.dedent(program)],
         capture_output=True,
@@ -230,6 +236,188 @@ def test_ctrl_c_interrupts_at_once() -> None:
             print("interrupted", cancelled.wait(10))
     """)
     assert printed == "interrupted True\n"
+
+
+@pytest.mark.parametrize("wait", ["run(never())", "run_until_told(lambda over: note())"])
+def test_ctrl_c_that_another_thread_gets_ends_the_wait(wait: str) -> None:
+    """The system may give a signal to any thread; what blocks the main thread hears nothing of it then."""
+    printed = output_of(f"""
+        def note():
+            hit = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))  # it goes to the thread that raises it
+            hit.start()
+
+        interruptible.SLICE_S = 0.1
+
+        async def never():
+            note()
+            await asyncio.sleep(3600)
+
+        client_loop_thread().run(asyncio.sleep(0))
+        try:
+            client_loop_thread().{wait}
+        except KeyboardInterrupt:
+            print("interrupted")
+    """)
+    assert printed == "interrupted\n"
+
+
+class Steps:
+    """A coroutine that tells how far it has come, and on which thread it ends."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+        self.ended_by = ""
+
+    async def run(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            self.ended_by = threading.current_thread().name
+            self.ended.set()
+
+
+def is_closed(coroutine: Coroutine[object, None, object]) -> bool:
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+def interrupt_in(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, *, after: Callable[[], object]) -> None:
+    """Ctrl-C comes as if in the middle of a call: once it has done what it does, and `after`."""
+    inner = getattr(owner, name)
+
+    def call(*args: object) -> None:
+        inner(*args)
+        after()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, call)
+
+
+class InterruptedAtFirst:
+    """A function in which Ctrl-C comes before it has done anything, once."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self._over = False
+
+    def __call__(self, *args: object) -> object:
+        if self._over:
+            return self._function(*args)
+        self._over = True
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_before_it_is_handed_over_closes_the_coroutine(
+    loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps()
+    coroutine = steps.run()
+    interrupt_in(monkeypatch, loop_thread, "_started", after=lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        loop_thread.run(coroutine)
+    assert is_closed(coroutine)
+    assert not steps.begun.is_set()
+
+
+def test_ctrl_c_on_its_way_to_the_loop_closes_the_coroutine_there(
+    loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, steps = loop_thread.loop, Steps()
+    coroutine = steps.run()
+    with monkeypatch.context() as patches:
+        patches.setattr(loop, "call_soon_threadsafe", InterruptedAtFirst(loop.call_soon_threadsafe))
+        with pytest.raises(KeyboardInterrupt):
+            loop_thread.run(coroutine)
+    loop_thread.run(answer(1))  # what was to be done for it there has been done
+    assert is_closed(coroutine)
+    assert not steps.begun.is_set()
+
+
+def test_ctrl_c_before_it_has_begun_lets_it_never_begin(
+    loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, steps = threading.Event(), Steps()
+    coroutine = steps.run()
+    loop_thread.call_soon(go_on.wait)  # the loop is busy
+    interrupt_in(monkeypatch, loop_thread.loop, "call_soon_threadsafe", after=monkeypatch.undo)
+    with pytest.raises(KeyboardInterrupt):
+        loop_thread.run(coroutine)
+    go_on.set()
+    loop_thread.run(answer(1))
+    assert is_closed(coroutine)
+    assert not steps.begun.is_set()
+
+
+def test_ctrl_c_after_it_has_begun_cancels_it_on_the_loop(
+    loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps()
+
+    def when_it_runs() -> None:
+        monkeypatch.undo()
+        assert steps.begun.wait(10)
+
+    interrupt_in(monkeypatch, loop_thread.loop, "call_soon_threadsafe", after=when_it_runs)
+    with pytest.raises(KeyboardInterrupt):
+        loop_thread.run(steps.run())
+    assert steps.ended.wait(10)
+    assert steps.ended_by == "test"
+
+
+def test_a_call_that_is_refused_closes_its_coroutine(loop_thread: LoopThread) -> None:
+    coroutines = [answer(1), answer(2)]
+
+    async def call_back() -> None:
+        loop_thread.run(coroutines[0])
+
+    with pytest.raises(UsageError):
+        loop_thread.run(call_back())
+    loop_thread.stop()
+    with pytest.raises(ClosedError):
+        loop_thread.run(coroutines[1])
+    assert all(is_closed(coroutine) for coroutine in coroutines)
+
+
+def test_cancelling_what_the_loop_ended_without_beginning_closes_it(loop_thread: LoopThread) -> None:
+    """Ctrl-C on its way to a loop that then ends: nobody is left there to close it."""
+    coroutine = answer(1)
+    call = _Call(coroutine)
+    place = loop_thread._started()
+    loop_thread.stop()
+    call.give_away(place)
+    call.cancel()
+    assert is_closed(coroutine)
+
+
+def test_ctrl_c_while_the_thread_starts_leaves_no_thread(
+    loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[threading.Thread] = []
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            started.append(self)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patches:
+        patches.setattr(threading, "Thread", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop_thread.run(answer(1))
+    started[0].join(10)
+    assert not started[0].is_alive()
+    assert loop_thread.run(answer(2)) == 2
+
+
+def test_a_signal_handler_may_make_calls_of_its_own() -> None:
+    printed = output_of("""
+        loop_thread = client_loop_thread()
+        signal.signal(signal.SIGTERM, lambda *_: print(loop_thread.run(asyncio.sleep(0, "handled"))))
+        with loop_thread._lock:  # as in the middle of a call
+            signal.raise_signal(signal.SIGTERM)
+    """)
+    assert printed == "handled\n"
 
 
 def test_it_ends_with_the_process_whatever_still_runs() -> None:

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.fork import release_in_child
+from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.net.transport import abort_links_of
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may make a call of its own while the main thread holds it
         self._running: _RunningLoop | None = None
         self._stopped = False
         _loop_threads.add(self)
@@ -57,8 +58,8 @@ class LoopThread:
     def run(self, coroutine: Coroutine[object, None, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result.
 
-        Ctrl-C interrupts the wait at once. Then, and when the time is up, the coroutine is cancelled; it is not
-        waited for, so a coroutine that is slow to leave cannot hold its caller.
+        Ctrl-C interrupts the wait (see `net.interruptible`). Then, and when the time is up, the coroutine is cancelled;
+        it is not waited for, so a coroutine that is slow to leave cannot hold its caller.
 
         Args:
             coroutine: what to run.
@@ -69,10 +70,13 @@ class LoopThread:
             UsageError: called on the loop's own thread, where waiting would hang it for ever.
             ClosedError: the thread was stopped.
         """
-        call = self._submit(coroutine)
+        call = _Call(coroutine)
         try:
+            # The lock keeps `stop` away: what is handed over before it still runs, and is cancelled, so it ends.
+            with self._lock:
+                self._started().hand_over(call)
             is_over = call.wait(timeout)
-        except BaseException:
+        except BaseException:  # Ctrl-C may come at any point
             call.cancel()
             raise
         if not is_over:
@@ -89,7 +93,7 @@ class LoopThread:
         """Have the loop call `begin(over)`, and wait until `over(error)` is called there; raises the error, if any.
 
         What `run` does for a coroutine, without one: a task takes two turns of the loop, and its creation and its end.
-        Ctrl-C interrupts the wait at once.
+        Ctrl-C interrupts the wait (see `net.interruptible`).
 
         Args:
             begin: what to do; it may call `over` before it returns. It keeps its own time limit.
@@ -98,9 +102,10 @@ class LoopThread:
             UsageError: called on the loop's own thread, where waiting would hang it for ever.
             ClosedError: the thread was stopped.
         """
+        turn = _Turn(begin)
         with self._lock:
-            turn = self._started().submit_turn(begin)
-        turn.wait(None)
+            self._started().hand_over(turn)
+        turn.wait()
         try:
             turn.result()
         except asyncio.CancelledError:
@@ -122,15 +127,6 @@ class LoopThread:
         if running is not None:
             running.stop(timeout)
 
-    def _submit(self, coroutine: Coroutine[object, None, T]) -> _Call[T]:
-        try:
-            # The lock keeps `stop` away: what is submitted before it still runs, and is cancelled, so it ends.
-            with self._lock:
-                return self._started().submit(coroutine)
-        except BaseException:  # Ctrl-C, too, may come before it is handed over
-            coroutine.close()
-            raise
-
     def _started(self) -> _RunningLoop:
         if self._stopped:
             raise self._closed_error()
@@ -142,7 +138,7 @@ class LoopThread:
         return ClosedError(f"the loop thread {self.name!r} was stopped")
 
     def _forget_after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._running is not None:
             _left_behind.append(self._running)
             self._running = None
@@ -152,35 +148,36 @@ class _Call(Generic[T]):
     """A coroutine on its way to the loop, and its outcome on the way back: one wake-up in each direction.
 
     `asyncio.run_coroutine_threadsafe` does the same with two futures, a condition and three callbacks, which takes as
-    long as the rest of a request.
+    long as the rest of a request. Whoever made it may cancel it at any time; once the coroutine has been given away,
+    nobody but the loop's thread touches it.
 
     Args:
-        loop: where it runs.
-        coroutine: what runs.
-        calls: those under way; this one is in it until it is over.
+        coroutine: what is to run.
     """
 
-    __slots__ = ("_calls", "_coroutine", "_loop", "_over", "_task")
+    __slots__ = ("_coroutine", "_over", "_place", "_task")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[object, None, T], calls: set[_Call[Any] | _Turn]
-    ) -> None:
-        self._loop = loop
+    def __init__(self, coroutine: Coroutine[object, None, T]) -> None:
         self._coroutine = coroutine
-        self._calls = calls
+        self._place: _RunningLoop | None = None
         self._task: asyncio.Task[T] | None = None
-        self._over = threading.Lock()  # held until it is over: waiting for it is one system call, and Ctrl-C ends it
+        self._over = threading.Lock()  # held until it is over: waiting for it is one system call
         self._over.acquire()
-        calls.add(self)
+
+    def give_away(self, place: _RunningLoop) -> None:
+        """From now on it belongs to the loop's thread."""
+        self._place = place
+        place.calls.add(self)
 
     def begin(self) -> None:
         """Start it; on the loop's thread."""
-        self._task = self._loop.create_task(self._coroutine)
+        assert self._place is not None
+        self._task = self._place.loop.create_task(self._coroutine)
         self._task.add_done_callback(self._ended)
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until it is over, for so many seconds; returns whether it is."""
-        return self._over.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+        return wait_interruptibly(partial(self._over.acquire, True), timeout)
 
     def result(self) -> T:
         """Return, or raise, what came of it."""
@@ -189,9 +186,15 @@ class _Call(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Have it cancelled soon; does not wait for that."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: then it is over
-            self._loop.call_soon_threadsafe(self._cancel)
+        """Have it cancelled soon, however far it has come; does not wait for that."""
+        if self._place is None:
+            self._coroutine.close()
+            return
+        try:
+            self._place.loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:  # the loop is closed: nothing runs there any more
+            if self._task is None:
+                self._coroutine.close()
 
     def give_up(self) -> None:
         """Let go of whoever waits, though it is not over; the loop no longer runs."""
@@ -202,9 +205,12 @@ class _Call(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        else:  # Ctrl-C came while it was on its way: it will not arrive after this
+            self.give_up()
 
     def _ended(self, task: asyncio.Task[T] | None) -> None:
-        self._calls.discard(self)
+        assert self._place is not None
+        self._place.calls.discard(self)
         if task is not None and task.done() and not task.cancelled():
             task.exception()  # seen, even if nobody waits any more
         self._over.release()
@@ -215,20 +221,21 @@ class _Turn:
 
     Args:
         begin: what to do there.
-        calls: those under way; this one is in it until it is over.
     """
 
-    __slots__ = ("_begin", "_calls", "_error", "_over")
+    __slots__ = ("_begin", "_error", "_over", "_place")
 
-    def __init__(
-        self, begin: Callable[[Callable[[BaseException | None], None]], None], calls: set[_Call[Any] | _Turn]
-    ) -> None:
+    def __init__(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
         self._begin = begin
-        self._calls = calls
+        self._place: _RunningLoop | None = None
         self._error: BaseException | None = None
         self._over = threading.Lock()
         self._over.acquire()
-        calls.add(self)
+
+    def give_away(self, place: _RunningLoop) -> None:
+        """See `_Call.give_away`."""
+        self._place = place
+        place.calls.add(self)
 
     def begin(self) -> None:
         """Start it; on the loop's thread."""
@@ -237,9 +244,9 @@ class _Turn:
         except Exception as error:  # noqa: BLE001 - raised where somebody waits for it
             self._end(error)
 
-    def wait(self, timeout: float | None) -> bool:
-        """See `_Call.wait`."""
-        return self._over.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+    def wait(self) -> None:
+        """Wait until it is over."""
+        wait_interruptibly(partial(self._over.acquire, True), None)
 
     def result(self) -> None:
         """Raise what came of it, if anything."""
@@ -251,40 +258,44 @@ class _Turn:
         self._end(asyncio.CancelledError())
 
     def _end(self, error: BaseException | None) -> None:
-        if self in self._calls:
-            self._calls.discard(self)
+        assert self._place is not None
+        if self in self._place.calls:
+            self._place.calls.discard(self)
             self._error = error
             self._over.release()
 
 
 class _RunningLoop:
-    """One started thread and its loop."""
+    """One started thread and its loop.
+
+    Attributes:
+        calls: what was given to it and is not over yet.
+    """
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._calls: set[_Call[Any] | _Turn] = set()
+        self.calls: set[_Call[Any] | _Turn] = set()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C, while it waited for the thread to begin: nobody will know of it
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            raise
         release_in_child(self)
 
-    def submit(self, coroutine: Coroutine[object, None, T]) -> _Call[T]:
-        self._refuse_on_loop()
-        call = _Call(self.loop, coroutine, self._calls)
-        self.loop.call_soon_threadsafe(call.begin)
-        return call
+    def hand_over(self, call: _Call[Any] | _Turn) -> None:
+        """Have the loop begin something.
 
-    def submit_turn(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> _Turn:
-        self._refuse_on_loop()
-        turn = _Turn(begin, self._calls)
-        self.loop.call_soon_threadsafe(turn.begin)
-        return turn
-
-    def _refuse_on_loop(self) -> None:
+        Raises:
+            UsageError: on the loop's own thread.
+        """
         if self._thread is threading.current_thread():
             raise UsageError(
                 "a blocking call was made on the loop thread itself, where it would wait for ever; "
                 "use the Async... classes inside callbacks and coroutines"
             )
+        call.give_away(self)
+        self.loop.call_soon_threadsafe(call.begin)
 
     def stop(self, timeout: float) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -304,7 +315,7 @@ class _RunningLoop:
         finally:
             self._drain()
             self.loop.close()
-            for call in list(self._calls):  # of tasks that would not leave: nobody may wait for them for ever
+            for call in list(self.calls):  # of tasks that would not leave: nobody may wait for them for ever
                 call.give_up()
 
     def _drain(self) -> None:
