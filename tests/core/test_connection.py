@@ -224,6 +224,12 @@ def test_a_peer_that_hangs_up_instead_of_answering_is_named() -> None:
     assert f"{PEER} closed the connection instead of answering" in str(error)
 
 
+def test_a_link_that_ends_with_its_own_loop_is_no_doing_of_the_peer() -> None:
+    for play in (Play().connect(), Play().ready()):
+        ended = ClosedError("the loop ends")
+        assert end_of(play.receive(LinkLost(ended))) is ended
+
+
 def test_a_reset_during_negotiation_is_put_at_that_stage() -> None:
     error = end_of(Play().connect().receive(LinkLost(NetworkError("reset", stage=Stage.REQUEST))))
     assert isinstance(error, NetworkError)

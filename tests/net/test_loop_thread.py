@@ -212,7 +212,8 @@ def test_stopping_drops_open_connections() -> None:
 
     ends = loop_thread.run(connect(), 10)
     loop_thread.stop()
-    assert [end.lost.result() for end in ends] == [None, None]
+    assert [type(end.lost.result()) for end in ends] == [ClosedError, ClosedError]
+    assert "the loop of the connection to 127.0.0.1:" in str(ends[0].lost.result())
 
 
 def test_all_clients_of_a_process_share_one() -> None:

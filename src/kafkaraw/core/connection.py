@@ -533,6 +533,9 @@ class ConnectionMachine:
         return "busy" if self.state is ConnectionState.READY else self.state.value
 
     def _link_lost(self, error: KafkaError | None) -> None:
+        if isinstance(error, ClosedError):  # no doing of the peer: the loop ends
+            self._end(error)
+            return
         if self._login is not None and self.state in _LOGGING_IN:
             self._end(self._lost_in_login(error, self._login))
             return

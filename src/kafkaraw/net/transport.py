@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 
-from kafkaraw.errors import KafkaError, NetworkError, Stage
+from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage
 from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.link import LinkHandler, Segments
 from kafkaraw.net.low_water import LowWater
@@ -75,9 +75,10 @@ class StreamLink(asyncio.BufferedProtocol):
         if self._writer is not None:
             self._writer.close()
 
-    def abort(self) -> None:
-        """See `Link.abort`."""
+    def abort(self, error: KafkaError | None = None) -> None:
+        """See `Link.abort`; with an error, the handler is told that."""
         self._closed_here = True
+        self._error = self._error or error
         if self._writer is not None:
             self._writer.abort()
 
@@ -222,7 +223,7 @@ _live_links: weakref.WeakSet[StreamLink] = weakref.WeakSet()
 
 
 def abort_links_of(loop: asyncio.AbstractEventLoop) -> None:
-    """Abort every link that lives on a loop; for a loop that is about to close."""
+    """Abort every link that lives on a loop; for a loop that is about to close. Their handlers are told that it is."""
     for link in list(_live_links):
         if link.loop is loop:
-            link.abort()
+            link.abort(ClosedError(f"the loop of the connection to {link.peer} ends"))
