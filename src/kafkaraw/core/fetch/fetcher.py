@@ -184,6 +184,17 @@ class Fetcher:
         if position is not None and position.generation == generation:
             self._failed(position, error, now_ms)
 
+    def has_errand(self, cluster: ClusterView, now_ms: int) -> bool:
+        """Whether a leader or a position has to be found: the next three, without a list of what it is."""
+        return any(
+            (
+                position.retry_at_ms <= now_ms
+                and (position.standing is Standing.SEARCHING or cluster.leader_of(topic_partition) is None)
+            )
+            or self._is_behind(position, cluster)
+            for topic_partition, position in self._positions.items()
+        )
+
     def without_leader(self, cluster: ClusterView, now_ms: int) -> set[str]:
         """Topics whose metadata lack a leader that is needed now."""
         return {
@@ -257,8 +268,11 @@ class Fetcher:
 
     def is_wanted(self, plan: FetchPlan) -> bool:
         """Whether the answer to a request on its way will be of any use, or everything in it has moved since."""
-        wanted = {(p.topic_partition, p.generation) for p in self._positions.values()}
-        return any((target.topic_partition, target.generation) in wanted for target in plan.targets)
+        positions = self._positions
+        return any(
+            (position := positions.get(target.topic_partition)) is not None and position.generation == target.generation
+            for target in plan.targets
+        )
 
     def unchecked(self, plan: FetchPlan, cluster: ClusterView) -> list[FetchTarget]:
         """What a leader must be asked about before it is fetched, where the Fetch itself cannot: see `ends.py`."""
@@ -523,6 +537,8 @@ class Fetcher:
 
     def _is_behind(self, position: PartitionPosition, cluster: ClusterView) -> bool:
         known = cluster.leader_epoch_of(position.topic_partition)
+        if position.last_epoch <= known:  # nearly always
+            return False
         return position.last_epoch_in(cluster.topic_id_of(position.topic_partition.topic)) > known >= 0
 
     def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
