@@ -121,8 +121,10 @@ def test_a_poll_cancelled_at_the_last_moment_gives_its_records_back() -> None:
         for _ in ("the leader", "the records"):
             assert await consumer.poll(0) == {}
             await asyncio.sleep(1)
+        cluster.simulation.network.cut("broker1", 9092)
+        await asyncio.sleep(0.1)
         poll = consumer.poll(5)
-        poll.send(None)  # up to the pause in which the next fetch goes out
+        poll.send(None)  # up to the pause in which the next fetch begins to look for a connection
         assert await consumer.position(P0) == 2
         with pytest.raises(asyncio.CancelledError):
             poll.throw(asyncio.CancelledError())

@@ -98,6 +98,20 @@ def test_a_child_goes_on_with_the_producer_as_a_new_one(broker, leave):
     assert sorted(values(broker, topic)) == [b"before", b"child", b"open at the fork"]
 
 
+def test_a_process_may_end_while_a_fetch_is_under_way(broker):
+    run_quietly(
+        """
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            producer.send("left-open", b"v").result(10)
+        consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=60_000)
+        consumer.assign(consumer.partitions_for("left-open"))
+        assert next(consumer).value == b"v"
+        assert consumer.poll(0) == {}
+        """,
+        broker.bootstrap_servers,
+    )
+
+
 @pytest.mark.parametrize("leave", ["os._exit", "sys.exit"])
 def test_consumers_and_admins_stay_with_the_parent_and_new_ones_work_in_the_child(broker, leave):
     run_quietly(

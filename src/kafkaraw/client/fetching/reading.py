@@ -9,45 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Final, NamedTuple
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.deserializers import conversion_of
 from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.client.fetching.fetches import Fetches
 from kafkaraw.client.fetching.interception import interception_of
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up_once
 from kafkaraw.client.metrics.consumer_metrics import FetchCounters
-from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
-from kafkaraw.client.network.pool import Lane
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.core.fetch.appetite import PARTITION_BYTES, PARTITION_BYTES_MOST, Appetite
 from kafkaraw.core.fetch.cutting import Cut
-from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
 from kafkaraw.core.fetch.fetcher import Fetcher
-from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
 from kafkaraw.core.fetch.positions import Standing, Start
 from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError
-from kafkaraw.protocol.messages.fetch import FetchResponse
-from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
 
 log = logging.getLogger(__name__)
-
-_FETCH_KEY: Final = 1
-
-
-class _Underway(NamedTuple):
-    """A Fetch whose answer is awaited."""
-
-    plan: FetchPlan
-    task: asyncio.Task[None]
 
 
 class Reading:
@@ -83,16 +66,6 @@ class Reading:
         self.is_over = False
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
-        self._limits = FetchLimits(
-            committed_only=self.committed_only,
-            min_bytes=config.fetch_min_bytes,
-            max_wait_ms=config.fetch_max_wait_ms,
-            max_bytes=config.fetch_max_bytes,
-            partition_max_bytes=config.max_partition_fetch_bytes or PARTITION_BYTES,
-            rack=config.client_rack,
-        )
-        self._appetites: dict[int, Appetite] = {}
-        self._fetches: dict[tuple[int, Lane], _Underway] = {}
         self._errand: asyncio.Task[None] | None = None
         self._refresh: set[str] = set()
         self._no_start: KafkaError | None = None
@@ -100,6 +73,7 @@ class Reading:
         self._news = asyncio.Event()
         self._wants_records = False  # somebody waits, and has nothing in hand
         self._counters = FetchCounters()
+        self._fetches = Fetches(engine, self.fetcher, config, self._counters, self._fetch_ended, self._program_failed)
         self._conversion = conversion_of(config.key_deserializer, config.value_deserializer)
         self.interception = interception_of(config.interceptors)
         self._make_batch = Batch if self.interception is None else self.interception.batch
@@ -325,11 +299,10 @@ class Reading:
     async def close(self) -> None:
         """End every request; the engine is closed, too."""
         self.end()
-        tasks = [underway.task for underway in self._fetches.values()]
-        tasks += [self._errand] if self._errand else []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._fetches.close()
+        if self._errand:
+            self._errand.cancel()
+            await asyncio.gather(self._errand, return_exceptions=True)
         await self._engine.close()
         if self.interception is not None:
             self.interception.close()
@@ -340,6 +313,8 @@ class Reading:
     async def _send_next(self, cuts: list[Cut]) -> None:
         """Let the next fetch go out before these records are handed over; should nobody take them, they come again."""
         self._pump()
+        if self._fetches.are_out:
+            return
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -393,30 +368,12 @@ class Reading:
     def _pump(self, *, fetch: bool = True) -> None:
         """Start every request that is due and not under way."""
         now_ms = self._now_ms()
-        if self._errand is None and self._has_errand(now_ms):
+        if self._errand is None and (self._refresh or self.fetcher.has_errand(self._engine.cluster, now_ms)):
             self._errand = self._start(self._run_errand(), "consumer errand")
         if not fetch:
             return
-        for plan in self.fetcher.plan(self._engine.cluster, now_ms, self._busy_nodes()):
-            # After a jump the answer on its way is of no use, and may be half a second off: go around it.
-            lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._fetches else "fetch"
-            task = self._start(self._fetch(plan, lane), f"fetch from broker {plan.node_id}")
-            self._fetches[plan.node_id, lane] = _Underway(plan, task)
-
-    def _busy_nodes(self) -> set[int]:
-        """Brokers that owe an answer which is still wanted, or that owe one on either lane."""
-        nodes = Counter(node_id for node_id, _ in self._fetches)
-        wanted = {underway.plan.node_id for underway in self._fetches.values() if self.fetcher.is_wanted(underway.plan)}
-        return wanted | {node_id for node_id, count in nodes.items() if count > 1}
-
-    def _has_errand(self, now_ms: int) -> bool:
-        cluster = self._engine.cluster
-        return bool(
-            self._refresh
-            or self.fetcher.without_leader(cluster, now_ms)
-            or self.fetcher.behind(cluster)
-            or self.fetcher.searches(now_ms)
-        )
+        for plan in self.fetcher.plan(self._engine.cluster, now_ms, self._fetches.busy_nodes()):
+            self._fetches.begin(plan)
 
     async def _run_errand(self) -> None:
         """Find the cluster, leaders and positions, as far as they are missing; one round."""
@@ -466,54 +423,11 @@ class Reading:
                 self.fetcher.search_failed(topic_partition, generation, outcome, self._now_ms())
                 self._refresh.add(topic_partition.topic)
 
-    async def _fetch(self, plan: FetchPlan, lane: Lane) -> None:
-        """Send one Fetch and take its answer in."""
-        deadline, came = Deadline(self._config.answer_timeout_ms / 1000), False
-        try:
-            connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=lane)
-            version = connection.version_for(_FETCH_KEY)
-            version = version if plan.version_max is None else min(version, plan.version_max)
-            if not await self._is_whole(plan, connection, version):
-                return
-            began_s = asyncio.get_running_loop().time()
-            appetite = self._appetite_for(plan.node_id)
-            request = plan.request(appetite.limits, version)
-            answer = await connection.request(request, version=version, timeout=deadline.remaining)
-            response, took_s = reply(answer, FetchResponse), asyncio.get_running_loop().time() - began_s
-            self._counters.answered(response, took_s)
-            appetite.fed(response, took_s)
-            self._refresh |= self.fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
-            came = True
-        except KafkaError as error:
-            self._counters.failed()
-            is_news = self.fetcher.fetch_failed(plan, error, self._now_ms())
-            level = logging.WARNING if is_news else logging.DEBUG  # an outage is told once, not with every try
-            log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)
-            self._refresh.update(target.topic_partition.topic for target in plan.targets)
-        finally:
-            del self._fetches[plan.node_id, lane]
-            if came and self._wants_records:
-                self._hand_over()
-            self._news.set()
-
-    def _appetite_for(self, node_id: int) -> Appetite:
-        if node_id not in self._appetites:
-            most = self._config.max_partition_fetch_bytes or PARTITION_BYTES_MOST
-            self._appetites[node_id] = Appetite(self._limits, most)
-        return self._appetites[node_id]
-
-    async def _is_whole(self, plan: FetchPlan, connection: Connection, version: int) -> bool:
-        """Ask a leader whether it has what was read, where its Fetch cannot tell; says whether it is to be fetched."""
-        if not must_ask_for_ends(version, connection.version_for):
-            return True
-        unchecked = self.fetcher.unchecked(plan, self._engine.cluster)
-        if not unchecked:
-            return True
-        answer = await connection.request(ends_request(unchecked), timeout=self._config.request_timeout_ms / 1000)
-        response = reply(answer, OffsetForLeaderEpochResponse)
-        self._refresh |= self.fetcher.checked(unchecked, response, self._engine.cluster, self._now_ms())
-        self.fetcher.abandon(plan)  # some have moved, perhaps: the next look makes a new one
-        return False
+    def _fetch_ended(self, refresh: set[str], came: bool) -> None:
+        self._refresh |= refresh
+        if came and self._wants_records:
+            self._hand_over()
+        self._news.set()
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -523,7 +437,11 @@ class Reading:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """An error that is none of Kafka's is a fault in this program: the next call raises it."""
         if not task.cancelled() and task.exception() is not None:
-            self._failure = task.exception()
+            self._program_failed(task.exception())
+
+    def _program_failed(self, error: BaseException | None) -> None:
+        self._failure = error
+        self._news.set()
 
     # -- inside: small things
 

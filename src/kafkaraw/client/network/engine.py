@@ -193,10 +193,10 @@ class Engine:
             version = min(version_max, connection.version_for(api_of(request).key))
         return await connection.request(request, version=version, timeout=deadline.remaining)
 
-    def open_connection(self, node_id: int) -> Connection | None:
+    def open_connection(self, node_id: int, lane: Lane = "main") -> Connection | None:
         """The connection to a broker if it is open, and leads to where the broker is now."""
         broker = self.cluster.brokers.get(node_id)
-        return None if broker is None or self._forked else self._pool.opened(broker)
+        return None if broker is None or self._forked else self._pool.opened(broker, lane)
 
     async def connection(self, node_id: int, *, timeout: float, lane: Lane = "main") -> Connection:
         """The connection to a broker, opened if need be; raises as `request` does."""

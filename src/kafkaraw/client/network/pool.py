@@ -57,9 +57,9 @@ class ConnectionPool:
         entry = self._open.get((node_id, lane))
         return entry is not None and not entry[1].closed
 
-    def opened(self, node: BrokerNode) -> Connection | None:
-        """The main connection to a broker if there is one to be used at once."""
-        address, connection = self._open.get((node.node_id, "main"), ("", None))
+    def opened(self, node: BrokerNode, lane: Lane = "main") -> Connection | None:
+        """The connection to a broker if there is one to be used at once."""
+        address, connection = self._open.get((node.node_id, lane), ("", None))
         return connection if connection is not None and not connection.closed and address == node.address else None
 
     def rests(self, node: BrokerNode) -> bool:
