@@ -124,7 +124,7 @@ def _checked(declared: str, about: Setting, value: object, *, from_text: bool) -
     elif value is None and "None" in declared:
         return None
     else:
-        _check_type(declared, value)
+        _check_type(declared, value, from_text=from_text)
     if about.choices and value not in about.choices:
         choices = ", ".join(repr(choice) for choice in about.choices if choice is not None)
         raise ValueError(f"must be one of {choices}{_nearest_choice(value, about)}")
@@ -132,17 +132,19 @@ def _checked(declared: str, about: Setting, value: object, *, from_text: bool) -
     return value
 
 
-_TYPES: dict[str, tuple[type, str]] = {
-    "int": (int, "a whole number"),
-    "bool": (bool, "True or False"),
-    "str": (str, "text"),
+# What a value has to be, how that is called in Python, and where values are texts.
+_TYPES: dict[str, tuple[type, str, str]] = {
+    "int": (int, "a whole number", "a whole number"),
+    "bool": (bool, "True or False", "'true' or 'false'"),
+    "str": (str, "text", "text"),
 }
 
 
-def _check_type(declared: str, value: object) -> None:
-    wanted, name = _TYPES[declared.partition(" ")[0]]
+def _check_type(declared: str, value: object, *, from_text: bool) -> None:
+    wanted, name, as_text = _TYPES[declared.partition(" ")[0]]
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise ValueError(f"must be {name}, not {type(value).__name__}")
+        written = from_text and isinstance(value, str)
+        raise ValueError(f"must be {as_text}" if written else f"must be {name}, not {type(value).__name__}")
 
 
 def _check_limits(about: Setting, value: object) -> None:

@@ -541,14 +541,16 @@ class ConnectionMachine:
             return
         if error is None and self.state is ConnectionState.NEGOTIATING:
             error = NetworkError(
-                f"{self.peer} closed the connection instead of answering ApiVersions; it may want TLS or SASL, "
-                "or be no Kafka broker",
+                f"{self.peer} closed the connection instead of answering ApiVersions; it may want TLS or "
+                "a login (see security_protocol), or be no Kafka broker",
                 stage=Stage.API_VERSIONS,
             )
         # What Kafka does with a client that should have logged in, and has not.
         refused = self._in_flight and not self._answered_once
         hint = (
-            "; it answered no request on it: does it want a login (SASL), or a client certificate?" if refused else ""
+            "; it answered no request on it: does it want a login (see security_protocol), or a client certificate?"
+            if refused
+            else ""
         )
         self._end_by_peer(error or NetworkError(f"{self.peer} closed the connection{hint}", stage=Stage.REQUEST))
 

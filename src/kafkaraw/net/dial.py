@@ -146,8 +146,9 @@ async def _connect(address: Address, timeout: float) -> socket.socket:
 
 
 def _tls_failed(error: BaseException, host: str, port: int) -> NetworkError:
+    certificate = isinstance(error, ssl.SSLCertVerificationError)
+    other = "check that this port speaks TLS (see security_protocol), and the certificates"
+    advice = advice_for(error) if certificate else other
     return NetworkError(
-        f"cannot agree on TLS with {host_port(host, port)}: {reason_of(error)}; "
-        "check that this port speaks TLS, and the certificates",
-        stage=Stage.TLS,
+        f"cannot agree on TLS with {host_port(host, port)}: {reason_of(error)}; {advice}", stage=Stage.TLS
     )

@@ -10,6 +10,7 @@ import errno
 import os
 import socket
 import ssl
+from typing import Final
 
 from kafkaraw.errors import NetworkError, Stage
 
@@ -24,6 +25,14 @@ _WHAT_TO_TRY = {
     errno.ECONNRESET: "the peer dropped the connection: look into its log",
     errno.EPIPE: "the peer dropped the connection: look into its log",
     errno.EMFILE: "this process has too many open files: raise `ulimit -n` or close some clients",
+}
+
+_NO_AUTHORITY: Final = "give the certificate of the authority that signed the broker's (ssl_cafile)"
+_OTHER_NAME: Final = "dial a name that the certificate has, or have it issued for this one"
+# By X509_V_ERR_ code of OpenSSL.
+_OF_CERTIFICATES: Final = {
+    **dict.fromkeys((2, 18, 19, 20, 21), _NO_AUTHORITY),
+    **dict.fromkeys((62, 64), _OTHER_NAME),
 }
 
 
@@ -47,6 +56,8 @@ def reason_of(error: BaseException) -> str:
 
 def advice_for(error: BaseException) -> str:
     """Return what to try, or an empty string when nothing sensible is known."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _OF_CERTIFICATES.get(error.verify_code, "check the broker's certificate, and this machine's clock")
     if isinstance(error, TimeoutError) and not error.args:
         return _WHAT_TO_TRY[errno.ETIMEDOUT]
     return _WHAT_TO_TRY.get(getattr(error, "errno", None) or 0, "")

@@ -273,7 +273,8 @@ class StreamPlan:
             elif available[tp] < begin[tp]:
                 self._report_loss(
                     f"{tp.topic}-{tp.partition} ends at offset {available[tp]}, before {begin[tp]} where the query "
-                    "wants to go on: the topic was deleted and made again, or records were cut off"
+                    "wants to go on: the topic was deleted and made again, records were cut off, or startingOffsets "
+                    "of a new query lies beyond the end"
                 )
 
     def _report_loss(self, what: str) -> None:

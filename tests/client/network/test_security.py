@@ -113,7 +113,7 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are():
 
 
 def test_a_client_that_does_not_log_in_is_turned_away(broker):
-    with pytest.raises(NetworkError, match="does it want a login"):
+    with pytest.raises(NetworkError, match=r"does it want a login .*security_protocol"):
         Admin(bootstrap_servers=broker.bootstrap_servers).list_topics()
 
 
@@ -131,7 +131,7 @@ def test_tls_by_pem_text_and_a_login_inside_it(authority):
 def test_an_unknown_authority_is_refused(authority, stranger):
     with (
         EmbeddedBroker(properties=tls_properties(authority)) as broker,
-        pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED") as refused,
+        pytest.raises(NetworkError, match=r"CERTIFICATE_VERIFY_FAILED.*authority that signed .*ssl_cafile") as refused,
     ):
         settings = {"security_protocol": "SSL", "ssl_cadata": pem(stranger.cert_pem)}
         Admin(bootstrap_servers=broker.bootstrap_servers, **settings).list_topics()
@@ -146,7 +146,7 @@ def test_a_certificate_for_another_host_is_refused_unless_that_is_switched_off(a
     }
     settings = {"security_protocol": "SSL", "ssl_cadata": pem(authority.cert_pem)}
     with EmbeddedBroker(properties=properties) as broker:
-        with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(NetworkError, match=r"CERTIFICATE_VERIFY_FAILED.*dial a name that the certificate has"):
             Admin(bootstrap_servers=broker.bootstrap_servers, **settings).list_topics()
         round_trip(broker.bootstrap_servers, ssl_check_hostname=False, **settings)
 
@@ -226,7 +226,7 @@ def test_plaintext_and_tls_that_meet_are_recognised(authority, broker):
     ):
         Admin(bootstrap_servers=encrypted.bootstrap_servers).list_topics()
     settings = {"security_protocol": "SSL", "ssl_cadata": pem(authority.cert_pem)}
-    with pytest.raises(NetworkError, match="check that this port speaks TLS"):
+    with pytest.raises(NetworkError, match=r"check that this port speaks TLS .*security_protocol"):
         Admin(bootstrap_servers=broker.bootstrap_servers, **settings).list_topics()
 
 
