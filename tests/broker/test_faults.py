@@ -21,6 +21,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.support import batch
+from tests.interrupting import interrupted_elsewhere
 
 HOST, PORT = "127.0.0.1", 9092
 LATEST = -1
@@ -302,3 +303,9 @@ def test_what_makes_no_sense_is_refused_at_once():
 def test_a_broker_in_another_process_says_that_faults_cannot_reach_it():
     with pytest.raises(UsageError, match="process=True"):
         _ = EmbeddedBroker(process=True).faults
+
+
+def test_ctrl_c_ends_the_wait_for_a_fault():
+    fault = Faults().on("Produce").answer(NOT_LEADER)
+    with interrupted_elsewhere():
+        fault.wait_until_consumed(600)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafkaraw.demo.spark_run import QueryMeter, _stderr_to, reason_of
+from kafkaraw.demo.spark_run import QueryMeter, SparkRun, _stderr_to, reason_of
+from tests.interrupting import interrupted_elsewhere
 
 
 def progress(batch_id: int, rows: int, *, dropped: int = 0, kept: int = 0) -> Any:
@@ -79,3 +81,15 @@ Identifier: [id = 1, runId = 2]
 )
 def test_of_a_traceback_in_spark_s_message_only_what_went_wrong_is_told(error: Exception, reason: str):
     assert reason_of(error) == reason
+
+
+def test_ctrl_c_ends_the_wait_for_spark_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    go_on = threading.Event()
+    monkeypatch.setattr(SparkRun, "_start", lambda _: go_on.wait(60))
+    monkeypatch.setattr(SparkRun, "_stop", lambda _: None)
+    spark = SparkRun(tmp_path, log_kept=False)
+    spark.start()
+    with interrupted_elsewhere():
+        spark.wait_until_started()
+    go_on.set()
+    spark.stop()

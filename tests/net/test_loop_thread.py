@@ -17,6 +17,7 @@ import pytest
 from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
 from kafkaraw.net import AsyncioNetwork, LoopThread, client_loop_thread
 from kafkaraw.net.loop_thread import _Call
+from tests.interrupting import interrupted_elsewhere
 from tests.net.handlers import Answerers, Recorder
 
 
@@ -260,6 +261,14 @@ def test_ctrl_c_that_another_thread_gets_ends_the_wait(wait: str) -> None:
             print("interrupted")
     """)
     assert printed == "interrupted\n"
+
+
+def test_ctrl_c_ends_the_wait_for_the_thread_to_leave() -> None:
+    busy, go_on = LoopThread("busy"), threading.Event()
+    busy.call_soon(go_on.wait)
+    with interrupted_elsewhere():
+        busy.stop(600)
+    go_on.set()
 
 
 class Steps:

@@ -16,6 +16,7 @@ from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.foreground import ADDRESS_LINE, ERROR_LINE
 from kafkaraw.broker.settings import to_text
 from kafkaraw.errors import KafkaError, KafkaTimeoutError
+from kafkaraw.net.interruptible import wait_interruptibly
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -60,7 +61,7 @@ class BrokerProcess:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(START_TIMEOUT_S):
+            if not wait_interruptibly(lambda seconds: bool(selector.select(seconds)), START_TIMEOUT_S):
                 raise KafkaTimeoutError(f"the broker process did not start within {START_TIMEOUT_S:g} s")
         line = self._process.stdout.readline().strip()
         if not line.startswith(ADDRESS_LINE):
@@ -79,14 +80,29 @@ class BrokerProcess:
         self.stop()
 
     def stop(self) -> None:
-        """End the child: it is asked first, and killed when it does not listen."""
+        """End the child: it is asked first, and killed when it does not listen.
+
+        Raises:
+            KafkaTimeoutError: it is there even then, as when the system waits for a dead disk on its behalf.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
-            self._process.wait(STOP_TIMEOUT_S)
+            if not self._has_ended(STOP_TIMEOUT_S):
+                self._process.kill()
+                if not self._has_ended(STOP_TIMEOUT_S):
+                    raise KafkaTimeoutError(
+                        f"the broker process {self.process_id} was killed {STOP_TIMEOUT_S:g} s ago and has not ended; "
+                        f"see what the system does for it (`ps -o stat,wchan {self.process_id}`)"
+                    )
+        finally:
+            self._process.stdout.close()
+
+    def _has_ended(self, seconds: float) -> bool:
+        try:
+            self._process.wait(seconds)  # looks often, so that Ctrl-C ends it
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+            return False
+        return True

@@ -25,6 +25,7 @@ from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.fault_answers import Refused, refuse
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.net import Link, Segments
+from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.protocol import FileSlice, RequestHeader
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -155,7 +156,7 @@ class Fault:
         Raises:
             KafkaTimeoutError: it did not within `timeout` seconds.
         """
-        if not self._consumed.wait(timeout):
+        if not wait_interruptibly(self._consumed.wait, timeout):
             raise self._not_consumed(timeout)
 
     async def until_consumed(self, timeout: float = WAIT_TIMEOUT_S) -> None:

@@ -10,19 +10,22 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.errors import KafkaError
+from kafkaraw.net.interruptible import wait_interruptibly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kafkaraw.demo.pipeline import Places
+
+T = TypeVar("T")
 
 SPARK_TEMPORARY = "spark-temporary"
 """Spark's scratch folder, inside the folder of a run."""
@@ -120,7 +123,7 @@ class SparkRun:
         Raises:
             DemoFailed: one of them failed.
         """
-        return self._thread.submit(self._run, places, offsets_per_trigger, watch).result()
+        return _outcome(self._thread.submit(self._run, places, offsets_per_trigger, watch))
 
     def parquet_rows(self, places: Places) -> int:
         """The number of rows in the Parquet files, read back.
@@ -133,17 +136,17 @@ class SparkRun:
             with self._spark_errors("the Parquet files cannot be read"):
                 return self._session().read.parquet(places.parquet).count()
 
-        return self._thread.submit(count).result()
+        return _outcome(self._thread.submit(count))
 
     def stop(self) -> None:
         """Stop the queries and Spark, whatever state they are in; waits until Spark is gone."""
         self._stopping.set()
-        self._thread.submit(self._stop).result()
+        _outcome(self._thread.submit(self._stop))
         self._thread.shutdown()
 
     def _session(self) -> SparkSession:
         assert self._starting is not None, "start() comes first"
-        return self._starting.result()
+        return _outcome(self._starting)
 
     def _start(self) -> SparkSession:
         from kafkaraw.demo.pipeline import SESSION_SETTINGS
@@ -228,3 +231,9 @@ def reason_of(error: BaseException) -> str:
         name, said = raised[-1]
         return said if name.startswith("kafkaraw.") else f"{name}: {said}"
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def _outcome(work: Future[T]) -> T:
+    """What comes of it, however long Spark takes; Ctrl-C ends the wait."""
+    wait_interruptibly(lambda seconds: bool(wait([work], seconds).done), None)
+    return work.result()

@@ -300,7 +300,11 @@ class _RunningLoop:
     def stop(self, timeout: float) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         if self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+            wait_interruptibly(self._has_ended, timeout)
+
+    def _has_ended(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def descriptors(self) -> list[int]:
         """Return what the loop itself has open: its selector and its wake-up pipe."""

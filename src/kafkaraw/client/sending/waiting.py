@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from kafkaraw.errors import ForkedError, KafkaTimeoutError, UsageError
+from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.records import BatchPromise
 
 FORKED = "this producer belongs to the parent process; make a new one after the fork"
@@ -42,7 +43,7 @@ class PromiseWaiter:
             raise UsageError("Ticket.result() would block the loop that has to deliver the record; `await` the ticket")
         done = threading.Event()
         promise.add_callback(lambda _: done.set())
-        if not done.wait(timeout):
+        if not wait_interruptibly(done.wait, timeout):
             raise KafkaTimeoutError(
                 f"no acknowledgement for {promise.topic}-{promise.partition} within {timeout:g} s; "
                 f"the record is still on its way and may yet be written"
@@ -57,7 +58,7 @@ class PromiseWaiter:
             raise UsageError("result() would block the loop that has to deliver the rows; `await` the ticket")
         done = threading.Event()
         self.call_after_all(pending, done.set)
-        if not done.wait(timeout):
+        if not wait_interruptibly(done.wait, timeout):
             raise KafkaTimeoutError(
                 f"no acknowledgement for {sum(not promise.done for promise in pending)} batches within {timeout:g} s; "
                 f"they are still on their way and may yet be written"
