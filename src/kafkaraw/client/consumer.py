@@ -17,10 +17,11 @@ from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.assignment import partition_of
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
+from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.group import CLOSE_S, Group
 from kafkaraw.client.groups.progress import Done
 from kafkaraw.client.java_names import Properties, made_from_properties
-from kafkaraw.client.listeners import Callback, CallUser, Listeners
+from kafkaraw.client.listeners import Callback, Listeners
 from kafkaraw.client.metrics import consumer_metrics, group_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
@@ -494,10 +495,11 @@ class AsyncConsumer:
     async def close(self, timeout: float | None = None) -> None:
         """Commit if that is automatic, leave the group, and close all connections. May be called twice.
 
-        A call that waits gets a `ClosedError`.
+        A call that waits gets a `ClosedError`. A callback of a rebalance that runs in another task or thread comes to
+        its end first, and so does another `close`.
 
         Args:
-            timeout: seconds for the commit and for leaving; None is 30.
+            timeout: seconds for callbacks, for the commit and for leaving; None is 30.
 
         Raises:
             Exception: what a callback of the group raised; all is closed nevertheless.
@@ -511,7 +513,9 @@ class AsyncConsumer:
         self._reading.end()
         if self._group is not None and not self._engine.closed:
             try:
-                await self._group.close(Deadline(CLOSE_S if timeout is None else timeout), in_doubt=in_doubt)
+                deadline = Deadline(CLOSE_S if timeout is None else timeout)
+                if not await self._group.close(deadline, in_doubt=in_doubt):
+                    return  # a callback asks, while somebody else closes and waits for it
             except CallUser:
                 raise
             except Exception as error:  # noqa: BLE001 - a callback of the user's may raise anything

@@ -1,12 +1,7 @@
-"""What users want to hear of a rebalance, and how they are called.
-
-The callbacks of one subscription, and the two ways of calling: in the async face right away, in the blocking face on
-the thread of the call that is under way, because a callback may want to commit and seek with the blocking consumer.
-"""
+"""What users want to hear of a rebalance: the callbacks of one subscription. How they are called is in `groups`."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -29,33 +24,3 @@ class Listeners:
     on_assigned: Callback | None = None
     on_revoked: Callback | None = None
     on_lost: Callback | None = None
-
-
-class CallUser(Exception):
-    """Ends a call of the blocking face on the loop thread, so that a callback runs on the caller's thread.
-
-    Attributes:
-        callback: to be called.
-        partitions: with these.
-    """
-
-    def __init__(self, callback: Callback, partitions: list[TopicPartition]) -> None:
-        super().__init__("a callback waits to be called")
-        self.callback = callback
-        self.partitions = partitions
-
-
-async def call_here(callback: Callback, partitions: list[TopicPartition]) -> None:
-    """Call it in the task that runs."""
-    result = callback(partitions)
-    if inspect.isawaitable(result):
-        await result
-
-
-async def call_caller(callback: Callback, partitions: list[TopicPartition]) -> None:
-    """Have it called on the thread of the call that is under way.
-
-    Raises:
-        CallUser: always.
-    """
-    raise CallUser(callback, partitions)

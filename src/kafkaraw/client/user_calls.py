@@ -1,7 +1,8 @@
 """Calls of the blocking consumer in which callbacks of a rebalance may have to be called, on the caller's own thread.
 
 A callback is user code: it may block, and may use the blocking consumer, neither of which is possible on the loop
-thread. So the call comes back for it, and is made again afterwards; the handover remembers which steps are done.
+thread. So the call comes back for it, and is made again afterwards; the handover remembers which steps are done. Others
+wait for the end of a callback, so its end is told whatever becomes of it. Start at `UserCalls.run`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.consumer import AsyncConsumer, group_of
-from kafkaraw.client.listeners import CallUser, call_caller
+from kafkaraw.client.groups.callbacks import CallUser, UserCall
 
 T = TypeVar("T")
 
@@ -28,35 +29,59 @@ class UserCalls:
     def __init__(self, bridge: Bridge, consumer: AsyncConsumer) -> None:
         self._bridge = bridge
         group = group_of(consumer)
-        self._membership = None if group is None else group.membership
-        if self._membership is not None:
-            self._membership.call = call_caller
+        self._callbacks = None if group is None else group.membership.callbacks
+        if self._callbacks is not None:
+            self._callbacks.on_callers_thread = True
 
     def run(self, work: Callable[[], Coroutine[object, None, T]]) -> T:
         """Run it on the loop thread; `work` is made anew after each callback."""
-        while True:
-            try:
-                return self._bridge.run(work())
-            except CallUser as wanted:
-                problem = self._called(wanted)
-            self._tell(problem if isinstance(problem, Exception) else None)
-            if problem is not None and not isinstance(problem, Exception):
-                raise problem  # Ctrl-C and the like: now, not when all is told
-
-    def _called(self, wanted: CallUser) -> BaseException | None:
         try:
-            result = wanted.callback(wanted.partitions)
-            if inspect.isawaitable(result):
-                self._bridge.run(_finish(result))
-        except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is raised again
-            return error
-        return None
+            while True:
+                try:
+                    return self._bridge.run(work())
+                except CallUser as wanted:
+                    call = wanted.call
+                self._make(call)
+        except Exception:
+            raise
+        except BaseException:
+            if self._callbacks is not None:
+                self._bridge.call(self._callbacks.nobody_comes)
+            raise
 
-    def _tell(self, problem: Exception | None) -> None:
-        membership = self._membership
-        assert membership is not None
-        self._bridge.call(lambda: membership.called(problem))
+    def _make(self, call: UserCall) -> None:
+        """Call the callback; an error waits until all is told, but Ctrl-C and the like are raised at once."""
+        work: _Work | None = None
+        problem: Exception | None = None
+        try:
+            call.has_begun = True
+            with call.inside():
+                result = call.callback(call.partitions)
+                if inspect.isawaitable(result):
+                    work = _Work(call, result)
+                    self._bridge.run(work.run())
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            problem = error
+        finally:
+            if work is None or not work.has_begun:  # else it tells its end itself, which Ctrl-C does not wait for
+                self._bridge.call(lambda: call.end(problem))
 
 
-async def _finish(work: Awaitable[None]) -> None:
-    await work
+class _Work:
+    """What an `async` callback does, on the loop thread."""
+
+    def __init__(self, call: UserCall, work: Awaitable[None]) -> None:
+        self.has_begun = False
+        self._call = call
+        self._work = work
+
+    async def run(self) -> None:
+        """Do it, and tell the end."""
+        self.has_begun = True
+        problem: Exception | None = None
+        try:
+            await self._work
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            problem = error
+        finally:
+            self._call.end(problem)

@@ -17,10 +17,11 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.assignment import partition_of
 from kafkaraw.client.group_settings import member_settings
+from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.commits import Commits
 from kafkaraw.client.groups.membership import Membership
 from kafkaraw.client.groups.progress import Done, Positions, Progress
-from kafkaraw.client.listeners import CallUser, Listeners
+from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine
@@ -56,6 +57,7 @@ class Group:
         self._reading = reading
         self._unplaced: set[TopicPartition] = set()
         self._placing: asyncio.Task[Positions] | None = None
+        self._closing = asyncio.Lock()
         coordinator = Coordinator(engine, CoordinatorKind.GROUP, config.group_id)
         self._metrics = GroupMetrics()
         self.membership = Membership(engine, config, _member(engine, config), coordinator, reading, self._metrics)
@@ -205,17 +207,31 @@ class Group:
 
     # -- the end
 
-    async def close(self, deadline: Deadline, *, in_doubt: bool = False) -> None:
-        """Commit what was processed, and leave.
+    async def close(self, deadline: Deadline, *, in_doubt: bool = False) -> bool:
+        """Commit what was processed, and leave; after whoever is about it already, as far as there is time.
 
         Args:
             deadline: of all of it.
             in_doubt: what was given last may not be processed, because an error ends it all.
 
+        Returns:
+            whether all is done: not when a callback asks, and somebody else closes, who waits for this callback.
+
         Raises:
             CallUser: a callback has to be called on the user's thread; then call again.
             Exception: what a callback raised; all is closed nevertheless.
         """
+        if self._closing.locked() and self.membership.callbacks.is_inside:
+            return False
+        is_first = await _comes_first(self._closing, deadline)
+        try:
+            await self._close(deadline, in_doubt=in_doubt)
+        finally:
+            if is_first:
+                self._closing.release()
+        return True
+
+    async def _close(self, deadline: Deadline, *, in_doubt: bool) -> None:
         if not in_doubt:
             self.progress.note_processed()
         problem: BaseException | None = None
@@ -228,12 +244,23 @@ class Group:
                 problem = error
         elif self._engine.is_started:
             await self.progress.commit_processed()
+        await self.membership.callbacks.others_over(deadline)
         await self.progress.close(deadline)
         if self._placing is not None:
             self._placing.cancel()
         await self.membership.close()
         if problem is not None:
             raise problem
+
+
+async def _comes_first(lock: asyncio.Lock, deadline: Deadline) -> bool:
+    """Take the lock; False when it was not to be had in time."""
+    try:
+        async with asyncio.timeout(deadline.remaining):
+            await lock.acquire()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _member(engine: Engine, config: ConsumerConfig) -> GroupMember:

@@ -2,7 +2,8 @@
 
 All of it happens inside the user's calls: the call that finds something to tell works through the steps, and when its
 time is up the next one goes on. A callback is called once, whatever becomes of it; its error is raised when all steps
-are done, because the group does not wait. Start at `HandingOver.go_on`.
+are done, because the group does not wait. Whoever closes the consumer goes on with the steps, too, from another task;
+no step begins before the one before it has ended. Start at `HandingOver.go_on`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Protocol
 
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.listeners import Callback, CallUser, Listeners
+from kafkaraw.client.groups.callbacks import Callbacks, UserCall
+from kafkaraw.client.listeners import Callback, Listeners
 from kafkaraw.core.group.actions import Handover
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.records import TopicPartition
@@ -34,6 +36,13 @@ class Owner(Protocol):
     async def commit_processed(self) -> None:
         """Commit what was processed, if that is to be done without being asked."""
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit is under way that the user asked for and does not wait for."""
+
+    async def commits_end(self) -> None:
+        """Let those commits end."""
+
     async def stored_positions(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Where to begin."""
 
@@ -45,7 +54,7 @@ class HandingOver:
         handover: what to tell.
         listeners: whom.
         owner: does what has to be done in between.
-        call: how to call a callback.
+        callbacks: makes calls of them.
     """
 
     def __init__(
@@ -53,11 +62,11 @@ class HandingOver:
         handover: Handover,
         listeners: Listeners,
         owner: Owner,
-        call: Callable[[Callback, list[TopicPartition]], Awaitable[None]],
+        callbacks: Callbacks,
     ) -> None:
-        self.problem: BaseException | None = None
+        self._problem: Exception | None = None
         self._owner = owner
-        self._call = call
+        self._callbacks = callbacks
         self._work: asyncio.Task[None] | None = None
         self._hurries = False
         self._starts: Positions = {}
@@ -69,6 +78,7 @@ class HandingOver:
         if handover.revoked:
             self._then_wait(owner.commit_processed)
             self._then_call(listeners.on_revoked, handover.revoked)
+            self._then_wait(owner.commits_end, lambda: owner.is_committing)
             self._then_read(kept)
         if handover.assigned is not None:
             assigned = sorted(handover.assigned)
@@ -107,6 +117,8 @@ class HandingOver:
         if self._work is not None:
             self._work.cancel()
             self._work = None
+        if not await self._callbacks.others_over(deadline):
+            log.warning("a callback of a rebalance has not ended after %g s; not waiting any more", deadline.timeout)
         await self.go_on(deadline)
 
     def cancel(self) -> None:
@@ -115,9 +127,14 @@ class HandingOver:
         if self._work is not None:
             self._work.cancel()
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, error: Exception) -> None:
         """A callback raised this."""
-        self.problem = self.problem or error
+        self._problem = self._problem or error
+
+    def take_problem(self) -> Exception | None:
+        """What a callback raised; given once, to who is first to raise it."""
+        problem, self._problem = self._problem, None
+        return problem
 
     # -- inside: making steps
 
@@ -131,28 +148,27 @@ class HandingOver:
     def _then_call(self, callback: Callback | None, partitions: Iterable[TopicPartition]) -> None:
         if callback is None:
             return
-        begun = False
+        call: UserCall | None = None
 
-        async def step(_: Deadline) -> bool:
-            nonlocal begun
-            if begun:
-                return True
-            begun = True
-            try:
-                await self._call(callback, sorted(partitions))
-            except CallUser:
-                raise
-            except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
-                self.failed(error)
+        async def step(deadline: Deadline) -> bool:
+            nonlocal call
+            if call is not None and not call.is_lost:
+                return await self._callbacks.others_over(deadline) or self._hurries
+            call = self._callbacks.call(callback, sorted(partitions), self.failed)
+            await self._callbacks.make(call)
             return True
 
         self._steps.append(step)
 
-    def _then_wait(self, work: Callable[[], Coroutine[object, None, None]]) -> None:
+    def _then_wait(
+        self, work: Callable[[], Coroutine[object, None, None]], is_needed: Callable[[], bool] = lambda: True
+    ) -> None:
         async def step(deadline: Deadline) -> bool:
             if self._hurries:
                 return True
             if self._work is None:
+                if not is_needed():
+                    return True
                 self._work = asyncio.get_running_loop().create_task(work(), name="handing over")
             mine = self._work
             done, _ = await asyncio.wait({mine}, timeout=deadline.remaining)

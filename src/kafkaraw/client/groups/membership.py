@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.committed import GroupMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.groups.callbacks import Callbacks
 from kafkaraw.client.groups.handing_over import HandingOver
 from kafkaraw.client.groups.progress import Positions, Progress
 from kafkaraw.client.groups.subscribed import Subscribed
-from kafkaraw.client.listeners import Callback, CallUser, Listeners, call_here
+from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.coordinator import Coordinator
@@ -56,7 +57,7 @@ class Membership:
         metrics: counts.
 
     Attributes:
-        call: how callbacks are called; the blocking face puts its own way here.
+        callbacks: the calls of the user's callbacks.
         progress: commits; to be given before the first call.
     """
 
@@ -71,7 +72,7 @@ class Membership:
         reading: Reading,
         metrics: GroupMetrics,
     ) -> None:
-        self.call: Callable[[Callback, list[TopicPartition]], Awaitable[None]] = call_here
+        self.callbacks = Callbacks()
         self.member = member
         self._engine = engine
         self._config = config
@@ -81,6 +82,7 @@ class Membership:
         self._listeners = Listeners()
         self._subscribed = Subscribed(engine, config)
         self._telling: HandingOver | None = None
+        self._last: HandingOver | None = None  # what is told to who leaves
         self._keeper: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,8 +92,6 @@ class Membership:
         self._problem: KafkaError | None = None
         self._failure: BaseException | None = None
         self._mark: object = None
-        self._leaving = False
-        self._calling = False
 
     # -- what the user wants
 
@@ -158,31 +158,17 @@ class Membership:
             KafkaError: what the user must hear of.
             CallUser: a callback has to be called on the user's thread.
         """
-        if self._calling:
+        if self.callbacks.is_inside:
             raise UsageError("a callback of a rebalance cannot read: the rebalance waits for it to return")
         self._begin()
         now_ms = self._now_ms()
         self.member.user_comes(now_ms)
-        self._calling = True
         try:
             self._raise_problem(now_ms)
-            done = await self._tell(deadline)
-            self._calling = False
-            return done
-        except CallUser:
-            raise
-        except BaseException:
-            self._calling = False
-            raise
+            return await self._tell(deadline)
         finally:
             self.member.user_goes(self._now_ms())
             self._news.set()
-
-    def called(self, error: BaseException | None) -> None:
-        """A callback that was called on the user's thread has ended."""
-        self._calling = False
-        if error is not None and self._telling is not None:
-            self._telling.failed(error)
 
     async def _tell(self, deadline: Deadline) -> bool:
         while True:
@@ -191,15 +177,16 @@ class Membership:
                 if handover is None:
                     return True
                 log.info("group %r: %s", self.member.settings.group_id, _words(handover))
-                self._telling = HandingOver(handover, self._listeners, self, self.call)
+                self._telling = HandingOver(handover, self._listeners, self, self.callbacks)
             telling = self._telling
             if not await telling.go_on(deadline) or self._telling is not telling:
                 return False  # the time is up, or somebody who closes has told the rest
             self._telling = None
             self.member.end_handover(self._now_ms())
             self._news.set()
-            if telling.problem is not None:
-                raise telling.problem
+            problem = telling.take_problem()
+            if problem is not None:
+                raise problem
 
     def _raise_problem(self, now_ms: int) -> None:
         if self._failure is not None:
@@ -222,6 +209,15 @@ class Membership:
         """Commit what was processed, if that is to be done without being asked."""
         await self.progress.commit_processed()
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit is under way that the user asked for and does not wait for."""
+        return self.progress.is_committing
+
+    async def commits_end(self) -> None:
+        """Let those commits end."""
+        await self.progress.commits_end()
+
     async def stored_positions(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Where to begin."""
         return await self.progress.stored(partitions, self._engine.deadline(None))
@@ -238,32 +234,46 @@ class Membership:
         if not self.is_active:
             return
         problem = await self._tell_last(deadline)
-        self._subscribed.clear()
-        self.member.leave(reason)
-        self._reading.assign(())
-        for action in self.member.take_actions():
-            self._do(action)
+        if self.is_active:
+            self._subscribed.clear()
+            self.member.leave(reason)
+            self._reading.assign(())
+            for action in self.member.take_actions():
+                self._do(action)
         if self._parting:
             await asyncio.wait(set(self._parting), timeout=deadline.remaining)
         self._news.set()
         if problem is not None:
             raise problem
 
-    async def _tell_last(self, deadline: Deadline) -> BaseException | None:
-        """Tell the user that nothing is theirs any more, after what they were being told; what a callback raised."""
-        if not self._leaving:
-            if self._telling is not None:
-                await self._telling.finish(deadline)
-            self._leaving = True
-            self.member.end_handover(self._now_ms())
-            owned = self.member.owned
-            last = Handover(lost=owned) if self.member.generation_id < 0 else Handover(revoked=owned)
-            self._telling = HandingOver(last, self._listeners, self, self.call)
-        assert self._telling is not None
-        await self._telling.finish(deadline)
-        problem = self._telling.problem
-        self._telling, self._leaving = None, False
-        return problem
+    async def _tell_last(self, deadline: Deadline) -> Exception | None:
+        """Tell the user that nothing is theirs any more, after what they were being told; what a callback raised.
+
+        Others may do the same meanwhile, or may still be in a call that tells: whoever comes first takes the next step.
+        """
+        while self._last is None and self.is_active:
+            before = self._telling
+            if before is not None:
+                await before.finish(deadline)
+            if self._telling is before:
+                self._telling = self._last = self._last_words(before)
+        last = self._last
+        if last is None:
+            return None
+        await last.finish(deadline)
+        if self._last is last:
+            self._telling = self._last = None
+        return last.take_problem()
+
+    def _last_words(self, before: HandingOver | None) -> HandingOver:
+        self.member.end_handover(self._now_ms())
+        owned = self.member.owned
+        last = Handover(lost=owned) if self.member.generation_id < 0 else Handover(revoked=owned)
+        telling = HandingOver(last, self._listeners, self, self.callbacks)
+        problem = None if before is None else before.take_problem()
+        if problem is not None:
+            telling.failed(problem)
+        return telling
 
     async def close(self) -> None:
         """End every task."""

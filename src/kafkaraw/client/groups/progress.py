@@ -146,6 +146,16 @@ class Progress:
         task.add_done_callback(self._unwatched.discard)
         task.add_done_callback(lambda _: place.leave())  # also when it was cancelled before it began
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit is under way that nobody waits for."""
+        return bool(self._unwatched)
+
+    async def commits_end(self) -> None:
+        """Let those commits end."""
+        if self._unwatched:
+            await asyncio.wait(set(self._unwatched))
+
     def take_ended(self) -> list[tuple[Done, Positions, KafkaError | None]]:
         """Commits that have ended and of which the user is to be told."""
         ended, self._ended = self._ended, []
@@ -199,8 +209,7 @@ class Progress:
 
         What the user has asked for before, and does not wait for, ends first: afterwards it might come too late.
         """
-        if self._unwatched:
-            await asyncio.wait(set(self._unwatched))
+        await self.commits_end()
         if self._config.commits_itself:
             news = self._news()
             await self._commit_quietly(news, self._owner_of(news), self._line.take_place())
