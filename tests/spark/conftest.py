@@ -10,8 +10,11 @@ import pytest
 
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.spark import dead_letters, decisions, exactly_once, reading, session, writing
+from kafkaraw.spark import session
+from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.worker import ClientPool
+from kafkaraw.spark.writing import dead_letters, decisions, exactly_once
+from kafkaraw.spark.writing import task as writing
 from tests.spark.kafka import Kafka
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from kafkaraw.spark.offsets import OffsetJson
-from kafkaraw.spark.options import SparkOptions
+from kafkaraw.spark.options.offsets import OffsetJson
+from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.sink import KafkaStreamWriter
 from kafkaraw.spark.source import KafkaDataSource, KafkaStreamReader
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from kafkaraw import Admin, Producer
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.spark.exactly_once import Slot, commit_batch, write_slot
-from kafkaraw.spark.lookup import consumer_settings
-from kafkaraw.spark.options import parse_options
-from kafkaraw.spark.planning import OffsetRange
-from kafkaraw.spark.reading import ReadSettings, read_range
-from kafkaraw.spark.writing import write_rows, write_settings
+from kafkaraw.spark.options.parsing import parse_options
+from kafkaraw.spark.reading.lookup import consumer_settings
+from kafkaraw.spark.reading.planning import OffsetRange
+from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.writing.exactly_once import Slot, commit_batch, write_slot
+from kafkaraw.spark.writing.task import write_rows, write_settings
 from tests.spark.spark_types import struct
 
 SOURCE, TARGET = "source", "target"

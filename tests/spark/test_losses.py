@@ -10,9 +10,9 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark import reading
 from kafkaraw.spark.errors import DataLossError
-from kafkaraw.spark.options import parse_options
+from kafkaraw.spark.options.parsing import parse_options
+from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.source import KafkaStreamReader
 from tests.spark.kafka import Kafka
 from tests.spark.spark_types import struct

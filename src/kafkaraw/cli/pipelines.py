@@ -57,7 +57,7 @@ def dry_run(spec: Path | None, conf: tuple[str, ...], master: str) -> None:
 
 
 def _start(arguments: list[str], spec: Path | None, conf: tuple[str, ...], master: str) -> None:
-    from kafkaraw.spark.declarative import run_pipelines
+    from kafkaraw.spark.launch.declarative import run_pipelines
 
     settings = dict[str, str]()
     for each in conf:

@@ -7,9 +7,9 @@ r"""Spark: format "kafkaraw" for batch and streaming reads and writes, without a
         .option("subscribe", "flights").load()
 
 Options have the names of Spark's own Kafka connector. Where to start: `source.py` and `sink.py` are what Spark calls;
-`options.py`, `offsets.py`, `planning.py` and `stream_plan.py` decide, without a broker; `lookup.py` asks the brokers on
-the driver; `reading.py`, `writing.py` and `exactly_once.py` run in Spark's workers. Importing this package imports
-neither pyspark nor pyarrow.
+behind them are `options/` (what a user may say), `reading/` and `writing/` (deciding, on the driver, and the work of
+tasks). `errors.py` and `worker.py` are for both. `launch/` starts Spark itself and knows nothing of Kafka; `lag.py` and
+`foreach_batch.py` are helpers of their own. Importing this package imports neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.foreach_batch import batch_writer
-from kafkaraw.spark.session_builder import configure, prepare_environment, recommended_conf, session
+from kafkaraw.spark.launch.session_builder import configure, prepare_environment, recommended_conf, session
 
 if TYPE_CHECKING:
     from kafkaraw.spark.lag import KafkaLagListener, QueryLag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkaraw.spark.options import PATIENCE_OPTION
+from kafkaraw.spark.options.client import PATIENCE_OPTION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.offsets import PartitionOffsets, from_json
+from kafkaraw.spark.options.offsets import PartitionOffsets, from_json
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Gauge

@@ -4,7 +4,7 @@ By default at least once: records become visible as they are written, nothing is
 nothing can be taken back when it aborts; a failed task or micro-batch is written again. With `exactlyOnce` tasks
 prepare transactions, and the driver ends them.
 
-Must not hold clients: writers are pickled to the workers. The work is in `writing` and `exactly_once`.
+Must not hold clients: writers are pickled to the workers. The work is in `writing/`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from kafkaraw.errors import UsageError
 from kafkaraw.spark.errors import told_plainly
-from kafkaraw.spark.options import SparkOptions, patient
-from kafkaraw.spark.writing import WriteSettings, write_rows, write_settings
+from kafkaraw.spark.options.parsing import SparkOptions, patient
+from kafkaraw.spark.writing.task import WriteSettings, write_rows, write_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kafkaraw.spark.exactly_once import Written
+    from kafkaraw.spark.writing.exactly_once import Written
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class _Writer:
         """Write the rows of one task."""
         if self._settings.exactly_once is None:
             return KafkaCommitMessage(write_rows(iterator, self._settings))
-        from kafkaraw.spark.exactly_once import Slot, write_slot
+        from kafkaraw.spark.writing.exactly_once import Slot, write_slot
 
         written = write_slot(iterator, self._settings, Slot(*self._batch(), _task().partitionId()))
         return KafkaCommitMessage(written.records_count, written)
@@ -73,7 +73,7 @@ class _Writer:
     @told_plainly()
     def _commit(self, messages: _Messages) -> None:
         if self._settings.exactly_once is not None:
-            from kafkaraw.spark.exactly_once import commit_batch
+            from kafkaraw.spark.writing.exactly_once import commit_batch
 
             commit_batch(_written(messages), self._settings)
 
@@ -82,7 +82,7 @@ class _Writer:
         if self._settings.exactly_once is None:
             _log_abort(messages)
         elif None in messages:  # a task has failed: nothing was committed yet
-            from kafkaraw.spark.exactly_once import abort_batch
+            from kafkaraw.spark.writing.exactly_once import abort_batch
 
             abort_batch(_written(messages), self._settings)
 

@@ -15,19 +15,19 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.spark.arrow import arrow_schema, check_selection, schema_text
 from kafkaraw.spark.errors import told_plainly
-from kafkaraw.spark.offsets import OffsetJson, from_json
-from kafkaraw.spark.options import (
+from kafkaraw.spark.options.offsets import OffsetJson, from_json
+from kafkaraw.spark.options.parsing import (
     SparkOptions,
     check_batch_read,
     check_read,
     check_stream_read,
-    is_bare_table,
     parse_options,
     patient,
 )
-from kafkaraw.spark.planning import OffsetRange, bundle, ranges_between, split
+from kafkaraw.spark.options.refusals import is_bare_table
+from kafkaraw.spark.reading.arrow import arrow_schema, check_selection, schema_text
+from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
 from kafkaraw.spark.worker import cores_of_this_machine
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, Filter
     from pyspark.sql.types import StructType
 
-    from kafkaraw.spark.lookup import ClusterLookup
-    from kafkaraw.spark.reading import ReadSettings
-    from kafkaraw.spark.stream_plan import StreamPlan
+    from kafkaraw.spark.reading.lookup import ClusterLookup
+    from kafkaraw.spark.reading.stream_plan import StreamPlan
+    from kafkaraw.spark.reading.task import ReadSettings
 
 # Spark tells Trigger.Once apart only by its limit ReadAllAvailable, so the default limit must never be that one.
 _NO_LIMIT = 2**63 - 1
@@ -131,7 +131,7 @@ class _TaskReader:
         self._schema = schema
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkaraw.spark.reading import read_range
+        from kafkaraw.spark.reading.task import read_range
 
         with told_plainly():
             for work in partition.value:
@@ -148,8 +148,8 @@ class _TaskReader:
         return None
 
     def _read_settings(self) -> ReadSettings:
-        from kafkaraw.spark.lookup import consumer_settings
-        from kafkaraw.spark.reading import ReadSettings
+        from kafkaraw.spark.reading.lookup import consumer_settings
+        from kafkaraw.spark.reading.task import ReadSettings
 
         return ReadSettings(
             consumer_settings(patient(self._options).client),
@@ -164,7 +164,7 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
     @told_plainly()
     def partitions(self) -> list[InputPartition]:
         """One task per partition with records, more or fewer if options ask for them."""
-        from kafkaraw.spark.lookup import ClusterLookup
+        from kafkaraw.spark.reading.lookup import ClusterLookup
 
         starting, ending = check_batch_read(self._options)
         check_selection(self._schema)
@@ -198,13 +198,13 @@ class FilteringBatchReader(KafkaBatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # Spark's name
         """Take what can be used; gives what Spark has to apply itself."""
-        from kafkaraw.spark.pushdown import divide
+        from kafkaraw.spark.reading.pushdown import divide
 
         self._filters, left = divide(filters)
         return left
 
     def _narrowed(self, ranges: list[OffsetRange], lookup: ClusterLookup) -> list[OffsetRange]:
-        from kafkaraw.spark.pushdown import narrow
+        from kafkaraw.spark.reading.pushdown import narrow
 
         return narrow(ranges, self._filters, lookup)
 
@@ -277,14 +277,14 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         return limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
 
     def _looked_up(self) -> ClusterLookup:
-        from kafkaraw.spark.lookup import ClusterLookup
+        from kafkaraw.spark.reading.lookup import ClusterLookup
 
         if self._lookup is None:
             self._lookup = ClusterLookup(self._options)
         return self._lookup
 
     def _planned(self) -> StreamPlan:
-        from kafkaraw.spark.stream_plan import BatchLimits, StreamPlan
+        from kafkaraw.spark.reading.stream_plan import BatchLimits, StreamPlan
 
         if self._plan is None:
             options = self._options

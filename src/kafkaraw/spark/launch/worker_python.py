@@ -1,0 +1,48 @@
+"""The Python that Spark starts its processes with, on this machine.
+
+Spark puts a zip of its own Python code in front of PYTHONPATH. Python compiles what it imports from a zip anew in each
+process, which takes longer than everything else that a streaming query's process does before its first batch. Where
+pyspark is installed as a package, the same code is there, compiled: a script in front of Python takes the zip away.
+Must not be used with a cluster, whose machines do not have the script.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from kafkaraw.spark.launch.scripts import make_script
+
+_WITHOUT_ZIPS = """#!/bin/sh
+# Run Python without Spark's zips on its path: the installed packages have the same modules, compiled.
+kept=
+set -f
+IFS=:
+for entry in $PYTHONPATH; do
+  case $entry in
+    */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip) ;;
+    *) kept="$kept${kept:+:}$entry" ;;
+  esac
+done
+unset IFS
+PYTHONPATH=$kept
+export PYTHONPATH
+exec {program} "$@"
+"""
+
+
+@functools.cache
+def worker_python() -> str:
+    """What to name in PYSPARK_PYTHON for a Spark whose processes all run on this machine."""
+    if os.name != "posix" or not _installed("pyspark") or not _installed("py4j"):
+        return sys.executable
+    return str(make_script("bin/python", _WITHOUT_ZIPS, sys.executable) / "bin" / "python")
+
+
+def _installed(package: str) -> bool:
+    """Whether it is imported from a folder, where Python keeps it compiled."""
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None and Path(spec.origin).is_file()

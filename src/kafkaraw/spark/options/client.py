@@ -1,0 +1,64 @@
+"""The options `kafka.*`: settings of the client by Java's names, translated and checked by the client's own tables.
+
+`kafka.linger.ms` is the client's `linger_ms`. Start at `client_settings`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
+from kafkaraw.client.java_names import known_names, translated
+from kafkaraw.client.java_spelling import named_as_given
+from kafkaraw.client.network.security import network_for
+from kafkaraw.client.settings import settings_of
+from kafkaraw.errors import ConfigError
+from kafkaraw.spark.errors import CLIENT_PREFIX
+from kafkaraw.spark.options.refusals import INSTEAD, REFUSED_LOWER
+
+Settings = dict[str, str]
+"""Settings of a client by its own names, as text."""
+
+GROUP_ID: Final = "group_id"
+
+_KINDS: Final[tuple[type[ClientConfig], ...]] = (ConsumerConfig, ProducerConfig, AdminConfig)
+_OURS: Final = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
+_BOOTSTRAP: Final = "kafka.bootstrap.servers"
+
+CLIENT_NAMES: Final = frozenset({CLIENT_PREFIX + name for name in known_names() - _OURS} - REFUSED_LOWER.keys())
+"""The options that are settings of the client, in lower case."""
+
+# Streams and tasks outlive brokers: one that starts while no broker runs waits as long as a call does (decision 0024).
+PATIENCE_OPTION: Final = ("kafka.bootstrap.timeout.ms", "60000")
+
+
+def client_settings(java: Settings) -> Settings:
+    """The client's settings for options by Java's names, without their prefix.
+
+    Raises:
+        ConfigError: they do not fit, or name no broker.
+    """
+    with named_as_given(java, prefix=CLIENT_PREFIX):
+        client = translated(java, *_KINDS, instead=INSTEAD)
+    if "bootstrap_servers" not in client:
+        raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
+    with named_as_given(java, prefix=CLIENT_PREFIX):
+        _check(client)
+    return client
+
+
+def _check(client: Settings) -> None:
+    """Let the clients check their settings, certificates included, so that limits and texts stand in one place."""
+    configs = [parse(kind, settings_for(kind, client), from_text=True) for kind in _KINDS]
+    network_for(configs[0])  # the settings of TLS are the same for all kinds
+
+
+def settings_for(kind: type[ClientConfig], client: Settings) -> Settings:
+    """Those of the settings that this kind of client has; a job may share one set between reading and writing."""
+    return {name: text for name, text in client.items() if name in settings_of(kind)}
+
+
+def typed_settings(kind: type[ClientConfig], client: Settings) -> dict[str, object]:
+    """The same settings as values that the client's constructor takes."""
+    config = parse(kind, client, from_text=True)
+    return {name: getattr(config, name) for name in client}

@@ -1,0 +1,277 @@
+"""The options of format "kafkaraw": names of Spark's own Kafka connector, checked when the DataFrame is made.
+
+Every option is declared once in `_OPTIONS`; `parse_options` checks names and values; `check_batch_read` and
+`check_stream_read` check what only one kind of read allows. The options `kafka.*` are those of `client`, and what is no
+option at all is for `refusals`.
+
+Must not import pyspark and must not talk to a broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.errors import CLIENT_PREFIX
+from kafkaraw.spark.options import texts
+from kafkaraw.spark.options.client import CLIENT_NAMES, GROUP_ID, PATIENCE_OPTION, Settings, client_settings
+from kafkaraw.spark.options.offsets import EARLIEST, LATEST
+from kafkaraw.spark.options.positions import (
+    OffsetPosition,
+    Position,
+    TimestampPosition,
+    parse_position,
+    parse_timestamp,
+    parse_timestamps,
+)
+from kafkaraw.spark.options.refusals import PASSED_OVER, WITHOUT_EFFECT, unknown
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ExactlyOnce:
+    """How to write so that every row can be read once.
+
+    Attributes:
+        prefix: begins the transactional ids of the tasks.
+        topic: where it is written down which micro-batches are decided.
+    """
+
+    prefix: str = "kafkaraw-spark"
+    topic: str = "kafkaraw-spark-decisions"
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """Checked options of one DataFrame, reading or writing.
+
+    Attributes:
+        client: settings given as `kafka.*`, under the client's names, as text.
+        subscribe: topics to read with all their partitions.
+        pattern: a regular expression in Java's language; topics that match are read with all their partitions.
+        assign: partitions to read.
+        starting: where to start; None when not given (the default depends on the kind of read).
+        ending: where a batch read ends; None when not given.
+        rows_per_trigger_max: about how many offsets one micro-batch takes; None for all there are.
+        rows_per_trigger_min: a micro-batch waits until there are so many offsets; None to wait for none.
+        trigger_delay_max_ms: how long it waits for them at most, in ms.
+        partitions_min: about how many tasks to have at least; None for one per partition.
+        rows_per_partition_max: how many offsets a task takes of a partition at most; None for no limit.
+        tasks_max: how many tasks to have at most, each of which may read several partitions; None for no limit.
+        lookup_retries: how often the driver tries again to look up offsets.
+        lookup_pause_ms: how long it waits before it does, in ms.
+        include_headers: whether there is a column `headers`.
+        fail_on_data_loss: whether missing records are an error or a warning.
+        commit_offsets: whether the positions of a stream are committed to the group `kafka.group.id`.
+        poll_timeout_ms: how long a task may go without getting records, in ms.
+        topic: the topic to write to, whatever the column `topic` says.
+        dead_letter_topic: where rows go that are too large for their topic; None to fail.
+        exactly_once: write in transactions; None for at least once.
+    """
+
+    client: Settings = field(default_factory=dict)
+    subscribe: tuple[str, ...] = ()
+    pattern: str | None = None
+    assign: tuple[TopicPartition, ...] = ()
+    starting: Position | None = None
+    ending: Position | None = None
+    rows_per_trigger_max: int | None = None
+    rows_per_trigger_min: int | None = None
+    trigger_delay_max_ms: int = 15 * 60_000
+    partitions_min: int | None = None
+    rows_per_partition_max: int | None = None
+    tasks_max: int | None = None
+    lookup_retries: int = 3
+    lookup_pause_ms: int = 10
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    commit_offsets: bool = False
+    poll_timeout_ms: int = 120_000
+    topic: str | None = None
+    dead_letter_topic: str | None = None
+    exactly_once: ExactlyOnce | None = None
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that are read by name."""
+        return list(self.subscribe) or sorted({tp.topic for tp in self.assign})
+
+
+def _exactly_once(given: Settings) -> ExactlyOnce | None:
+    chosen = {_ONCE[name]: texts.name_of(name, text) for name, text in given.items() if name in _ONCE}
+    if texts.boolean(_EXACTLY_ONCE, given.get(_EXACTLY_ONCE, "false")):
+        return ExactlyOnce(**chosen)
+    if chosen:
+        raise ConfigError(f"{', '.join(name for name in _ONCE if name in given)} is only for {_EXACTLY_ONCE}=true")
+    return None
+
+
+# Option name -> field of SparkOptions and how its text is read.
+_OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
+    "subscribe": ("subscribe", texts.topics),
+    "subscribePattern": ("pattern", texts.pattern),
+    "assign": ("assign", texts.assignment),
+    "maxOffsetsPerTrigger": ("rows_per_trigger_max", texts.positive),
+    "minOffsetsPerTrigger": ("rows_per_trigger_min", texts.positive),
+    "maxTriggerDelay": ("trigger_delay_max_ms", texts.duration_ms),
+    "minPartitions": ("partitions_min", texts.positive),
+    "maxRecordsPerPartition": ("rows_per_partition_max", texts.positive),
+    "maxTasks": ("tasks_max", texts.positive),
+    "includeHeaders": ("include_headers", texts.boolean),
+    "failOnDataLoss": ("fail_on_data_loss", texts.boolean),
+    "commitOffsets": ("commit_offsets", texts.boolean),
+    "kafkaConsumer.pollTimeoutMs": ("poll_timeout_ms", texts.positive),
+    "fetchOffset.numRetries": ("lookup_retries", texts.count),
+    "fetchOffset.retryIntervalMs": ("lookup_pause_ms", texts.count),
+    "topic": ("topic", texts.topic),
+    "deadLetterTopic": ("dead_letter_topic", texts.name_of),
+}
+
+# Options that say where to start and to end, and how their texts are read. Of several the first counts.
+_STARTING: dict[str, Callable[[str, str], Position]] = {
+    "startingTimestamp": parse_timestamp,
+    "startingOffsetsByTimestamp": parse_timestamps,
+    "startingOffsets": parse_position,
+}
+_ENDING: dict[str, Callable[[str, str], Position]] = {
+    "endingTimestamp": parse_timestamp,
+    "endingOffsetsByTimestamp": parse_timestamps,
+    "endingOffsets": parse_position,
+}
+_STRATEGY = "startingOffsetsByTimestampStrategy"
+_STRATEGIES = {"error": False, "latest": True}
+
+_EXACTLY_ONCE = "exactlyOnce"
+# Options that count with it only -> field of ExactlyOnce.
+_ONCE = {"transactionalIdPrefix": "prefix", "decisionsTopic": "topic"}
+
+_NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *WITHOUT_EFFECT, _EXACTLY_ONCE, *_ONCE)
+_LOWER = {name.lower(): name for name in _NAMES}
+
+
+def parse_options(options: Mapping[str, str]) -> SparkOptions:
+    """Check the options of a DataFrame; names in any mixture of upper and lower case.
+
+    Raises:
+        ConfigError: an option is unknown (the nearest name is suggested), refused (with what to use instead), missing,
+            contradicts another, or has a value that makes no sense.
+    """
+    given, java = _sorted_out(options)
+    values = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items() if name in _OPTIONS}
+    values["starting"] = _starting(given)
+    values["ending"] = _first_of(_ENDING, given)
+    values["exactly_once"] = _exactly_once(given)
+    for name, why in WITHOUT_EFFECT.items():
+        if name in given:
+            _log.warning("the option %s has no effect: %s", name, why)
+    client = client_settings(java)
+    parsed = replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
+    _check_together(parsed, [name for name in _WHAT_TO_READ if name in given])
+    return parsed
+
+
+_WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
+
+
+def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
+    """Our options, by the names of the tables, and the client's, by Java's names."""
+    ours: Settings = {}
+    java: Settings = {}
+    for given, text in options.items():
+        lower = given.lower()
+        if lower in _LOWER:
+            ours[_LOWER[lower]] = text
+        elif lower in CLIENT_NAMES:
+            java[lower.removeprefix(CLIENT_PREFIX)] = text
+        elif lower not in PASSED_OVER:
+            raise ConfigError(unknown(given, [*_NAMES, *CLIENT_NAMES]))
+    return ours, java
+
+
+def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: Settings) -> Position | None:
+    """The position by the first of the options that are given; the others are checked, and do not count."""
+    positions = [read(name, given[name]) for name, read in table.items() if name in given]
+    return positions[0] if positions else None
+
+
+def _starting(given: Settings) -> Position | None:
+    strategy = given.get(_STRATEGY, "error").strip().lower()
+    if strategy not in _STRATEGIES:
+        raise ConfigError(f'{_STRATEGY}={given[_STRATEGY]!r}: must be "error" or "latest"')
+    position = _first_of(_STARTING, given)
+    if isinstance(position, TimestampPosition):
+        return replace(position, unmatched_is_latest=_STRATEGIES[strategy])
+    return position
+
+
+def _check_together(options: SparkOptions, what_to_read: list[str]) -> None:
+    """What no option can be checked for by itself."""
+    if len(what_to_read) > 1:
+        raise ConfigError(
+            f"{' and '.join(what_to_read)} exclude each other: subscribe reads whole topics by name, subscribePattern "
+            "those that match, assign single partitions"
+        )
+    if options.commit_offsets and GROUP_ID not in options.client:
+        raise ConfigError("commitOffsets=true needs the option kafka.group.id: the group to commit to")
+    least, most = options.rows_per_trigger_min, options.rows_per_trigger_max
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}: it cannot be met")
+
+
+def patient(options: SparkOptions) -> SparkOptions:
+    """The same, with clients that wait for the first broker, unless the user has said how long."""
+    return replace(options, client={"bootstrap_timeout_ms": PATIENCE_OPTION[1]} | options.client)
+
+
+def check_read(options: SparkOptions) -> None:
+    """What every read needs.
+
+    Raises:
+        ConfigError: no topic is named.
+    """
+    if not options.subscribe and not options.assign and options.pattern is None:
+        hint = f'; topic is for writing, to read use subscribe="{options.topic}"' if options.topic else ""
+        raise ConfigError(f"nothing to read: give the option subscribe, subscribePattern or assign{hint}")
+
+
+def check_batch_read(options: SparkOptions) -> tuple[Position, Position]:
+    """Where a batch read starts and ends: by default the whole topic.
+
+    Raises:
+        ConfigError: it starts at the latest or ends at the earliest offset.
+    """
+    check_read(options)
+    starting = options.starting or OffsetPosition("startingOffsets", everywhere=EARLIEST)
+    ending = options.ending or OffsetPosition("endingOffsets", everywhere=LATEST)
+    if starting.uses(LATEST):
+        raise ConfigError(f"startingOffsets of a batch read cannot be latest ({LATEST}): nothing would be read")
+    if ending.uses(EARLIEST):
+        raise ConfigError(f"endingOffsets cannot be earliest ({EARLIEST}): nothing would be read")
+    if isinstance(ending, TimestampPosition):
+        ending = replace(ending, unmatched_is_latest=True)
+    for name, value in {
+        "maxOffsetsPerTrigger": options.rows_per_trigger_max,
+        "minOffsetsPerTrigger": options.rows_per_trigger_min,
+    }.items():
+        if value is not None:
+            _log.warning("%s is ignored by a batch read; endingOffsets bounds it", name)
+    return starting, ending
+
+
+def check_stream_read(options: SparkOptions) -> Position:
+    """Where a streaming read without a checkpoint starts: by default at the latest offsets.
+
+    Raises:
+        ConfigError: an ending is given.
+    """
+    check_read(options)
+    if options.ending is not None:
+        raise ConfigError(
+            f"{options.ending.option} is for batch reads; a stream ends by its trigger: use availableNow=True"
+        )
+    return options.starting or OffsetPosition("startingOffsets", everywhere=LATEST)

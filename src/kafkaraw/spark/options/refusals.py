@@ -1,0 +1,103 @@
+"""What people write that is no option of this format: passed over, without effect, or refused with what to use instead.
+
+Most of it comes along from Spark's own connector, or from Java's clients. Start at `unknown`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from kafkaraw.client.java_names import known_names
+from kafkaraw.spark.errors import CLIENT_PREFIX
+
+# Options that mean something to Spark's own connector, and nothing to this source.
+WITHOUT_EFFECT = {
+    "groupIdPrefix": "the source joins no consumer group, so it needs no name for one",
+    "kafka.max.poll.records": "rows go to Spark in batches of bytes; maxRecordsPerPartition says how many a task takes",
+    "kafka.allow.auto.create.topics": "reading never creates a topic",
+}
+
+# Spark puts these among the options of a streaming write; they are not for us.
+_SPARKS_OWN = frozenset(
+    {
+        "checkpointlocation",
+        "queryname",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+        "_asyncprogresstrackingoverridesinksupportcheck",
+    }
+)
+
+# Spark puts what it knows of a table among the options of everything that is read from the table or written to it.
+_OF_TABLES = frozenset({"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"})
+
+PASSED_OVER = _SPARKS_OWN | _OF_TABLES
+
+_OPENSSL = "TLS is Python's own: the configuration of its OpenSSL decides"
+_SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or a function"
+
+# Options that people bring along from Spark's own connector, and what to do instead.
+_REFUSED = {
+    "path": "a topic is not a path: name it with subscribe (reading) or topic (writing), with load() or save() bare",
+    "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
+    "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
+    "kafka.transactional.id": "use exactlyOnce=true: every task has a transactional id of its own then",
+    "kafka.ssl.cipher.suites": _OPENSSL,
+    "kafka.ssl.engine.factory.class": _OPENSSL,
+    "kafka.ssl.provider": _OPENSSL,
+    "kafka.security.providers": _OPENSSL,
+    "kafka.sasl.login.class": "kafka.sasl.mechanism and kafka.sasl.jaas.config say how to log in",
+    "kafka.interceptor.classes": "there are no interceptors, nor Java classes",
+    "kafka.key.deserializer": _SERIALIZER,
+    "kafka.value.deserializer": _SERIALIZER,
+    "kafka.key.serializer": _SERIALIZER,
+    "kafka.value.serializer": _SERIALIZER,
+}
+# The client's advice for these is to name a Python object, which no option can.
+_TOKENS = "kafka.sasl.oauthbearer.token.endpoint.url and a client's id and secret get tokens"
+INSTEAD = {
+    "partitioner.class": "have a column `partition`, or leave it out: records go by their keys",
+    "sasl.client.callback.handler.class": "kafka.sasl.jaas.config has the user and the password",
+    "sasl.login.callback.handler.class": _TOKENS,
+    "sasl.oauthbearer.jwt.retriever.class": _TOKENS,
+    "ssl.enabled.protocols": _OPENSSL,
+    "ssl.protocol": _OPENSSL,
+    **{name: _TOKENS for name in known_names() if name.startswith("sasl.oauthbearer.assertion.")},
+}
+REFUSED_LOWER = {name.lower(): (name, why) for name, why in _REFUSED.items()}
+
+
+def is_bare_table(options: Mapping[str, str]) -> bool:
+    """Whether this is the definition of a table, whose options come with each query: `SELECT ... WITH (...)`."""
+    names = {name.lower() for name in options}
+    return bool(names) and names <= _OF_TABLES
+
+
+def unknown(given: str, known: Iterable[str]) -> str:
+    """The message for an option that is refused or does not exist, with what to write instead.
+
+    Args:
+        given: its name, as given.
+        known: the names of all options that there are.
+    """
+    lower = given.lower()
+    if lower in REFUSED_LOWER:
+        name, why = REFUSED_LOWER[lower]
+        return f"the option {name} is not accepted: {why}"
+    near = _nearest(lower, known)
+    hint = f"; did you mean {near}?" if near else ""
+    if lower.startswith(CLIENT_PREFIX):
+        return f"the option {given} is not accepted: the client has no setting of this name{hint}"
+    return f"unknown option {given!r} of format kafkaraw{hint}"
+
+
+def _nearest(lower: str, names: Iterable[str]) -> str | None:
+    by_lower = {name.lower(): name for name in names}
+    # A client setting without its prefix is the commonest slip.
+    if CLIENT_PREFIX + lower in by_lower:
+        return by_lower[CLIENT_PREFIX + lower]
+    if CLIENT_PREFIX + lower.replace("_", ".") in by_lower:
+        return by_lower[CLIENT_PREFIX + lower.replace("_", ".")]
+    close = difflib.get_close_matches(lower, by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None

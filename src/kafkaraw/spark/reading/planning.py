@@ -1,0 +1,120 @@
+"""How much of a backlog a batch takes, and how it is cut into tasks. Pure arithmetic.
+
+Must not ask a broker or know Spark. Start at `prorate` (streaming), `split` and `bundle` (tasks).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.options.offsets import PartitionOffsets
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets `start` up to but not including `end` of one partition: the work of one task, or part of it.
+
+    Attributes:
+        topic_id: of the topic that the offsets belong to; zero when it is not known.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: Uuid = ZERO_UUID
+
+    @property
+    def size(self) -> int:
+        """Number of offsets; the number of records may be smaller."""
+        return max(self.end - self.start, 0)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that is read."""
+        return TopicPartition(self.topic, self.partition)
+
+
+def prorate(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows_max: int) -> PartitionOffsets:
+    """Cut `end` back so that about `rows_max` offsets lie between, each partition in proportion to its backlog.
+
+    A partition with a backlog always moves on by at least one offset, so that small ones do not starve beside large
+    ones; the sum may therefore exceed `rows_max` by the number of such partitions.
+
+    Source: KafkaMicroBatchStream.rateLimit.
+    """
+    backlog = {tp: max(end[tp] - start.get(tp, end[tp]), 0) for tp in end}
+    total = sum(backlog.values())
+    if total <= rows_max:
+        return dict(end)
+    return {tp: start[tp] + max(rows_max * size // total, 1) if size else end[tp] for tp, size in backlog.items()}
+
+
+def ranges_between(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, Uuid] = MappingProxyType({}),
+) -> list[OffsetRange]:
+    """What lies between two offsets, without empty ranges: an end at or before its start is no work, not an error.
+
+    That happens when Spark repeats a first batch that was logged but not committed: it asks for the start anew.
+    """
+    return [
+        OffsetRange(tp.topic, tp.partition, start[tp], end[tp], topic_ids.get(tp.topic, ZERO_UUID))
+        for tp in sorted(end)
+        if tp in start and start[tp] < end[tp]
+    ]
+
+
+def split(
+    ranges: Iterable[OffsetRange], partitions_min: int | None, rows_per_partition_max: int | None = None
+) -> list[OffsetRange]:
+    """Cut large ranges so that none is longer than the limit, and then so that there are about `partitions_min`.
+
+    Source: KafkaOffsetRangeCalculator.getRanges.
+    """
+    whole = list(ranges)
+    if rows_per_partition_max is not None:
+        whole = [part for each in whole for part in _cut(each, -(-each.size // rows_per_partition_max))]
+    if partitions_min is None or len(whole) >= partitions_min:
+        return whole
+    total = sum(each.size for each in whole)
+    small = [each for each in whole if _parts(each.size, total, partitions_min) == 1]
+    # The small ones get one task each; the rest is shared among the large ones.
+    total_large = total - sum(each.size for each in small)
+    tasks_large = max(partitions_min - len(small), 1)
+    result: list[OffsetRange] = []
+    for each in whole:
+        result.extend([each] if each in small else _cut(each, _parts(each.size, total_large, tasks_large)))
+    return result
+
+
+def bundle(ranges: Iterable[OffsetRange], tasks_max: int | None) -> list[tuple[OffsetRange, ...]]:
+    """The ranges that each task reads: one, or so many that there are no more than `tasks_max` tasks of like size."""
+    whole = list(ranges)
+    if tasks_max is None or len(whole) <= tasks_max:
+        return [(each,) for each in whole]
+    tasks: list[list[OffsetRange]] = [[] for _ in range(tasks_max)]
+    # The largest first, each to whoever has least; equal loads are dealt out in turn.
+    loads = [(0, index) for index in range(tasks_max)]
+    for each in sorted(whole, key=lambda one: (-one.size, one)):
+        load, index = heapq.heappop(loads)
+        tasks[index].append(each)
+        heapq.heappush(loads, (load + each.size, index))
+    return [tuple(sorted(task)) for task in tasks]
+
+
+def _parts(size: int, total: int, tasks: int) -> int:
+    return max((2 * size * tasks + total) // (2 * total), 1) if total else 1
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    parts = min(parts, whole.size)
+    bounds = [whole.start + whole.size * i // parts for i in range(parts + 1)]
+    return [replace(whole, start=low, end=high) for low, high in itertools.pairwise(bounds)]

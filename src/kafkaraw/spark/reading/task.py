@@ -1,0 +1,201 @@
+"""Read a range of offsets of one partition as Arrow batches: what a task of the source does.
+
+Runs in Spark's workers. Record batches go from the wire straight into Arrow buffers; there is no object per record.
+Must not decide what to read: the driver did. Start at `read_range`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkaraw.client.blocking.consumer import Consumer
+from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.errors import BrokerError, KafkaTimeoutError
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import Batch, Columns
+from kafkaraw.spark.errors import DataLossError
+from kafkaraw.spark.options.client import Settings, typed_settings
+from kafkaraw.spark.reading.arrow import BatchAssembler, decoded_columns
+from kafkaraw.spark.reading.planning import OffsetRange
+from kafkaraw.spark.worker import ClientPool, freeze_modules_once
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+
+# Large enough for the cost per batch not to matter, small enough to keep both sides busy and memory low.
+_ROWS_PER_BATCH = 10_000
+_ROWS_PER_BATCH_MAX = 20_000
+_BYTES_PER_BATCH = 16 << 20
+_POLL_TIMEOUT_S = 0.1
+_END_CHECK_AFTER_S = 1.0
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """How tasks read; travels to the workers.
+
+    Attributes:
+        consumer: settings of the consumer, as text.
+        fail_on_data_loss: whether records that are gone are an error or a warning.
+        poll_timeout_ms: how long to wait for the next records, in ms.
+    """
+
+    consumer: Settings
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+
+
+def _make_consumer(settings: Settings) -> Consumer:
+    return Consumer(runtime=None, **typed_settings(ConsumerConfig, settings))
+
+
+_consumers: ClientPool[Consumer] = ClientPool(_make_consumer)
+
+
+def read_range(work: OffsetRange, schema: pa.Schema, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+    """The records of the range.
+
+    Args:
+        work: partition and offsets.
+        schema: columns that Spark expects, a selection of the source's.
+        settings: how to read.
+
+    Raises:
+        DataLossError: records of the range are gone and `fail_on_data_loss` is set.
+        KafkaTimeoutError: no records came for `poll_timeout_ms`.
+    """
+    freeze_modules_once()
+    with _consumers.borrow(settings.consumer) as consumer:
+        consumer.assign([work.topic_partition])
+        try:
+            yield from _RangeRead(consumer, work, settings).batches(schema)
+        finally:
+            consumer.assign([])
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of bounded length: a fetch of small records, well compressed, holds very many."""
+    for start in range(0, batch.num_rows, _ROWS_PER_BATCH_MAX):
+        yield batch.slice(start, _ROWS_PER_BATCH_MAX)
+
+
+class _RangeRead:
+    """One pass over a range. Attributes hold what the steps share."""
+
+    def __init__(self, consumer: Consumer, work: OffsetRange, settings: ReadSettings) -> None:
+        self._consumer = consumer
+        self._work = work
+        self._settings = settings
+        self._position = work.start
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the whole range, in order."""
+        columns = Columns(decoded_columns(schema), _ROWS_PER_BATCH)
+        assembler = BatchAssembler(schema, self._work.topic, self._work.partition)
+        rows = 0
+        for fetched in self._fetched():
+            rows = fetched.fill(columns, rows, "us", end_offset=self._work.end)
+            if rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= _BYTES_PER_BATCH:
+                yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
+                rows = 0
+        if rows:
+            yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
+
+    def _fetched(self) -> Iterator[Batch]:
+        """What the brokers have of the range; the last may reach beyond it."""
+        self._seek(self._work.start)
+        waiting_since_s = time.monotonic()
+        while self._position < self._work.end:
+            fetched = self._poll()
+            if fetched is None:
+                self._check_waiting(waiting_since_s)
+                continue
+            self._position = fetched.next_offset
+            yield fetched
+            waiting_since_s = time.monotonic()
+
+    def _seek(self, offset: int) -> None:
+        self._position = offset
+        self._consumer.seek(self._work.topic_partition, offset)
+
+    def _poll(self) -> Batch | None:
+        tp = self._work.topic_partition
+        try:
+            fetched = self._consumer.poll(_POLL_TIMEOUT_S).get(tp)
+            if fetched is None:
+                # The rest of the range may hold no record: transaction markers, or a topic that was compacted.
+                self._position = max(self._position, self._consumer.position(tp))
+                return None
+        except BrokerError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            if self._is_of_planned_topic():
+                self._skip_what_is_gone()
+            return None
+        return fetched if self._is_of_planned_topic() else None
+
+    def _is_of_planned_topic(self) -> bool:
+        """Whether what came is of the topic that the driver has planned for; if that one is gone, that ends the range.
+
+        Not so when only the consumer is behind, which knew a topic of that name before: then it is asked again.
+        """
+        if not self._knows_another_topic():
+            return True
+        self._consumer.partitions_for(self._work.topic)
+        if self._knows_another_topic():
+            self._report_loss(
+                f"topic {self._work.topic} was deleted and made again, "
+                f"{self._name} is gone from offset {self._position} on"
+            )
+            self._work = replace(self._work, end=self._position)
+        else:
+            self._seek(self._position)
+        return False
+
+    def _knows_another_topic(self) -> bool:
+        planned, known = self._work.topic_id, self._consumer.topic_id(self._work.topic)
+        return ZERO_UUID not in (planned, known) and planned != known
+
+    def _skip_what_is_gone(self) -> None:
+        """The position is outside the log: go on at the log's start, or stop at its end."""
+        tp = self._work.topic_partition
+        first = self._consumer.beginning_offsets([tp])[tp]
+        if first > self._position:
+            self._report_loss(f"{self._name} starts at offset {first} now, {self._position} is gone")
+            self._seek(first)
+        else:
+            self._check_end()
+
+    def _check_waiting(self, since_s: float) -> None:
+        waited_s = time.monotonic() - since_s
+        if waited_s >= _END_CHECK_AFTER_S:
+            self._check_end()
+        if waited_s * 1000 >= self._settings.poll_timeout_ms:
+            raise KafkaTimeoutError(
+                f"{self._name}: no record from offset {self._position} on within {self._settings.poll_timeout_ms} ms, "
+                f"{self._work.end} was to be reached; is its leader up? "
+                "(the option kafkaConsumer.pollTimeoutMs sets the limit)"
+            )
+
+    def _check_end(self) -> None:
+        tp = self._work.topic_partition
+        end = self._consumer.end_offsets([tp])[tp]
+        if end < self._work.end:
+            self._report_loss(f"{self._name} ends at offset {end} now, records up to {self._work.end} were expected")
+            self._work = replace(self._work, end=end)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._work.topic}-{self._work.partition}"
+
+    def _report_loss(self, what: str) -> None:
+        if self._settings.fail_on_data_loss:
+            raise DataLossError.explained(what)
+        _log.warning("records may be missing: %s", what)

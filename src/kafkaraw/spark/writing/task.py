@@ -1,0 +1,156 @@
+"""Write Arrow batches of rows to Kafka and wait until the brokers have them: what a task of the sink does.
+
+Runs in Spark's workers. Must not decide what becomes visible when: the sink is at least once, a task that fails is run
+again and may write its rows twice. Start at `write_rows`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.client.blocking.producer import Producer
+from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.errors import ConfigError, UsageError
+from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
+from kafkaraw.spark.options.parsing import ExactlyOnce, SparkOptions
+from kafkaraw.spark.worker import ClientPool, freeze_modules_once
+from kafkaraw.spark.writing.dead_letters import Letter, Sieve, limits_pool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""As long as brokers allow by default: a transaction is open until the slowest task of its batch is done."""
+
+# Column -> the Spark types it may have. Other columns are left alone, as Spark's own connector does.
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>", "map<string,binary>"),
+    "timestamp": ("timestamp",),
+}
+
+
+@dataclass(frozen=True)
+class WriteSettings:
+    """How tasks write; travels to the workers.
+
+    Attributes:
+        producer: settings of the producer, as text.
+        topic: where to write, whatever the column `topic` says; None to go by the column.
+        client: settings of all clients, as text.
+        exactly_once: write in transactions; None for at least once.
+        dead_letter_topic: where rows go that are too large; None to fail.
+    """
+
+    producer: Settings
+    topic: str | None
+    client: Settings
+    exactly_once: ExactlyOnce | None = None
+    dead_letter_topic: str | None = None
+
+
+def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
+    """Check what is to be written, and say how.
+
+    Raises:
+        ConfigError: a column is missing or has a type that Kafka cannot take.
+    """
+    types = {column.name: column.dataType.simpleString() for column in schema.fields}
+    if "value" not in types:
+        raise ConfigError(f"there is no column `value` to write; the columns are {', '.join(types) or 'none'}")
+    for name, allowed in _COLUMNS.items():
+        if name in types and types[name] not in allowed:
+            raise ConfigError(f"the column {name} is {types[name]}; to be written it must be {' or '.join(allowed)}")
+    if options.topic is None and "topic" not in types:
+        raise ConfigError("where to write? give the option topic, or a column `topic`")
+    defaults = {"client_id": "kafkaraw-spark"}
+    if options.exactly_once is not None:
+        defaults["transaction_timeout_ms"] = str(TRANSACTION_TIMEOUT_MS)
+    producer = defaults | settings_for(ProducerConfig, options.client)
+    return WriteSettings(producer, options.topic, options.client, options.exactly_once, options.dead_letter_topic)
+
+
+def make_producer(settings: Settings) -> Producer:
+    """A producer with settings that are text."""
+    return Producer(runtime=None, **typed_settings(ProducerConfig, settings))
+
+
+_producers: ClientPool[Producer] = ClientPool(make_producer)
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
+    """Write all rows and wait for their acknowledgements: at least once.
+
+    Args:
+        batches: rows in the columns that `write_settings` checked.
+        settings: where and how.
+
+    Returns:
+        number of records written.
+
+    Raises:
+        UsageError: a row names no topic, or a header has no name.
+        DeliveryError: a record was not acknowledged within `delivery_timeout_ms`; others may have been written.
+    """
+    freeze_modules_once()
+    with _producers.borrow(settings.producer) as producer:
+        count = send_rows(producer, batches, settings)
+        # Raises what any of the records failed with: no ticket needs to be kept.
+        producer.flush()
+        return count
+
+
+def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
+    """Hand all rows to a producer, without waiting for their acknowledgements; gives how many there were."""
+    count = dead = 0
+    with _sieve(settings) as sieve:
+        for batch in batches:
+            rows, letters = columns_to_send(batch, settings.topic), list[Letter]()
+            if sieve is not None:
+                rows, letters = sieve.sift(rows, settings.topic)
+                for letter in letters:
+                    headers, timestamp_ms = letter.headers, letter.timestamp_ms
+                    producer.send(sieve.topic, letter.value, letter.key, headers=headers, timestamp_ms=timestamp_ms)
+            producer.send_arrow(settings.topic, rows)
+            count += batch.num_rows
+            dead += len(letters)
+    if dead:
+        _log.warning("%d of %d rows are too large, and go to topic %s", dead, count, settings.dead_letter_topic)
+    return count
+
+
+@contextmanager
+def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
+    """What takes out rows that are too large; nothing when nobody asks for that."""
+    if settings.dead_letter_topic is None:
+        yield None
+        return
+    producer = parse(ProducerConfig, settings.producer, from_text=True)
+    with limits_pool.borrow(settings.client) as limits:
+        yield Sieve(settings.dead_letter_topic, producer, limits)
+
+
+def columns_to_send(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+    """The columns that a record is made of; the option `topic` wins over the column.
+
+    Raises:
+        UsageError: a row names no topic, and there is no option.
+    """
+    nulls_count = batch.column("topic").null_count if topic is None else 0
+    if nulls_count:
+        raise UsageError(
+            f"the column topic is null in {nulls_count} of {batch.num_rows} rows: name a topic in each, or give the "
+            f"option topic, which then counts for all"
+        )
+    chosen = [name for name in batch.schema.names if name in _COLUMNS and not (name == "topic" and topic is not None)]
+    return batch.select(chosen)

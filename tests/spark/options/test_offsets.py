@@ -1,0 +1,47 @@
+"""Offsets as Spark writes them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.options.offsets import from_json, to_json
+
+A0 = TopicPartition("a", 0)
+
+
+def test_offsets_are_written_as_the_jvm_connector_writes_them():
+    offsets = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, A0: 3}
+    assert json.dumps(to_json(offsets), separators=(",", ":")) == '{"a":{"0":3},"b":{"9":2,"10":1}}'
+
+
+@given(st.dictionaries(st.tuples(st.text(min_size=1), st.integers(0, 10**6)), st.integers(0, 2**63 - 1)))
+def test_the_same_offsets_always_give_the_same_text_and_read_back(plain):
+    offsets = {TopicPartition(*tp): offset for tp, offset in plain.items()}
+    backwards = dict(reversed(offsets.items()))
+    text = json.dumps(to_json(offsets))
+    assert text == json.dumps(to_json(backwards))
+    assert from_json(json.loads(text), what="test") == offsets
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1], "expected an object"),
+        ({"t": 5}, "'t' must map partitions to numbers"),
+        ({"t": {"x": 5}}, "'x' is not a partition number"),
+        ({"t": {"-1": 5}}, "'-1' is not a partition number"),
+        ({"t": {"0": "5"}}, "t-0: '5' is not an offset"),
+        ({"t": {"0": True}}, "t-0: True is not an offset"),
+        ({"t": {"0": -3}}, "t-0: -3 is not an offset"),
+    ],
+)
+def test_json_of_another_form_is_refused_naming_the_option(value, message):
+    with pytest.raises(ConfigError, match="startingOffsets") as error:
+        from_json(value, what="startingOffsets")
+    assert message in str(error.value)

@@ -1,0 +1,246 @@
+"""What the driver asks the cluster, and how often."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from kafkaraw.errors import BrokerError, StaleMetadataError, UsageError
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.options.parsing import parse_options
+from kafkaraw.spark.reading import lookup
+from kafkaraw.spark.reading.lookup import ClusterLookup, consumer_settings
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Cluster:
+    """An admin client and a consumer in one; counts what it is asked."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.topics = partitions
+        self.ids: dict[str, str] = {}
+        self.ends: dict[TopicPartition, int] = {T0: 5}
+        self.descriptions = 0
+        self.end_lookups = 0
+
+    def describe_topics(self, names: list[str]) -> dict[str, SimpleNamespace]:
+        self.descriptions += 1
+        if any(name not in self.topics for name in names):
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe")
+        return {
+            name: SimpleNamespace(
+                name=name, partitions=range(self.topics[name]), topic_id=self.ids.get(name, ZERO_UUID)
+            )
+            for name in names
+        }
+
+    def list_topics(self) -> list[SimpleNamespace]:
+        return [
+            SimpleNamespace(
+                name=name,
+                partitions=count,
+                is_internal=name.startswith("__"),
+                topic_id=self.ids.get(name, ZERO_UUID),
+            )
+            for name, count in self.topics.items()
+        ]
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        self.end_lookups += 1
+        if self.end_lookups == 4:
+            self.ends[T0] = 6
+        if any(tp.topic not in self.topics for tp in partitions):
+            raise StaleMetadataError("not there")
+        return {tp: self.ends[tp] for tp in partitions}
+
+    def close(self) -> None:
+        pass
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(lookup, "time", clock)
+    return clock
+
+
+def look(monkeypatch, cluster: Cluster, **options: str) -> ClusterLookup:
+    monkeypatch.setattr(lookup, "Admin", lambda **settings: cluster)
+    monkeypatch.setattr(lookup, "Consumer", lambda **settings: cluster)
+    return ClusterLookup(parse_options({"kafka.bootstrap.servers": "h:1"} | options))
+
+
+def test_all_partitions_of_subscribed_topics_are_read(monkeypatch, clock):
+    found = look(monkeypatch, Cluster(t=2, s=1), subscribe="t,s")
+    assert found.partitions() == [TopicPartition("s", 0), T0, T1]
+    found.require_all()
+
+
+def test_the_list_of_partitions_is_asked_for_once_a_second(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    found = look(monkeypatch, cluster, subscribe="t")
+    for _ in range(50):
+        assert found.partitions() == [T0]
+    assert cluster.descriptions == 1
+    cluster.topics["t"] = 2
+    clock.sleep(1)
+    assert found.partitions() == [T0, T1]
+
+
+@pytest.mark.parametrize("option", ["subscribe", "subscribePattern"])
+def test_topic_ids_are_asked_for_once_a_second_unless_the_newest_are_wanted(monkeypatch, clock, option):
+    cluster = Cluster(t=1)
+    found = look(monkeypatch, cluster, **{option: "t"})
+    assert found.topic_ids() == {}  # an old broker
+    cluster.ids = {"t": "one", "other": "two"}
+    assert found.topic_ids() == {}
+    assert found.topic_ids(newest=True) == {"t": "one"}
+    cluster.ids = {"t": "three"}
+    clock.sleep(1)
+    assert found.topic_ids() == {"t": "three"}
+
+
+def test_what_does_not_exist_is_named_after_a_few_tries(monkeypatch, clock):
+    found = look(monkeypatch, Cluster(t=1), subscribe="nowhere,t")
+    with pytest.raises(UsageError, match=r"topic 'nowhere' does not exist on h:1: create it.* option subscribe"):
+        found.require_all()
+    assert found.partitions() == [T0]
+    assert 0 < sum(clock.slept) < 2
+
+
+def test_a_topic_that_was_just_made_is_waited_for(monkeypatch, clock):
+    cluster = Cluster()
+    found = look(monkeypatch, cluster, subscribe="t")
+    monkeypatch.setattr(clock, "sleep", lambda seconds: cluster.topics.update(t=1))
+    assert found.partitions() == [T0]
+
+
+def test_a_partition_that_does_not_exist_is_named(monkeypatch, clock):
+    found = look(monkeypatch, Cluster(t=1), assign='{"t":[0,1]}')
+    with pytest.raises(UsageError, match=r"partition t-1 does not exist.* option assign"):
+        found.require_all()
+    assert found.partitions() == [T0]
+
+
+def test_a_topic_that_was_deleted_just_now_has_no_ends(monkeypatch, clock):
+    cluster = Cluster(t=1, s=1)
+    found = look(monkeypatch, cluster, subscribePattern="[st]")
+    cluster.ends[TopicPartition("s", 0)] = 9
+    assert found.ends() == {TopicPartition("s", 0): 9, T0: 5}
+    del cluster.topics["s"]
+    assert found.ends() == {T0: 5}
+
+
+def test_waiting_ends_when_something_new_is_there(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    assert look(monkeypatch, cluster, subscribe="t").wait_for_change({T0: 5}) == {T0: 6}
+    assert cluster.end_lookups == 4
+
+
+def test_an_idle_query_asks_ten_times_a_second_at_most(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    found = look(monkeypatch, cluster, subscribe="t")
+    found.wait_for_change({T0: 5})
+    clock.now_s, cluster.end_lookups = 0.0, 100
+    while clock.now_s < 10:
+        assert found.wait_for_change({T0: 6}) == {T0: 6}
+    assert cluster.end_lookups - 100 <= 110
+
+
+def test_a_wait_is_short_enough_for_the_query_to_stop_promptly(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    cluster.end_lookups = 100
+    look(monkeypatch, cluster, subscribe="t").wait_for_change({T0: 5})
+    assert clock.now_s <= 0.25
+
+
+def test_consumers_start_nowhere_by_themselves_and_make_no_topic():
+    settings = consumer_settings({"bootstrap_servers": "h:1", "client_id": "mine", "linger_ms": "5"})
+    assert settings["auto_offset_reset"] == "none"
+    assert settings["allow_auto_create_topics"] == "false"
+    assert settings["client_id"] == "mine"
+    assert "linger_ms" not in settings
+
+
+def test_what_a_fetch_may_bring_can_be_set():
+    assert consumer_settings({"max_partition_fetch_bytes": "5"})["max_partition_fetch_bytes"] == "5"
+    assert consumer_settings({})["max_partition_fetch_bytes"] == "4194304"
+
+
+def test_topics_that_match_a_pattern_are_read_apart_from_internal_ones(monkeypatch, clock):
+    cluster = Cluster(events=1, events_v2=2, orders=1, __events=1)
+    found = look(monkeypatch, cluster, subscribePattern=r"\p{Lower}+|.*events")
+    assert found.partitions() == [TopicPartition("events", 0), TopicPartition("orders", 0)]
+    found.require_all()
+
+
+def test_that_nothing_matches_a_pattern_is_no_error_and_new_topics_are_found(monkeypatch, clock):
+    cluster = Cluster()
+    found = look(monkeypatch, cluster, subscribePattern="t.*")
+    assert found.partitions() == []
+    found.require_all()
+    cluster.topics["tt"] = 1
+    clock.sleep(1)
+    assert found.partitions() == [TopicPartition("tt", 0)]
+
+
+def failing(cluster: Cluster, code: ErrorCode, times: int) -> list[int]:
+    """Have the cluster refuse to tell its ends so often; gives a list that grows with every question."""
+    asked: list[int] = []
+    plain = cluster.end_offsets
+
+    def end_offsets(partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        asked.append(len(partitions))
+        if len(asked) <= times:
+            raise error_for(code, "look up")
+        return plain(partitions)
+
+    cluster.end_offsets = end_offsets
+    return asked
+
+
+def test_a_failed_look_up_is_tried_again_as_often_as_the_option_says(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    options = {"subscribe": "t", "fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "500"}
+    found = look(monkeypatch, cluster, **options)
+    failing(cluster, ErrorCode.LEADER_NOT_AVAILABLE, times=2)
+    assert found.latest([T0]) == {T0: 5}
+    assert clock.slept == [0.5, 0.5]
+    failing(cluster, ErrorCode.LEADER_NOT_AVAILABLE, times=3)
+    with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE"):
+        found.latest([T0])
+
+
+def test_what_will_not_get_better_is_not_tried_again(monkeypatch, clock):
+    cluster = Cluster(t=1)
+    found = look(monkeypatch, cluster, subscribe="t")
+    asked = failing(cluster, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=9)
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        found.latest([T0])
+    assert len(asked) == 1
+
+
+def test_what_tasks_read_with_belongs_to_no_group():
+    settings = consumer_settings(
+        {"bootstrap_servers": "h:1", "group_id": "g", "enable_auto_commit": "true", "group_instance_id": "i"}
+    )
+    assert not settings.keys() & {"group_id", "enable_auto_commit", "group_instance_id"}

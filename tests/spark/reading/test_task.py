@@ -1,0 +1,195 @@
+"""One task of the source, against a consumer that does as the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+from kafkaraw.errors import BrokerError, KafkaTimeoutError
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.records import Batch, TopicPartition, encode_batch
+from kafkaraw.spark.errors import DataLossError
+from kafkaraw.spark.reading import task as reading
+from kafkaraw.spark.reading.planning import OffsetRange
+from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.worker import ClientPool
+
+T0 = TopicPartition("t", 0)
+SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
+
+
+@dataclass
+class Log:
+    """A partition as a consumer meets it: batches from offset `first` on, the end at `end`."""
+
+    first: int = 0
+    end: int = 100
+    batch_rows: int = 10
+    gaps: tuple[int, ...] = ()
+    position: int = -1
+    assigned: list[TopicPartition] = field(default_factory=list)
+    closed: bool = False
+    failing: Callable[[], Exception | None] = lambda: None
+    topic_ids: tuple[str, ...] = ("id",)  # the one that is known, and those that come with polls or refreshes
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned = list(partitions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        assert self.assigned == [partition]
+        self.position = offset
+
+    def poll(self, timeout: float) -> dict[TopicPartition, Batch]:
+        self.topic_ids = self.topic_ids[1:] or self.topic_ids
+        error = self.failing()
+        if error is not None:
+            raise error
+        if not self.first <= self.position <= self.end:
+            raise error_for(ErrorCode.OFFSET_OUT_OF_RANGE, "gone")
+        base = self.position - self.position % self.batch_rows
+        if self.position >= self.end:
+            return {}
+        start, self.position = self.position, min(base + self.batch_rows, self.end)
+        if base in self.gaps:
+            return {}
+        records = [(0, None, b"%d" % offset, None) for offset in range(base, self.position)]
+        wire = memoryview(encode_batch(records, base_offset=base))
+        return {T0: Batch("t", 0, wire, start_offset=start)}
+
+    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.first)
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.end)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Clock:
+    """Time that passes by a second at each look."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += 1
+        return self.now_s
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(reading, "time", Clock())
+
+
+def read(monkeypatch, log: Log, start: int, end: int, *, strict: bool = True) -> list[int]:
+    monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
+    settings = ReadSettings({}, strict, 30_000)
+    batches = list(read_range(OffsetRange("t", 0, start, end, "id"), SCHEMA, settings))
+    assert all(batch.schema.equals(SCHEMA) for batch in batches)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert all(row["value"] == b"%d" % row["offset"] for row in rows)
+    return [row["offset"] for row in rows]
+
+
+class Consumer:
+    """A log with the consumer's method `position`."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        for name in ("assign", "seek", "poll", "beginning_offsets", "end_offsets", "close"):
+            setattr(self, name, getattr(log, name))
+
+    def position(self, partition: TopicPartition) -> int:
+        return self._log.position
+
+    def topic_id(self, topic: str) -> str:
+        return self._log.topic_ids[0]
+
+    def partitions_for(self, topic: str) -> None:
+        self._log.topic_ids = self._log.topic_ids[1:] or self._log.topic_ids
+
+
+def test_a_range_is_cut_out_of_the_batches_that_hold_it(monkeypatch):
+    log = Log()
+    assert read(monkeypatch, log, 13, 37) == list(range(13, 37))
+    assert log.assigned == []
+    assert not log.closed
+
+
+def test_offsets_without_records_are_passed_over(monkeypatch):
+    """Transaction markers at the end of a range, or a compacted stretch: the position moves on, nothing is given."""
+    assert read(monkeypatch, Log(gaps=(10, 30)), 5, 40) == [*range(5, 10), *range(20, 30)]
+
+
+def test_records_that_retention_took_end_the_task(monkeypatch):
+    with pytest.raises(DataLossError, match="t-0 starts at offset 20 now, 13 is gone"):
+        read(monkeypatch, Log(first=20), 13, 37)
+
+
+def test_records_that_retention_took_are_skipped_when_the_user_says_so(monkeypatch, caplog):
+    assert read(monkeypatch, Log(first=20), 13, 37, strict=False) == list(range(20, 37))
+    assert "t-0 starts at offset 20 now, 13 is gone" in caplog.text
+
+
+@pytest.mark.parametrize("end", [25, 5])
+def test_a_log_that_ends_early_ends_the_task(monkeypatch, end):
+    with pytest.raises(DataLossError, match=f"t-0 ends at offset {end} now, records up to 37 were expected"):
+        read(monkeypatch, Log(end=end), 13, 37)
+
+
+@pytest.mark.parametrize(("end", "found"), [(25, range(13, 25)), (5, [])])
+def test_what_is_left_of_a_log_that_ends_early_is_read_when_the_user_says_so(monkeypatch, end, found):
+    assert read(monkeypatch, Log(end=end), 13, 37, strict=False) == list(found)
+
+
+@pytest.mark.parametrize("first", [0, 50])
+def test_a_topic_made_anew_ends_the_task(monkeypatch, first):
+    with pytest.raises(DataLossError, match="topic t was deleted and made again, t-0 is gone from offset 13 on"):
+        read(monkeypatch, Log(first=first, topic_ids=("id", "another")), 13, 37)
+
+
+@pytest.mark.parametrize("first", [0, 50])
+def test_nothing_of_a_topic_made_anew_is_read_when_the_user_says_so(monkeypatch, caplog, first):
+    assert read(monkeypatch, Log(first=first, topic_ids=("id", "another")), 13, 37, strict=False) == []
+    assert "topic t was deleted and made again" in caplog.text
+
+
+@pytest.mark.parametrize("first", [0, 13])
+def test_a_consumer_that_knew_a_topic_of_that_name_before_is_asked_again(monkeypatch, first):
+    log = Log(first=first, topic_ids=("an older one", "an older one", "id"))
+    assert read(monkeypatch, log, 13, 37) == list(range(13, 37))
+
+
+def test_a_range_ends_where_the_topic_was_made_anew(monkeypatch):
+    log = Log(topic_ids=("id", "id", "another"))
+    assert read(monkeypatch, log, 13, 37, strict=False) == list(range(13, 20))
+
+
+def test_a_topic_whose_id_the_broker_does_not_tell_is_read(monkeypatch):
+    assert read(monkeypatch, Log(topic_ids=(ZERO_UUID,)), 13, 37) == list(range(13, 37))
+
+
+def test_a_task_does_not_wait_for_records_for_ever(monkeypatch):
+    log = Log(end=30)
+    log.end_offsets = lambda partitions: dict.fromkeys(partitions, 100)
+    with pytest.raises(KafkaTimeoutError, match="no record from offset 30 on within 30000 ms, 37 was to be reached"):
+        read(monkeypatch, log, 13, 37)
+
+
+def test_another_error_of_the_broker_reaches_the_user_and_the_consumer_is_not_used_again(monkeypatch):
+    log = Log(failing=lambda: error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"))
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        read(monkeypatch, log, 13, 37)
+    assert log.closed
+
+
+def test_rows_come_in_batches_of_bounded_length(monkeypatch):
+    log = Log(end=65_000, batch_rows=65_000)
+    monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
+    batches = list(read_range(OffsetRange("t", 0, 0, 65_000), SCHEMA, ReadSettings({}, True, 30_000)))
+    assert [batch.num_rows for batch in batches] == [20_000, 20_000, 20_000, 5_000]

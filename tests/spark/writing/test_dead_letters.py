@@ -1,0 +1,184 @@
+"""Rows that are too large go to a topic of dead letters, and all others where they were to go."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaraw import Admin, Consumer
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.config import ProducerConfig
+from kafkaraw.errors import RecordTooLarge
+from kafkaraw.records import Record, encode_batch
+from kafkaraw.spark.options.parsing import parse_options
+from kafkaraw.spark.writing.dead_letters import Sieve
+from kafkaraw.spark.writing.exactly_once import Slot, commit_batch, write_slot
+from kafkaraw.spark.writing.task import WriteSettings, write_rows, write_settings
+from tests.spark.spark_types import struct
+
+LIST = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+MAP = pa.map_(pa.string(), pa.binary())
+TOPICS = {"small": 300, "large": 600, "dead": 700}
+
+
+def sieve(**settings: object) -> Sieve:
+    config = ProducerConfig(bootstrap_servers="h:1", max_request_size=1_000, **settings)
+    return Sieve("dead", config, TOPICS.get)
+
+
+sizes = st.integers(0, 30) | st.integers(150, 1_100)
+ROWS = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from([*TOPICS, "unknown"]),
+        "key": st.none() | sizes.map(lambda size: b"k" * size),
+        "value": st.none() | sizes.map(lambda size: b"v" * size),
+        "headers": st.none() | st.lists(st.tuples(st.text(max_size=3), st.none() | sizes.map(bytes)), max_size=4),
+    }
+)
+
+
+def fits(topic: str, row: dict, limit: int = 1_000) -> bool:
+    headers = [(name, value) for name, value in row["headers"] or []]
+    bound = 82 + len(row["key"] or b"") + len(row["value"] or b"")
+    bound += sum(10 + len(name.encode()) + len(value or b"") for name, value in headers)
+    return bound <= limit and len(encode_batch([(0, row["key"], row["value"], headers)])) <= TOPICS.get(topic, limit)
+
+
+@given(rows=st.lists(ROWS, max_size=8), form=st.sampled_from([LIST, MAP]), skipped=st.integers(0, 2))
+def test_exactly_the_rows_that_do_not_fit_are_taken_out(rows, form, skipped):
+    filler = {"topic": "small", "key": None, "value": b"v" * 900, "headers": None}
+    given_rows = [filler] * skipped + rows
+    columns = {
+        "topic": pa.array([row["topic"] for row in given_rows]),
+        "key": pa.array([row["key"] for row in given_rows], pa.binary()),
+        "value": pa.array([row["value"] for row in given_rows], pa.binary()),
+        "headers": pa.array(
+            [
+                row["headers"]
+                if row["headers"] is None or form == MAP
+                else [{"key": name, "value": value} for name, value in row["headers"]]
+                for row in given_rows
+            ],
+            form,
+        ),
+    }
+    batch = pa.RecordBatch.from_pydict(columns).slice(skipped)
+    kept, letters = sieve().sift(batch, None)
+    too_large = [row for row in rows if not fits(row["topic"], row)]
+    assert kept.column("topic").to_pylist() == [row["topic"] for row in rows if fits(row["topic"], row)]
+    assert len(letters) == len(too_large)
+    for letter, row in zip(letters, too_large, strict=True):
+        assert dict(letter.headers)["kafkaraw.error.topic"].decode() == row["topic"]
+        said = {"key": letter.key, "value": letter.value, "headers": letter.headers}
+        assert fits("dead", said), "a dead letter that cannot be delivered"
+
+
+def one_row(**fields: object) -> pa.RecordBatch:
+    types = {"key": pa.string(), "value": pa.string(), "headers": LIST, "timestamp": pa.timestamp("us", "UTC")}
+    return pa.RecordBatch.from_pydict({name: pa.array([value], types[name]) for name, value in fields.items()})
+
+
+def test_a_dead_letter_says_what_happened_and_has_all_that_fits():
+    headers = [{"key": "mine", "value": b"1"}]
+    _, (letter,) = sieve().sift(one_row(value="v" * 300, key="k", headers=headers, timestamp=1_500), "small")
+    assert (letter.key, letter.value, letter.timestamp_ms) == (b"k", b"v" * 300, 1)
+    assert letter.headers == (
+        ("kafkaraw.error.topic", b"small"),
+        (
+            "kafkaraw.error.message",
+            b"the record takes 378 bytes in a batch of its own, max.message.bytes of topic 'small' is 300",
+        ),
+        ("mine", b"1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "left_out"),
+    [((10, 2_000, 10), "value"), ((10, 2_000, 2_000), "value,headers"), ((2_000, 10, 10), "value,headers,key")],
+)
+def test_what_is_too_large_for_a_dead_letter_is_left_out_and_named(sizes, left_out):
+    key, value, header = sizes
+    row = one_row(key="k" * key, value="v" * value, headers=[{"key": "mine", "value": b"h" * header}])
+    _, (letter,) = sieve().sift(row, "large")
+    assert dict(letter.headers)["kafkaraw.error.left.out"].decode() == left_out
+    assert (letter.value, letter.key is None) == (None, "key" in left_out)
+    assert b"max_request_size is 1000" in (dict(letter.headers)["kafkaraw.error.message"] or b"")
+
+
+def test_what_counts_is_the_size_after_compression_at_the_broker():
+    row = one_row(value="v" * 500)
+    assert len(sieve().sift(row, "small")[1]) == 1
+    assert sieve(compression_type="gzip").sift(row, "small")[1] == []
+
+
+def test_a_row_without_a_topic_is_left_to_who_refuses_it():
+    row = pa.RecordBatch.from_pydict({"value": ["v" * 2_000], "topic": pa.array([None], pa.string())})
+    assert sieve().sift(row, None) == (row, [])
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def settings(servers: str) -> WriteSettings:
+    """To a topic that takes 1000 bytes, with dead letters."""
+    names = [f"{name}-{uuid.uuid4().hex[:8]}" for name in ("out", "dead")]
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(names[0], 1, configs={"max.message.bytes": "1000"}), NewTopic(names[1], 1)])
+    given = {"kafka.bootstrap.servers": servers, "topic": names[0], "deadLetterTopic": names[1], "exactlyOnce": "true"}
+    return write_settings(parse_options(given), struct("value string"))
+
+
+ROW_SIZES = [10, 5_000, 20, 1_100_000, 30]
+
+
+def batches() -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pydict({"value": ["v" * size for size in sizes]}) for sizes in (ROW_SIZES, [6_000])]
+
+
+def read(servers: str, topic: str | None) -> list[Record]:
+    found: list[Record] = []
+    given = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    with Consumer(bootstrap_servers=servers, **given) as consumer:
+        (partition,) = consumer.partitions_for(str(topic))
+        end = consumer.end_offsets([partition])[partition]
+        consumer.assign([partition])
+        for _ in itertools.takewhile(lambda _: consumer.position(partition) < end, itertools.count()):
+            found += [record for batch in consumer.poll(0.01).values() for record in batch]
+    return found
+
+
+def delivered(servers: str, settings: WriteSettings) -> list[list[int]]:
+    return [
+        sorted(len(record.value or b"") for record in read(servers, topic))
+        for topic in (settings.topic, settings.dead_letter_topic)
+    ]
+
+
+def test_at_least_once_what_is_too_large_becomes_dead_letters(servers, settings):
+    assert write_rows(batches(), replace(settings, exactly_once=None)) == 6
+    assert delivered(servers, settings) == [[10, 20, 30], [0, 5_000, 6_000]]
+
+
+def test_exactly_once_dead_letters_are_part_of_the_transaction(servers, settings):
+    slot = Slot(f"query-{uuid.uuid4().hex}", 0, 0)
+    write_slot(batches(), settings, slot)  # its driver dies
+    commit_batch([write_slot(batches(), settings, slot)], settings)
+    commit_batch([write_slot(batches(), settings, slot)], settings)
+    assert delivered(servers, settings) == [[10, 20, 30], [0, 5_000, 6_000]]
+
+
+def test_without_a_topic_for_them_such_rows_fail_the_write(settings):
+    with pytest.raises(RecordTooLarge, match="max_request_size"):
+        write_rows(batches(), replace(settings, exactly_once=None, dead_letter_topic=None))
