@@ -169,7 +169,7 @@ def test_what_came_for_who_has_given_up_waiting_is_given_next() -> None:
 
         def give_up(batches):
             put(batches)
-            under_way.append(len(reading._fetches))
+            under_way.append(len(reading._fetches._underway))
             waiting.cancel()
 
         reading.cursor.put = give_up
