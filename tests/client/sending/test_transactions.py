@@ -11,8 +11,10 @@ from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.core.producer.transaction import Change, Reaction, reaction_to
+from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
-from tests.client.virtual_cluster import VirtualCluster, on_cluster
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.client.virtual_cluster import HOST, PORT, VirtualCluster, on_cluster
 
 TOPIC = "orders"
 GENERATIONS = pytest.mark.parametrize("level", [0, 2])
@@ -156,6 +158,94 @@ def test_a_producer_that_asks_again_for_the_epoch_after_an_abort_does_not_fence_
         assert await committed(cluster) == [b"next"]
 
     on_cluster(test, transaction_version=0)
+
+
+def ids_asked_for(cluster: VirtualCluster) -> list[tuple[int, int]]:
+    """Of every request for a producer id, in order: the id and the epoch that it says its producer has."""
+    return [
+        (request.producer_id, request.producer_epoch)
+        for request in cluster.requests()
+        if isinstance(request, InitProducerIdRequest)
+    ]
+
+
+def asks_for_id(frame: bytes) -> bool:
+    return int.from_bytes(frame[:2], "big") == api_of(InitProducerIdRequest).key
+
+
+def test_a_request_for_the_next_epoch_that_arrives_again_late_does_not_fence_the_producer() -> None:
+    """It says which epoch is to be followed, so that the coordinator knows that it was (KIP-360)."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        settings = {"request_timeout_ms": 500, "delivery_timeout_ms": 2_000, "linger_ms": 0}
+        async with cluster.producer(transactional_id="tx", **settings) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"written", partition=0)
+            await producer.flush()
+            cluster.silence()
+            await producer.send(TOPIC, b"lost", partition=0)
+            with pytest.raises(TransactionMustAbort):
+                await producer.commit_transaction(20)
+            cluster.silence(False)
+            cluster.network.repeat(HOST, PORT, (1, 1), asks_for_id)
+            await producer.abort_transaction(60)
+            await asyncio.sleep(2)
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+        first, *others = ids_asked_for(cluster)
+        assert first == (-1, -1)
+        assert others, "the abort asked for no epoch"
+        assert (-1, -1) not in others
+        assert await committed(cluster) == [b"next"]
+
+    on_cluster(test, transaction_version=0)
+
+
+@GENERATIONS
+def test_a_producers_first_request_fences_it_when_it_arrives_again_late(level: int) -> None:
+    """Who has no id yet cannot say that the request is the same; a coordinator sees another producer. So it is in Java.
+
+    It takes a connection that is given up because of silence, with the request in it; then the producer says so.
+    """
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        producer = cluster.producer(transactional_id="tx")
+        cluster.network.repeat(HOST, PORT, (1, 1), asks_for_id)
+        await producer.init_transactions()
+        await asyncio.sleep(2)
+        with pytest.raises((ProducerFenced, TransactionMustAbort)):  # what is written to hears of a new epoch only
+            async with producer.transaction():
+                await producer.send(TOPIC, b"mine", partition=0)
+        with pytest.raises(ProducerFenced, match="another producer has taken over"):
+            await producer.begin_transaction()
+        await producer.close()
+        assert await committed(cluster) == []
+
+    on_cluster(test, transaction_version=level)
+
+
+@GENERATIONS
+def test_a_first_request_that_is_not_answered_in_time_comes_before_the_next_one(level: int) -> None:
+    """The connection stays for `request_timeout_ms`, whatever the caller's patience: no request overtakes another."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx") as producer:
+            slow = cluster.node.faults.on("InitProducerId").delay(5)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.init_transactions(1)
+            assert slow.consumed
+            await producer.init_transactions(20)
+            await asyncio.sleep(10)
+            async with producer.transaction():
+                await producer.send(TOPIC, b"mine", partition=0)
+        assert ids_asked_for(cluster) == [(-1, -1)] * 2
+        assert await committed(cluster) == [b"mine"]
+
+    on_cluster(test, transaction_version=level)
 
 
 def test_a_producer_without_a_transactional_id_says_what_is_missing() -> None:
