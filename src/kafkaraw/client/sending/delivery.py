@@ -5,8 +5,8 @@ Joins three parts that know nothing of each other: `records.OpenBatches` (record
 `Producer` are two faces of this. It runs on one loop; only `append` and `wake_from_thread` may be called on others.
 
 The life of a record: `append` puts it into an open batch. Opening or filling one wakes `_step`, which collects what is
-due, tells the machine, and carries out what it says. Records that `append` does not take go through `admit`, which
-waits for the topic or for room. Start at `admit` and `_step`.
+due, tells the machine, and carries out what it says; `Steps` knows when. Records that `append` does not take go through
+`admit`, which waits for the topic or for room. Start at `admit` and `_step`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_rec
 from kafkaraw.client.sending.refusals import CLOSED, closed_before, raising
 from kafkaraw.client.sending.room import Ahead, Room
 from kafkaraw.client.sending.settling import Settling
+from kafkaraw.client.sending.steps import Steps
 from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.sending.turns import Turns, partitioner_of
 from kafkaraw.client.sending.waiting import FORKED, PromiseWaiter
@@ -137,10 +138,7 @@ class Delivery:
         self._topics = KnownTopics(self._engine, self.open_batches, self._turns)
         self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
         self.pipeline = pipeline_of(config)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._step_scheduled = False
-        self._wake_sent = False
+        self._steps = Steps(self._step)
         self._acting = False
         self._closed = False
         self._broken = False
@@ -172,7 +170,7 @@ class Delivery:
 
     def note(self, status: AppendStatus) -> None:
         """See to it that what was appended leaves in time; on the loop."""
-        if status is _SEALED or self._loop is None or (status is _OPENED and self._config.linger_ms == 0):
+        if status is _SEALED or self._steps.loop is None or (status is _OPENED and self._config.linger_ms == 0):
             self.wake()
         elif status is _OPENED:
             self._topics.sync()
@@ -180,24 +178,19 @@ class Delivery:
 
     def note_on_thread(self, status: AppendStatus) -> None:
         """The same, on any thread. A timer that fires in time spares the change of threads."""
-        timer, loop = self._timer, self._loop  # the timer may be replaced meanwhile, but only by an earlier one
         in_time = status is _OK
-        if status is _OPENED and timer is not None and loop is not None and not self._topics.outdated:
-            in_time = timer.when() <= loop.time() + self._config.linger_ms / 1000
+        if status is _OPENED and not self._topics.outdated:
+            in_time = self._steps.is_due_within(self._config.linger_ms)
         if not in_time:
-            self.wake_from_thread()
+            self._steps.make_soon_from_thread()
 
     def wake(self) -> None:
-        """Have `_step` run soon; on the loop."""
-        if not self._step_scheduled and self._loop is not None:
-            self._step_scheduled = True
-            self._loop.call_soon(self._step)
+        """Have a step made soon; on the loop."""
+        self._steps.make_soon()
 
     def wake_from_thread(self) -> None:
-        """Have `_step` run soon; on any thread. Costs nothing while an earlier call has not been heard."""
-        if not self._wake_sent and self._loop is not None:
-            self._wake_sent = True
-            self._loop.call_soon_threadsafe(self._step)
+        """Have a step made soon; on any thread."""
+        self._steps.make_soon_from_thread()
 
     async def admit(
         self,
@@ -345,7 +338,7 @@ class Delivery:
     @property
     def begun(self) -> bool:
         """Whether it has ever run on a loop; if not, there is nothing to deliver and nothing to let go of."""
-        return self._loop is not None
+        return self._steps.loop is not None
 
     def close_unused(self) -> None:
         """Close what has not begun."""
@@ -390,14 +383,14 @@ class Delivery:
         if self._closed:
             raise ClosedError(CLOSED)
         loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = self._waiter.loop = loop
-        elif self._loop is not loop:
+        if self._steps.loop is None:
+            self._steps.loop = self._waiter.loop = loop
+        elif self._steps.loop is not loop:
             raise UsageError("this producer belongs to another event loop; make one for each, or use kafkaraw.Producer")
 
     def _receive(self, event: Event) -> None:
         """Tell the machine, and do what follows at once: whoever waits for an answer does so for no other reason."""
-        now_s = self._now_s()
+        now_s = self._steps.now_s()
         if type(event) is Answered:
             self._metrics.landed(event.request_id, now_s, answered=True)
         elif type(event) is RequestLost:
@@ -408,7 +401,7 @@ class Delivery:
 
     def _step(self, *, everything: bool = False) -> None:
         """Do whatever is due now; a loop root."""
-        self._step_scheduled = self._wake_sent = False
+        self._steps.begun()
         try:
             self._collect(everything=everything)
             due_ms, now_ms = self._machine.deadline_ms(), self.now_ms()
@@ -455,7 +448,7 @@ class Delivery:
         _DOING[type(action)](self, action)
 
     def _send(self, action: SendProduce) -> None:
-        self._metrics.sent(action, self._clock.time_ms(), self._now_s())
+        self._metrics.sent(action, self._clock.time_ms(), self._steps.now_s())
         self._outbox.send(action)
         if self._transactions is not None:
             self._transactions.note_sent()
@@ -494,26 +487,12 @@ class Delivery:
             self.step_by(self.now_ms() + left_ms)
 
     def step_by(self, time_ms: int) -> None:
-        """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
-        assert self._loop is not None
-        if self._timer is not None:
-            if self._timer.when() * 1000 <= time_ms + 1:
-                return
-            self._timer.cancel()
-        # half a millisecond late, so that the clock, cut to milliseconds, has certainly reached the time
-        self._timer = self._loop.call_at((time_ms + 0.5) / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._step()
+        """See `Sending.step_by`."""
+        self._steps.make_by(time_ms)
 
     def now_ms(self) -> int:
         """See `Sending.now_ms`."""
-        return int(self._now_s() * 1000)
-
-    def _now_s(self) -> float:
-        assert self._loop is not None
-        return self._loop.time()
+        return self._steps.now_ms()
 
     def _after_fork_in_child(self) -> None:
         """The parent delivers what was sent; here, nothing of it may be touched (see `forking`)."""
@@ -567,8 +546,7 @@ class Delivery:
                 self._do(action)
 
     async def _let_go(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._steps.cancel_timer()
         self._room.fail(ClosedError("the producer was closed while send() waited for room"))
         await self._outbox.close()
         await self._engine.close()
