@@ -59,7 +59,7 @@ async def error_of(awaitable: Awaitable[object]) -> KafkaError:
 # -- opening, against real sockets and strangers ---------------------------------------------------------------------
 
 
-def opening_error(answer: Callable[[bytes], bytes | None], *, timeout: float = 10) -> KafkaError:
+def opening_error(answer: Callable[[bytes], bytes | None]) -> KafkaError:
     """Open a connection to a port whose answer to the first bytes is this; None: hang up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -72,7 +72,7 @@ def opening_error(answer: Callable[[bytes], bytes | None], *, timeout: float = 1
     async def main() -> KafkaError:
         server = await asyncio.start_server(serve, HOST, 0)
         port = server.sockets[0].getsockname()[1]
-        opening = Connection.open(AsyncioNetwork(), HOST, port, client_id="test", connect_timeout=timeout)
+        opening = Connection.open(AsyncioNetwork(), HOST, port, client_id="test", connect_timeout=10)
         error = await error_of(opening)
         assert f"{HOST}:{port}" in str(error)
         server.close()
@@ -99,26 +99,10 @@ def test_garbage_is_recognised() -> None:
         assert isinstance(opening_error(lambda request, garbage=garbage: garbage), ProtocolError)
 
 
-def test_silence_ends_at_the_connect_timeout() -> None:
-    error = opening_error(lambda request: b"", timeout=0.1)
-    assert isinstance(error, NetworkError)
-    assert error.stage is Stage.API_VERSIONS
-    assert "accepted the connection but did not answer ApiVersions within 0." in str(error)
-
-
 def test_a_peer_that_hangs_up_is_named() -> None:
     error = opening_error(lambda request: None)
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.API_VERSIONS
-
-
-def test_an_answer_that_is_cut_and_then_hangs_ends_at_the_connect_timeout() -> None:
-    whole = encode_response(ResponseHeader(0), api_versions(), 4)
-    answer = len(whole).to_bytes(4, "big") + whole
-    for size in (1, 3, 4, 5, len(answer) - 1):
-        error = opening_error(lambda request, size=size: answer[:size], timeout=0.05)
-        assert isinstance(error, NetworkError)
-        assert error.stage is Stage.API_VERSIONS
 
 
 def test_a_closed_port_and_an_unknown_name_keep_their_stages() -> None:
@@ -152,6 +136,37 @@ def test_opening_can_be_cancelled() -> None:
         assert broker.link is None
 
     run_virtual(main, seed=1)
+
+
+def patience_error(answer: bytes) -> KafkaError:
+    """Open a connection, on virtual time, to a port that answers this and then nothing; wait for 0.1 s."""
+
+    async def main(simulation: Simulation) -> KafkaError:
+        broker = StubBroker()
+        await simulation.network.listen(HOST, PORT, lambda: broker, frame_size_max=FRAME_SIZE_MAX)
+        broker.frame_received = lambda frame: broker.link.send_raw(answer)  # type: ignore[method-assign, union-attr]
+        opening = Connection.open(simulation.network, HOST, PORT, client_id="test", connect_timeout=0.1)
+        error = await error_of(opening)
+        assert simulation.loop.time() == pytest.approx(0.1)
+        return error
+
+    return run_virtual(main, seed=1)
+
+
+def test_silence_ends_at_the_connect_timeout() -> None:
+    error = patience_error(b"")
+    assert isinstance(error, NetworkError)
+    assert error.stage is Stage.API_VERSIONS
+    assert f"{HOST}:{PORT} accepted the connection but did not answer ApiVersions within 0." in str(error)
+
+
+def test_an_answer_that_is_cut_and_then_hangs_ends_at_the_connect_timeout() -> None:
+    whole = encode_response(ResponseHeader(0), api_versions(), 4)
+    answer = len(whole).to_bytes(4, "big") + whole
+    for size in (1, 3, 4, 5, len(answer) - 1):
+        error = patience_error(answer[:size])
+        assert isinstance(error, NetworkError)
+        assert error.stage is Stage.API_VERSIONS
 
 
 # -- using, on virtual time ------------------------------------------------------------------------------------------
