@@ -268,6 +268,66 @@ def test_leaving_says_whether_the_member_comes_back(instance: str | None, epoch:
     assert group.member.deadline_ms is None
 
 
+@pytest.mark.parametrize("answered", [False, None])
+def test_leaving_tells_a_broker_that_may_have_let_the_member_in(answered: bool | None) -> None:
+    group = Group()
+    joining = group.next_action()
+    if answered is not None:
+        group.member.unanswered(joining.attempt, NetworkError("gone", stage=Stage.REQUEST), group.now_ms)
+    group.member.leave("the consumer is closed")
+    group.look()
+    assert [request.member_epoch for request in group.parted] == [-1]
+
+
+def test_who_never_asked_to_be_let_in_has_nothing_to_tell_on_leaving() -> None:
+    group = Group()
+    group.member.leave("the consumer is closed")
+    group.look()
+    assert group.parted == []
+
+
+def static_member_in_doubt() -> Group:
+    """A member with a name, whose broker has let it in, but the word of that was lost; so the name is taken."""
+    group = Group(group_instance_id="static")
+    joining = group.next_action()
+    group.member.unanswered(joining.attempt, NetworkError("gone", stage=Stage.REQUEST), group.now_ms)
+    assert group.beat(code=ErrorCode.UNRELEASED_INSTANCE_ID, change=False).member_epoch == 0
+    return group
+
+
+def test_a_name_that_the_member_itself_may_have_is_taken_back() -> None:
+    group = static_member_in_doubt()
+    release = group.next_action()
+    group.member.unanswered(release.attempt, NetworkError("gone", stage=Stage.REQUEST), group.now_ms)
+    group.beat(code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, change=False)
+    release = group.beat(change=False)
+    assert (release.member_epoch, release.instance_id, release.member_id) == (-2, "static", "me")
+    assert release.subscribed_topic_names is None
+    joining = group.beat(0, 1)
+    assert (joining.member_epoch, joining.subscribed_topic_names) == (0, ["t"])
+    group.settle()
+
+
+def test_a_name_that_nobody_has_any_more_is_taken() -> None:
+    group = static_member_in_doubt()
+    group.beat(code=ErrorCode.UNKNOWN_MEMBER_ID, change=False)
+    assert group.beat(0, 1).member_epoch == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(ErrorCode.FENCED_INSTANCE_ID, "in use by another consumer"), (ErrorCode.GROUP_AUTHORIZATION_FAILED, "READ")],
+)
+def test_a_name_that_is_another_members_stays_theirs(code: int, words: str) -> None:
+    group = static_member_in_doubt()
+    group.beat(code=code, change=False)
+    with pytest.raises(KafkaError, match=words):
+        group.poll()
+    assert group.beat(code=ErrorCode.UNRELEASED_INSTANCE_ID, change=False).member_epoch == 0
+    with pytest.raises(GroupError, match="in use by another consumer"):
+        group.poll()
+
+
 def test_a_user_who_stays_away_too_long_is_told_so_and_comes_back() -> None:
     group = Group(max_poll_interval_ms=12_000)
     group.beat(0, 1)

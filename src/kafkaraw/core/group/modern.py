@@ -19,7 +19,7 @@ from kafkaraw.core.group.member import NO_GENERATION, GroupMember, is_final
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.protocol import ZERO_UUID, Uuid
-from kafkaraw.protocol.error_codes import error_name
+from kafkaraw.protocol.error_codes import ErrorCode, error_name
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -108,6 +108,8 @@ class ModernMember(GroupMember):
         self._beat = 0
         self._beat_at_ms = 0
         self._tell_all = True
+        self._in_doubt = False  # a request to join got no answer: the broker may have let this member in
+        self._releasing = False  # and this takes its name back from it
         self._told_wanted: Wanted | None = None
         self._told_claims: Claims | None = None
         self._finding = 0
@@ -180,16 +182,14 @@ class ModernMember(GroupMember):
         self._change(Change.JOINS)
 
     def _heartbeat(self) -> None:
+        if self._releasing:
+            self._send(self._request(LEAVE_STATIC_EPOCH))
+            return
         assert self.wanted is not None
-        joins = self.phase is Phase.JOINING and self.generation_id == NO_GENERATION
+        joins = self._joins
         whole = joins or self._tell_all
         settings, wanted = self.settings, self.wanted
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=settings.group_id,
-            member_id=self.member_id,
-            member_epoch=JOIN_EPOCH if joins else self.generation_id,
-            instance_id=settings.group_instance_id,
-        )
+        request = self._request(JOIN_EPOCH if joins else self.generation_id)
         if whole:
             request.rebalance_timeout_ms = settings.rebalance_timeout_ms
             request.server_assignor = settings.server_assignor
@@ -203,8 +203,26 @@ class ModernMember(GroupMember):
         if whole or claims != self._told_claims:
             request.topic_partitions = [] if joins else _by_id(claims)
         self._told_wanted, self._told_claims, self._tell_all = wanted, claims, False
+        self._send(request)
+
+    def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
+        settings = self.settings
+        return ConsumerGroupHeartbeatRequest(
+            group_id=settings.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=settings.group_instance_id,
+        )
+
+    def _send(self, request: ConsumerGroupHeartbeatRequest) -> None:
         self._beat = self._next_attempt()
-        self._actions.append(Send(CONSUMER_GROUP_HEARTBEAT, lambda _: request, self._beat, settings.request_timeout_ms))
+        timeout_ms = self.settings.request_timeout_ms
+        self._actions.append(Send(CONSUMER_GROUP_HEARTBEAT, lambda _: request, self._beat, timeout_ms))
+
+    @property
+    def _joins(self) -> bool:
+        """Whether the broker has not said yet that this is a member."""
+        return self.phase is Phase.JOINING and self.generation_id == NO_GENERATION
 
     @property
     def _claims(self) -> Claims:
@@ -227,9 +245,13 @@ class ModernMember(GroupMember):
         if attempt != self._beat or not isinstance(response, ConsumerGroupHeartbeatResponse):
             return
         self._beat = 0
+        if self._releasing:
+            self._released(response, now_ms)
+            return
         if response.error_code:
             self._react(response, now_ms)
             return
+        self._in_doubt = False
         self._heard(now_ms)
         self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
         self._beat_at_ms = now_ms + self._interval_ms
@@ -251,6 +273,7 @@ class ModernMember(GroupMember):
             self._beat = 0
             if isinstance(error, RetriableError):
                 log.info("group %r: no answer to a heartbeat: %s", self.settings.group_id, error)
+                self._in_doubt |= self._joins
                 self._again(now_ms)
             else:
                 self._break(error)
@@ -326,17 +349,37 @@ class ModernMember(GroupMember):
     def _react(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
         meaning = MODERN.meaning_of(response.error_code)
         why = f"{error_name(response.error_code)}: {response.error_message or ''}"
-        if meaning is Meaning.AGAIN:
+        if response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID and self._in_doubt:
+            log.info("group %r: heartbeat: %s; that may be this one: taking the name back", self.settings.group_id, why)
+            self._releasing = True
+            self._beat_at_ms = now_ms
+        elif meaning is Meaning.AGAIN:
             log.info("group %r: heartbeat: %s; trying again", self.settings.group_id, why)
             self._again(now_ms)
         elif meaning is Meaning.LOST:
             log.warning("group %r: heartbeat: %s; joining again", self.settings.group_id, why)
             self._lose(now_ms)
         else:
-            message = response.error_message or ""
-            self._break(
-                MODERN.stuck_error(response.error_code, self.settings, "heartbeat", message=message, wanted=self.wanted)
-            )
+            self._refused(response.error_code, response)
+
+    def _released(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
+        """The name of a static member is free now, or is another member's, who has to keep it.
+
+        A broker lets nobody join under a name in use, not even the member that has it.
+        """
+        if response.error_code == ErrorCode.FENCED_INSTANCE_ID:
+            self._refused(ErrorCode.UNRELEASED_INSTANCE_ID, response)
+        elif response.error_code and MODERN.meaning_of(response.error_code) is Meaning.AGAIN:
+            self._again(now_ms)
+        elif response.error_code and MODERN.meaning_of(response.error_code) is not Meaning.LOST:
+            self._refused(response.error_code, response)
+        else:
+            self._in_doubt = self._releasing = False
+            self._beat_at_ms = now_ms
+
+    def _refused(self, code: int, response: ConsumerGroupHeartbeatResponse) -> None:
+        message = response.error_message or ""
+        self._break(MODERN.stuck_error(code, self.settings, "heartbeat", message=message, wanted=self.wanted))
 
     def _lose(self, now_ms: int) -> None:
         self.counts.losses += 1
@@ -404,17 +447,14 @@ class ModernMember(GroupMember):
         self._find_at_ms = None
         self._target = None
         self._tell_all = True
+        self._in_doubt = self._releasing = False
         self._told_claims = self._told_wanted = None
 
     def _part(self, reason: str) -> None:
-        if self.generation_id == NO_GENERATION:
+        may_be_in = self._in_doubt or (self._joins and self._beat)
+        if self.generation_id == NO_GENERATION and not may_be_in:
             return
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.settings.group_id,
-            member_id=self.member_id,
-            member_epoch=LEAVE_EPOCH if self.settings.group_instance_id is None else LEAVE_STATIC_EPOCH,
-            instance_id=self.settings.group_instance_id,
-        )
+        request = self._request(LEAVE_EPOCH if self.settings.group_instance_id is None else LEAVE_STATIC_EPOCH)
         self._actions.append(Part(CONSUMER_GROUP_HEARTBEAT, lambda _: request, reason))
 
 
