@@ -6,6 +6,7 @@ confluent-kafka reads what we wrote, and the other way round.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -25,8 +26,18 @@ from kafkaraw import (
 )
 from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.errors import ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kafkaraw.protocol.messages.end_txn import EndTxnRequest
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaraw.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 from tests.interop.java_tools import run_tool
+from tests.interop.raw_client import RawClient
 
 PARTITIONS = 3
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
@@ -293,3 +304,45 @@ def test_javas_producer_and_its_tools_know_the_transactions_of_our_cluster() -> 
         assert len(read_by_us(cluster.bootstrap_servers, "measured")) == 2001
         told = run_tool(TRANSACTIONS, *servers, "list")
         assert "java" in told and "CompleteCommit" in told
+
+
+def offset_commits_around_a_transaction(bootstrap_servers: str) -> list[tuple[str, int, int]]:
+    """What a client of each generation is told that commits before, in and after a transaction."""
+    name = uuid.uuid4().hex
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, partitions=1, replication_factor=1)])
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=f"first-{name}") as producer:
+        producer.init_transactions()  # both coordinators are up then
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({TopicPartition(name, 0): OffsetAndMetadata(1)}, GroupMetadata(name))
+        producer.commit_transaction()
+    told: list[tuple[str, int, int]] = []
+    with RawClient(bootstrap_servers) as client:
+        started = client.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 4)
+        who = {"transactional_id": name, "producer_id": started.producer_id, "producer_epoch": started.producer_epoch}
+
+        def commit(when: str) -> None:
+            for version in (3, 4):
+                asked = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+                topics = [TxnOffsetCommitRequestTopic(name=name, partitions=[asked])]
+                answer = client.ask(TxnOffsetCommitRequest(group_id=name, topics=topics, **who), version)
+                told.append((when, version, answer.topics[0].partitions[0].error_code))
+
+        commit("before")
+        assert client.ask(AddOffsetsToTxnRequest(group_id=name, **who), 3).error_code == 0
+        commit("in")
+        assert client.ask(EndTxnRequest(committed=False, **who), 3).error_code == 0
+        while (
+            client.ask(AddOffsetsToTxnRequest(group_id=name, **who), 3).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        ):
+            time.sleep(0.01)
+        who["producer_epoch"] -= 1
+        commit("with an older epoch")
+    return told
+
+
+def test_who_commits_outside_of_a_transaction_is_told_the_same(
+    our_broker: EmbeddedBroker, apache_kafka: ApacheKafka
+) -> None:
+    ours, theirs = (offset_commits_around_a_transaction(it.bootstrap_servers) for it in (our_broker, apache_kafka))
+    assert ours == theirs

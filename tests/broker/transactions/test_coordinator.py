@@ -313,6 +313,19 @@ def test_partitions_are_verified_for_brokers_that_append(world: World) -> None:
     assert world.coordinator.verify_partitions(ID, stale, [A]) == {A: ErrorCode.PRODUCER_FENCED}
 
 
+def test_partitions_are_verified_while_more_are_being_added_but_not_while_it_ends(world: World) -> None:
+    who = world.started()
+    world.add(who, A, version=0)
+    world.held = True
+    assert world.add(who, B, version=0) is None
+    found = world.coordinator.verify_partitions(ID, who, [A, B])
+    assert found == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
+    world.appends.pop()(ErrorCode.NONE)
+    world.held, world.hold_markers = False, True
+    world.end(who, version=0)
+    assert world.coordinator.verify_partitions(ID, who, [A]) == {A: ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
 @pytest.mark.parametrize(("version", "code"), [(0, ErrorCode.PRODUCER_FENCED), (2, ErrorCode.NONE)])
 def test_a_transaction_that_is_open_too_long_is_aborted(world: World, version: int, code: ErrorCode) -> None:
     who = world.started()

@@ -26,7 +26,6 @@ TOPIC_ID_VERSION_MIN: Final = 13
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -65,7 +64,7 @@ def join_transaction(
     def told(codes: Codes) -> None:
         go_on(
             {
-                key: code_for_producers(code, implicit=implicit, knows_abortable=knows_abortable)
+                key: _code_for_producers(code_for_clients(code, knows_abortable=knows_abortable), implicit=implicit)
                 for key, code in codes.items()
             }
         )
@@ -74,14 +73,16 @@ def join_transaction(
     state.transactions.join(transactional_id, identities.pop(), frozenset(new), add=implicit, done=told)
 
 
-def code_for_producers(code: ErrorCode, *, implicit: bool, knows_abortable: bool = True) -> ErrorCode:
-    """What a producer is told of a coordinator's code."""
-    if code in _TRY_AGAIN:
-        own = implicit and code == ErrorCode.CONCURRENT_TRANSACTIONS
-        return code if own else ErrorCode.NOT_ENOUGH_REPLICAS
+def code_for_clients(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """What is made of a coordinator's code for any client, by the version of its request."""
     if code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED else code
+
+
+def _code_for_producers(code: ErrorCode, *, implicit: bool) -> ErrorCode:
+    own = implicit and code == ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.NOT_ENOUGH_REPLICAS if code in _TRY_AGAIN and not own else code
 
 
 def _partitions_new_to_it(

@@ -14,7 +14,7 @@ from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.handlers.asked_positions import AskedPositions
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
-from kafkaraw.broker.handlers.produce_in_transaction import code_for_producers
+from kafkaraw.broker.handlers.produce_in_transaction import code_for_clients
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -26,6 +26,7 @@ from kafkaraw.protocol.messages.txn_offset_commit import (
 )
 
 IMPLICIT_VERSION_MIN: Final = 5
+ABORTABLE_VERSION_MIN: Final = 4
 
 
 def handle(
@@ -62,7 +63,7 @@ def _ask(
 
     def joined(code: ErrorCode) -> None:
         if code:
-            done(code_for_producers(code, implicit=implicit))
+            done(code_for_clients(code, knows_abortable=context.api_version >= ABORTABLE_VERSION_MIN))
         else:
             _commit(state, context, request, positions, done)
 

@@ -227,24 +227,31 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether partitions are part of a transaction that is open, for a broker that is to append to them."""
+        """Whether partitions are part of a transaction that is open, for a broker that is to append to them.
+
+        A state that is being written is no hindrance: what was part of the transaction still is.
+        """
         entry = self._entries.get(transactional_id)
-        code = self._may_add(entry, transactional_id, identity)
+        code = self._code_for(entry, transactional_id, identity)
         if code or entry is None:
             return dict.fromkeys(partitions, code)
         known = entry.current.partitions if entry.current.state is _S.ONGOING else frozenset()
         return {each: ErrorCode.NONE if each in known else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
 
     def _may_add(self, entry: _Entry | None, transactional_id: str, identity: Identity) -> ErrorCode:
+        code = self._code_for(entry, transactional_id, identity)
+        if not code and entry is not None and entry.pending is not None:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return code
+
+    def _code_for(self, entry: _Entry | None, transactional_id: str, identity: Identity) -> ErrorCode:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         if entry is None or entry.current.producer_id != identity.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if entry.current.producer_epoch != identity.epoch:
             return ErrorCode.PRODUCER_FENCED
-        if entry.pending is not None or entry.current.state in ENDING:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        return ErrorCode.NONE
+        return ErrorCode.CONCURRENT_TRANSACTIONS if entry.current.state in ENDING else ErrorCode.NONE
 
     def end(self, transactional_id: str, identity: Identity, *, commit: bool, version: int, answer: Answer) -> None:
         """Commit or abort a transaction.
