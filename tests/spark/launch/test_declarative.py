@@ -14,7 +14,7 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch import declarative
 from tests.spark.connect_python import FetchError, connect_python
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPEC = """
 name: numbers
 storage: file://{folder}/storage
