@@ -256,6 +256,17 @@ def test_what_is_refused_of_javas_is_named_as_the_user_wrote_it_and_says_what_an
     assert "ssl_context" not in said
 
 
+def test_tasks_get_what_is_in_a_store_and_not_its_place(tmp_path):
+    authority = trustme.CA()
+    trusted, mine = tmp_path / "ca.pem", tmp_path / "me.pem"
+    trusted.write_bytes(authority.cert_pem.bytes())
+    mine.write_bytes(authority.issue_cert("ada@example.org").private_key_and_cert_chain_pem.bytes())
+    stores = {"kafka__ssl__truststore__location": str(trusted), "kafka__ssl__keystore__location": str(mine)}
+    client = parse(subscribe="t", kafka__security__protocol="SSL", **stores).client
+    assert (client["ssl_cadata"], client["ssl_certfile"]) == (trusted.read_text(), mine.read_text())
+    assert not any(str(tmp_path) in text for text in client.values())
+
+
 def test_certificates_are_loaded_once_for_all_kinds_of_clients(tmp_path, monkeypatch):
     store = tmp_path / "ca.pem"
     store.write_bytes(trustme.CA().cert_pem.bytes())
