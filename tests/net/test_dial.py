@@ -187,6 +187,7 @@ def test_os_errors_are_told_in_words() -> None:
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
     assert reason_of(refused) == "Connection refused"
     assert reason_of(TimeoutError()) == "no answer in time"
+    assert reason_of(ConnectionResetError()) == "the other side closed the connection"
     assert reason_of(OSError("odd")) == "odd"
     assert advice_for(OSError("odd")) == ""
     assert host_port("::1", 9092) == "[::1]:9092"

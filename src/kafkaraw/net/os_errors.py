@@ -51,6 +51,8 @@ def reason_of(error: BaseException) -> str:
         return f"TLS: {error.reason or error}"
     if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno)  # asyncio puts texts of its own into `strerror`
+    if isinstance(error, ConnectionError) and not str(error):
+        return "the other side closed the connection"  # asyncio's own, without a number
     return str(error) or type(error).__name__
 
 

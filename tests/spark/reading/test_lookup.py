@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.errors import BrokerError, StaleMetadataError, UsageError
+from kafkaraw.errors import BrokerError, NetworkError, Stage, StaleMetadataError, UsageError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import TopicPartition
@@ -237,6 +237,19 @@ def test_what_will_not_get_better_is_not_tried_again(monkeypatch, clock):
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         found.latest([T0])
     assert len(asked) == 1
+
+
+def test_a_commit_that_fails_is_a_warning_in_the_words_of_the_options(monkeypatch, clock, caplog):
+    cluster = Cluster(t=1)
+    group = {"kafka.group.id": "lags", "commitOffsets": "true"}
+    found = look(monkeypatch, cluster, subscribe="t", **group)
+
+    def commit(offsets: object, timeout: float) -> None:
+        raise NetworkError("it may want a login (see security_protocol)", stage=Stage.REQUEST)
+
+    cluster.commit = commit
+    found.commit({T0: 5})
+    assert "not committed to lags: it may want a login (see kafka.security.protocol)" in caplog.text
 
 
 def test_what_tasks_read_with_belongs_to_no_group():

@@ -21,6 +21,7 @@ from kafkaraw.errors import BrokerError, KafkaError, StaleMetadataError, UsageEr
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
+from kafkaraw.spark.errors import as_options
 from kafkaraw.spark.options.client import GROUP_ID, Settings, settings_for, typed_settings
 from kafkaraw.spark.options.java_regex import translate
 from kafkaraw.spark.options.offsets import PartitionOffsets
@@ -100,7 +101,7 @@ class ClusterLookup:
         try:
             self._committer.commit(offsets, _COMMIT_TIMEOUT_S)
         except KafkaError as error:
-            _log.warning("the offsets were not committed to %s: %s", self._options.client[GROUP_ID], error)
+            _log.warning("the offsets were not committed to %s: %s", self._options.client[GROUP_ID], as_options(error))
 
     def partitions(self) -> list[TopicPartition]:
         """Those of the partitions to read that exist, not older than a second."""
