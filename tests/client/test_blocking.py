@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -162,6 +163,21 @@ def test_send_nowait_fails_instead_of_blocking(broker, topic):
         with pytest.raises(BufferFull, match="buffer_memory=500"):
             for _ in range(100):
                 producer.send_nowait(topic, bytes(400), partition=0)
+
+
+def test_sys_exit_in_a_callback_ends_neither_the_clients_nor_what_they_were_doing(broker, topic, caplog):
+    """On the clients' own thread it cannot end the process."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=10_000) as producer:
+        partitions = producer.partitions_for(topic)
+        tickets = [producer.send(topic, b"v", partition=each.partition) for each in partitions * 2]
+        for ticket in tickets:
+            ticket.add_done_callback(lambda _: sys.exit(3))
+        producer.flush()  # in one request
+        assert [ticket.result(10).offset for ticket in tickets] == [0, 0, 1, 1]
+        again = producer.send(topic, b"v", partition=0)
+        producer.flush()
+        assert again.result(10).offset == 2
+    assert caplog.text.count("SystemExit(3) was raised on the thread 'kafkaraw-client'") == 1
 
 
 def test_waiting_inside_a_callback_is_refused(producer, topic):

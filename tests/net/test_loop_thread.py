@@ -400,6 +400,39 @@ def test_cancelling_what_the_loop_ended_without_beginning_closes_it(loop_thread:
     assert is_closed(coroutine)
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_what_would_end_the_process_ends_nothing_in_a_callback(
+    loop_thread: LoopThread, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    def leave() -> None:
+        raise error
+
+    loop_thread.call_soon(leave)
+    assert loop_thread.run(answer(1)) == 1
+    assert f"{error!r} was raised on the thread 'test', where it ends nothing" in caplog.text
+
+
+def test_sys_exit_in_a_coroutine_is_its_callers(loop_thread: LoopThread) -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    with pytest.raises(SystemExit):
+        loop_thread.run(leave())
+    assert loop_thread.run(answer(1)) == 1
+
+
+def test_sys_exit_at_the_last_moment_does_not_keep_the_thread() -> None:
+    """A loop that an exception leaves forgets that it was to stop."""
+    place = LoopThread("test")._started()
+
+    def end_and_exit() -> None:
+        place.loop.call_soon(place._end)
+        place.loop.call_soon(sys.exit)
+
+    place.loop.call_soon_threadsafe(end_and_exit)
+    assert place._has_ended(10)
+
+
 def test_ctrl_c_while_the_thread_starts_leaves_no_thread(
     loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 
@@ -120,6 +121,17 @@ def test_callbacks_run_once_in_order_before_and_after_the_outcome() -> None:
     first.add_done_callback(lambda ticket: called.append("late"))
     batch.resolve(6)
     assert called == ["first 5", "second 6", "late"]
+
+
+def test_a_callback_that_ends_the_process_keeps_no_other_from_being_told() -> None:
+    batch, called = promise(), []
+    batch.add_callback(lambda _: sys.exit(3))
+    batch.add_callback(called.append)
+    batch.add_callback(lambda _: sys.exit(3))
+    batch.add_callback(called.append)
+    with pytest.raises(SystemExit):
+        batch.resolve(5)
+    assert called == [batch, batch]
 
 
 def test_a_failing_callback_is_logged_and_hurts_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -24,6 +26,8 @@ from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.net.transport import abort_links_of
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -275,11 +279,12 @@ class _RunningLoop:
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
         self.calls: set[_Call[Any] | _Turn] = set()
+        self._ends = False
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         try:
             self._thread.start()
         except BaseException:  # Ctrl-C, while it waited for the thread to begin: nobody will know of it
-            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.loop.call_soon_threadsafe(self._end)
             raise
         release_in_child(self)
 
@@ -298,7 +303,8 @@ class _RunningLoop:
         self.loop.call_soon_threadsafe(call.begin)
 
     def stop(self, timeout: float) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        with contextlib.suppress(RuntimeError):  # it has ended by itself, because of a fault that was reported
+            self.loop.call_soon_threadsafe(self._end)
         if self._thread is not threading.current_thread():
             wait_interruptibly(self._has_ended, timeout)
 
@@ -315,12 +321,28 @@ class _RunningLoop:
 
     def _main(self) -> None:
         try:
-            self.loop.run_forever()
+            while not self._ends:
+                self._run()
         finally:
-            self._drain()
-            self.loop.close()
-            for call in list(self.calls):  # of tasks that would not leave: nobody may wait for them for ever
-                call.give_up()
+            try:
+                self._drain()
+            finally:
+                self.loop.close()
+                for call in list(self.calls):  # of tasks that would not leave: nobody may wait for them for ever
+                    call.give_up()
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_forever()
+        except (
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # asyncio ends a loop for them, but this one serves others, too
+            log.exception("%r was raised on the thread %r, where it ends nothing", error, self._thread.name)
+
+    def _end(self) -> None:
+        self._ends = True
+        self.loop.stop()
 
     def _drain(self) -> None:
         """Let every task and connection end in order, so that nothing is left for the garbage collector to report."""

@@ -184,12 +184,17 @@ class BatchPromise(Outcome):
         self._run_callbacks()
 
     def _run_callbacks(self) -> None:
+        leaving: BaseException | None = None
         while self._callbacks:
             try:
                 callback = self._callbacks.popleft()
             except IndexError:  # another thread was faster
-                return
+                break
             try:
                 callback(self)
             except Exception:  # noqa: BLE001  # the user's code: it must hurt neither other callbacks nor the loop
                 _LOG.exception("a callback of a batch for %s-%d failed", self.topic, self.partition)
+            except BaseException as error:  # noqa: BLE001  # sys.exit(), or Ctrl-C: the others are told first
+                leaving = error
+        if leaving is not None:
+            raise leaving

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 from kafkaraw.client.config import ProducerConfig
@@ -416,8 +416,10 @@ class Delivery:
     def _act_and_set_timer(self) -> None:
         """Do what the machine says, and come back when it wants to be asked again; a loop root."""
         self._acting = True
+        actions: Iterator[Action] = iter(())
         try:
-            while actions := self._machine.actions():
+            while some := self._machine.actions():
+                actions = iter(some)
                 for action in actions:
                     self._do(action)
             if self._machine.idle:
@@ -425,8 +427,22 @@ class Delivery:
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
+        except BaseException:  # sys.exit() in a user's callback, or Ctrl-C
+            self._do_rest(actions)
+            raise
         finally:
             self._acting = False
+
+    def _do_rest(self, actions: Iterable[Action]) -> None:
+        """Whoever wants to end the process in a callback keeps nobody else from being told."""
+        self.wake()
+        for action in actions:
+            try:
+                self._do(action)
+            except SystemExit:
+                continue
+            except Exception as error:  # noqa: BLE001 - as in the loop roots
+                self._break(error)
 
     def send_everything(self) -> None:
         """See `Sending.send_everything`."""
