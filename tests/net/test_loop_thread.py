@@ -412,12 +412,14 @@ def test_what_would_end_the_process_ends_nothing_in_a_callback(
     assert f"{error!r} was raised on the thread 'test', where it ends nothing" in caplog.text
 
 
-def test_sys_exit_in_a_coroutine_is_its_callers(loop_thread: LoopThread) -> None:
+def test_sys_exit_in_what_somebody_waits_for_is_raised_there(loop_thread: LoopThread) -> None:
     async def leave() -> None:
         sys.exit(3)
 
     with pytest.raises(SystemExit):
         loop_thread.run(leave())
+    with pytest.raises(SystemExit):
+        loop_thread.run_until_told(lambda _: sys.exit(3))
     assert loop_thread.run(answer(1)) == 1
 
 

@@ -245,7 +245,7 @@ class _Turn:
         """Start it; on the loop's thread."""
         try:
             self._begin(self._end)
-        except Exception as error:  # noqa: BLE001 - raised where somebody waits for it
+        except BaseException as error:  # noqa: BLE001 - raised where somebody waits for it, sys.exit() in a callback, too
             self._end(error)
 
     def wait(self) -> None:
