@@ -201,6 +201,12 @@ def test_a_change_of_listeners_is_refused_rather_than_passed_over(name: str):
     assert message == f"This broker cannot change its listeners while it runs: [{name}]"
 
 
+def test_what_is_about_kerberos_is_kept_though_no_listener_has_it():
+    state = state_with_topic()
+    assert alter(state, BROKER, "0", ("sasl.kerberos.min.time.before.relogin", SET, "58000")) == (0, None)
+    assert entry(state, BROKER, "0", "sasl.kerberos.min.time.before.relogin").value == "58000"
+
+
 def test_a_setting_that_could_not_be_written_down_is_not_set(monkeypatch: pytest.MonkeyPatch):
     storage = MemoryStorage()
     state = make_state(storage)

@@ -27,6 +27,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 Configs = Mapping[str, str]
 
 LISTENER_PREFIX: Final = "listener.name."
+_KERBEROS_PREFIX: Final = "sasl.kerberos."
 # What Kafka lets change for one listener only, never for all of a broker's.
 _PER_LISTENER: Final = frozenset(
     f"ssl.{name}"
@@ -166,7 +167,9 @@ def check_broker(configs: Configs, *, one_broker: bool) -> None:
     if not one_broker:
         _refuse_names("Cannot update these configs at default cluster level, broker id must be specified", listening)
     # Kafka would act on them. To pass them over in silence could leave a listener open that somebody meant to close.
-    _refuse_names("This broker cannot change its listeners while it runs", listening)
+    # What is about Kerberos is kept: no listener of this broker has it.
+    acted_on = (name for name in listening if not name.startswith(_KERBEROS_PREFIX))
+    _refuse_names("This broker cannot change its listeners while it runs", acted_on)
 
 
 def _mode_is(name: str, mode: object) -> bool:
