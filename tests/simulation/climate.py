@@ -31,6 +31,7 @@ class Climate:
         deaths: how likely a transactional producer dies in the middle of a transaction.
         calm: nothing goes wrong, so no transaction may fail.
         session_ms: how long a member of a group may be silent; None where there is no group.
+        slow_coordinators: now and then they take longer to store positions than a call of a consumer lasts.
     """
 
     nodes: int
@@ -51,6 +52,7 @@ class Climate:
     deaths: float = 0.0
     calm: bool = False
     session_ms: int | None = None
+    slow_coordinators: bool = False
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -94,6 +96,11 @@ class Climate:
         }
 
 
+SLOW_COORDINATORS = 0.4
+"""How many calm lives of groups have coordinators that take their time.
+
+In others connections break: what was asked on them comes late, after what was asked again, and positions go back.
+"""
 TOPIC = "flights"
 PARTITIONS = 3
 PORT = 9092
@@ -168,6 +175,7 @@ def in_groups(rng: random.Random, *, calm: bool = False) -> Climate:
         replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02), (0.02, 0.1)]),
         metadata_max_age_ms=rng.choice([500, 3000]),
         session_ms=rng.choice([1500, 3000]),
+        slow_coordinators=calm and random.Random(f"slow coordinators {rng.getstate()}").random() < SLOW_COORDINATORS,
     )
     idle_ms = {"broker_idle_ms": IDLE_NEVER_MS, "client_idle_ms": IDLE_NEVER_MS}
     return replace(climate, calm=True, **idle_ms) if calm else climate

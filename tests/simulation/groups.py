@@ -31,6 +31,8 @@ BOUND_S = 30.0
 """Within which everything is owned and processed, once nobody comes or goes any more."""
 BACK_S = 3.0
 """So long everybody has been a member before a topic grows that a leader must hear of."""
+BACKLOG = 60
+"""So much more is written at a time, at most, where coordinators are slow, so that members have records in hand."""
 RESTING_S = 2.0
 """How long that has to last."""
 
@@ -124,6 +126,7 @@ class GroupLife:
         self._rng = world.rng("group")
         # What only versatile members do is drawn from a stream of its own, so that other lives stay as they were.
         self._ways = world.rng("ways")
+        self._pace = world.rng("pace")
         assert world.climate.session_ms is not None
         self._plan = draw(self._rng, world.climate.session_ms, calm=world.climate.calm, mixed=mixed)
         if versatile:
@@ -167,6 +170,8 @@ class GroupLife:
             self._replace()
             self._count_members()
             await self._send(rng.randrange(1, 8))
+            if world.climate.slow_coordinators:
+                await self._send(self._pace.randrange(BACKLOG))
             await asyncio.sleep(rng.uniform(0, 0.7))
             place, name = rng.randrange(self._plan.places), rng.choices(names, weights)[0]
             befall = events[name][1]
@@ -225,6 +230,7 @@ class GroupLife:
                 done_s = world.now_s
         group.calm_until_s = world.now_s
         world.note("the end of it")
+        await asyncio.sleep(0.001)  # else who gives up at once had nothing at that time
         await asyncio.gather(*(member.leave() for member in self._members.values()))
         await self._look()
 
@@ -284,6 +290,8 @@ class GroupLife:
         if place in self._plan.static:
             settings["group_instance_id"] = f"place{place}"
         habit = self._rng.choice(list(Habit))
+        if self._world.climate.slow_coordinators:
+            habit = self._pace.choice([habit, Habit.AUTO])
         everybody = self._members.values
         self._members[place] = Member(
             self._world,

@@ -27,7 +27,7 @@ from tests.simulation.clients import (
 from tests.simulation.groups import GroupLife
 from tests.simulation.senders import Bursts
 from tests.simulation.services import SERVICES, Service, as_eager_as_java, ask_positions
-from tests.simulation.trouble import LATEST_REPEAT_S, trouble
+from tests.simulation.trouble import LATEST_REPEAT_S, coordinators_take_their_time, trouble
 from tests.simulation.world import World
 
 COUNT = 120
@@ -141,7 +141,8 @@ async def _in_a_group(world: World, *, mixed: bool = False, versatile: bool = Fa
     await world.brokers.start()
     life = GroupLife(world, mixed=mixed, versatile=versatile)
     await life.begin()
-    helpers = [asyncio.create_task(trouble(world, pause_s=(0.1, 2.0))), asyncio.create_task(life.watch())]
+    work = [trouble(world, pause_s=(0.1, 2.0)), coordinators_take_their_time(world), life.watch()]
+    helpers = [asyncio.create_task(each) for each in work]
     with world.brokers.old_news.in_effect(), told_of_beginnings(life.begins_anew):
         async with asyncio.timeout(LIFETIME_S):
             await life.churn()

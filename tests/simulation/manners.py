@@ -71,7 +71,9 @@ async def _next_record(consumer: AsyncConsumer, timeout: float, around: Surround
     finally:
         coming.cancel()
         await asyncio.wait({coming})
-    return None if coming.cancelled() else coming.result()
+    if coming.cancelled() or isinstance(coming.exception(), StopAsyncIteration):  # somebody has closed it meanwhile
+        return None
+    return coming.result()
 
 
 async def by_arrow(consumer: AsyncConsumer, timeout: float, around: Surroundings) -> AsyncIterator[Piece]:

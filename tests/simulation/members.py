@@ -37,6 +37,10 @@ CLOSE_S = 10.0
 LEAVING_S = 1.0
 """Within which a member that is away for too long has said so."""
 EARLY_S = 0.001
+INTERRUPTED_S = 2.0
+"""So long whoever closes it waits until it is in a call that may be interrupted."""
+IMPATIENT = 0.15
+"""Where coordinators are slow, calls last so much shorter, so that there are some within a commit."""
 SELDOM_S = 0.5
 """Once it has settled down, a member stores positions no more often."""
 
@@ -98,12 +102,15 @@ class Member:
         self._slow_s = self._rng.choice([0, 0, 0.005, 0.05])
         self._pause_s = 0.0
         self._leaves = self._is_silent = self._is_closing = self._is_called = False
+        self._closed = asyncio.Event()
+        self._closer: asyncio.Task[None] | None = None
         self._is_restless = True
         self._left_s = self._away_s = self._back_s = 0.0  # the end of the call before, of this one, and its beginning
         self._committed_s = 0.0
         self._max_poll_s = settings["max_poll_interval_ms"] / 1000
         self._ways = world.rng(f"ways of {name}")
         self._manners = self._ways.sample(list(MANNERS), self._ways.choice([1, 1, 2, 4])) if is_versatile else ["poll"]
+        self._is_interrupted = is_versatile and self._ways.random() < 0.5
         self._consumer = self._make(settings)
         self._whims = Whims(name, self._consumer, self.tenures, group, world, is_fickle=is_versatile)
         self._task = asyncio.create_task(self._run(), name=name)
@@ -142,8 +149,10 @@ class Member:
 
     async def crash(self) -> None:
         """The process is gone: nobody hears of it, and nothing is sent any more."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._closer) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         group = self._consumer._group
         await group.membership.close()
         await group.progress.close(Deadline(0))
@@ -163,9 +172,29 @@ class Member:
         return self.generation >= 0 and not self._is_closing
 
     async def leave(self) -> None:
-        """Let it end in order, after what it is doing now."""
+        """Let it end in order, after what it is doing now; or close its consumer from here, in the middle of a call."""
+        if self._is_interrupted:
+            await self._until_interruptible()
+            if self._is_interruptible:
+                self._world.covered["closed while " + ("a callback ran" if self._is_called else "it was waiting")] += 1
+                self._closer = asyncio.create_task(self._close(), name=f"{self.name} is closed")
+                await asyncio.wait([self._closer])
+                if not self._closer.cancelled():
+                    self._closer.result()
         self._leaves = True
         await asyncio.wait([self._task])
+
+    @property
+    def _is_interruptible(self) -> bool:
+        """Whether it waits for records, or for a callback of its own: nothing that it was given is unprocessed then."""
+        return (self._consumer._reading.is_waiting or self._is_called) and not self._is_closing
+
+    async def _until_interruptible(self) -> None:
+        wants_callback, until_s = self._ways.random() < 0.5, self._world.now_s + INTERRUPTED_S
+        while not self._task.done() and self._world.now_s < until_s:
+            if self._is_interruptible and (self._is_called or not wants_callback):
+                return
+            await asyncio.sleep(EARLY_S)
 
     @property
     def generation(self) -> int:
@@ -195,11 +224,12 @@ class Member:
 
     async def _run(self) -> None:
         self._subscribe()
-        while not self._leaves:
+        while not (self._leaves or self._is_closing):
             try:
                 await self._read()
                 await self._pause()
-                self._whims.follow(is_restless=self._is_restless)
+                if not self._is_closing:
+                    self._whims.follow(is_restless=self._is_restless)
             except MemberFenced:
                 # A coordinator that takes over in a rebalance may know an older member of this name: final, in Kafka.
                 self._world.covered["fenced"] += 1
@@ -207,9 +237,12 @@ class Member:
             except KafkaError as error:
                 self._note(error)
                 await asyncio.sleep(0.01)
-            if self._is_restless and self._rng.random() < 0.01:
+            if self._is_restless and self._rng.random() < 0.01 and not self._is_closing:
                 await self._be_silent()
-        await self._close()
+        if self._is_closing:
+            await self._closed.wait()
+        else:
+            await self._close()
 
     def _note(self, error: KafkaError) -> None:
         self._world.covered[type(error).__name__] += 1
@@ -223,6 +256,8 @@ class Member:
     async def _read(self) -> None:
         """Take and process what there is, in one of the ways in which it reads."""
         world, timeout = self._world, self._rng.choice([0.1, 0.5, 1.0])
+        if world.climate.slow_coordinators:
+            timeout *= IMPATIENT
         manner, enough = self._ways.choice(self._manners), self._ways.choice([1, 3, 20])
         began_s, taken = world.now_s, 0
         around = Surroundings(self._ask, lambda: self._is_called)
@@ -232,7 +267,7 @@ class Member:
                 await self._process(piece)
                 if manner not in AT_ONCE and (self._leaves or taken >= enough):
                     break
-        if not taken and world.now_s < began_s + timeout - EARLY_S:
+        if not taken and not self._is_closing and world.now_s < began_s + timeout - EARLY_S:
             world.history.stuck.append(f"{self.name}: {manner} gave up at {world.now_s:.3f} s, before its time")
         if taken:
             world.covered[f"read by {manner}"] += 1
@@ -293,18 +328,22 @@ class Member:
             await self._world.call(
                 f"{self.name}: unsubscribe", self._consumer.unsubscribe(CLOSE_S), CLOSE_S + CALLBACKS_S
             )
+        if self._is_closing:
+            return
         from_s = self._world.now_s
         await asyncio.sleep(self._rng.uniform(0, 3))
         self._is_silent = False
         self._group.silences.append(Silence(self.name, from_s, self._world.now_s))
         self._world.covered["unsubscribed"] += 1
-        self._subscribe()
+        if not self._is_closing:
+            self._subscribe()
 
     async def _close(self) -> None:
         self._is_closing = True
         with suppress(KafkaError):
             close = self._consumer.close(CLOSE_S)
             await self._world.call(f"{self.name}: close", close, CLOSE_S + CALLBACKS_S)
+        self._closed.set()
         self._group.silences.append(Silence(self.name, self._world.now_s, float("inf")))
         if self.tenures:
             self._group.strays.append(f"{self.name} was not asked to give up {sorted(self.tenures)} when it closed")
@@ -321,7 +360,7 @@ class Member:
 
     async def _assigned(self, partitions: list[TopicPartition]) -> None:
         world = self._world
-        world.note(f"{self.name} gets {_short(partitions)} in {self.generation}")
+        self._told(f"gets {_short(partitions)} in {self.generation}")
         for tp in partitions:
             if tp in self.tenures:
                 self._group.strays.append(f"{self.name} was given {tp} twice, at {world.now_s:.3f} s")
@@ -335,12 +374,17 @@ class Member:
                 await asyncio.sleep(self._welcomes.uniform(0, self._welcome_s))
 
     async def _revoked(self, partitions: list[TopicPartition]) -> None:
-        self._world.note(f"{self.name} gives {_short(partitions)} in {self.generation}")
+        self._told(f"gives {_short(partitions)} in {self.generation}")
         if self._habit is not Habit.AUTO and partitions:
             with self._being_called():
                 await self._commit()
         self._gave(partitions, End.REVOKED)
         self._world.covered["revoked"] += 1
+
+    def _told(self, what: str) -> None:
+        self._world.note(f"{self.name} {what}")
+        if self._closed.is_set():
+            self._group.strays.append(f"{self.name} was called back after it was closed: it {what}")
 
     @contextmanager
     def _being_called(self) -> Iterator[None]:
@@ -349,9 +393,11 @@ class Member:
             yield
         finally:
             self._is_called = False
+            if self._closed.is_set():
+                self._group.strays.append(f"{self.name} was closed while a callback ran, and went on")
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
-        self._world.note(f"{self.name} loses {_short(partitions)}")
+        self._told(f"loses {_short(partitions)}")
         self._gave(partitions, End.LOST)
         self._world.covered["lost partitions"] += 1
 

@@ -36,6 +36,8 @@ HAPPENS = {
         "a topic grew",
         "a topic appeared",
         "subscribed to a pattern",
+        "closed while it was waiting",
+        "closed while a callback ran",
         *(f"read by {manner}" for manner in MANNERS),
         "sought back",
         "sought forth",

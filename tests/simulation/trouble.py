@@ -17,6 +17,8 @@ from tests.simulation.world import World
 REPEATED_KEYS = frozenset({0, 25, 26, 28})  # Produce, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
 LATEST_REPEAT_S = 4.0
 """So much later a request arrives again, at most."""
+SLOW_S = (0.15, 0.25)
+"""How long a slow coordinator takes to store positions: in time for its requests, where brokers are slow, too."""
 Fault = Callable[[World, int], AbstractAsyncContextManager[None]]
 """Breaks something, of a node when it is about one, and mends it on leaving."""
 
@@ -195,6 +197,20 @@ async def replication_waits(world: World, node: int) -> AsyncIterator[None]:
         yield
     finally:
         cluster.resume_replication(node)
+
+
+async def coordinators_take_their_time(world: World) -> None:
+    """Where they do, coordinators take longer, now and then, to store positions than a call of a consumer lasts."""
+    rng = world.rng("how slow coordinators are")
+    while world.climate.slow_coordinators and not world.over:
+        await asyncio.sleep(rng.uniform(0.2, 2.0))
+        delay_s, lasts_s = rng.choice(SLOW_S), rng.uniform(0.3, 4.0)
+        world.note(f"coordinators take {delay_s} s to store positions, for {lasts_s:.3f} s")
+        world.covered["slow coordinators"] += 1
+        faults = world.brokers.cluster.faults
+        faults.on(api="OffsetCommit", times=None).delay(delay_s)
+        await asyncio.sleep(lasts_s)
+        faults.clear()
 
 
 @dataclass(frozen=True)

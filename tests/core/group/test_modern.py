@@ -240,6 +240,29 @@ def test_a_topic_whose_name_is_not_known_is_asked_for_and_the_rest_is_read_meanw
     assert group.poll() == Handover(assigned=frozenset({TopicPartition("u", 3)}), after=both)
 
 
+def test_a_name_that_becomes_known_by_itself_is_taken_when_it_is_time_to_ask_again() -> None:
+    group = Group()
+    action = group.next_action()
+    assert isinstance(action, Send)
+    response = ConsumerGroupHeartbeatResponse(
+        error_code=0,
+        member_epoch=1,
+        heartbeat_interval_ms=INTERVAL_MS,
+        assignment=Assignment(topic_partitions=[TopicPartitions(topic_id=U, partitions=[3])]),
+    )
+    group.member.answered(action.attempt, response, group.now_ms)
+    asked = group.next_action()
+    assert isinstance(asked, FindNames)
+    group.member.names_found(asked.attempt, group.now_ms)
+    assert group.poll() is None
+    group.names[U] = "u"  # somebody else has asked for it
+    ask_at_ms = group.member.deadline_ms
+    assert ask_at_ms is not None
+    group.member.tick(ask_at_ms)
+    mine = frozenset({TopicPartition("u", 3)})
+    assert group.poll() == Handover(assigned=mine, after=mine)
+
+
 def test_a_changed_subscription_is_told_at_once() -> None:
     group = Group()
     group.beat(0)

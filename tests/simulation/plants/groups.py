@@ -14,6 +14,7 @@ from kafkaraw.broker.groups.reconciliation import reconcile
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.client.fetching.reading import Reading
+from kafkaraw.client.groups.group import Group
 from kafkaraw.client.groups.handing_over import HandingOver
 from kafkaraw.client.groups.membership import Membership
 from kafkaraw.client.groups.progress import Progress
@@ -174,6 +175,10 @@ def consumer_gives_what_it_has_in_hand_of_partitions_that_it_has_lost(monkeypatc
             drop(self)
 
     monkeypatch.setattr(RecordCursor, "drop", only_all_of_it)
+
+
+def consumer_gives_what_it_has_in_hand_while_it_commits_for_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Group, "_turn_of_member", lambda self, deadline: self.membership.turn(deadline))
 
 
 def consumer_begins_without_asking_where(monkeypatch: pytest.MonkeyPatch):

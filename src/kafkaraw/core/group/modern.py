@@ -170,6 +170,7 @@ class ModernMember(GroupMember):
             return
         if self._find_at_ms is not None and now_ms >= self._find_at_ms and self.phase in _BEATING:
             self._find_names()
+            self._reconcile(now_ms)  # names may have become known meanwhile, as by a change of the subscription
         if self.phase in _BEATING and not self._beat and now_ms >= self._beat_at_ms:
             self._heartbeat()
 
