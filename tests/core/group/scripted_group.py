@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from kafkaraw.core.group.actions import FindTopics, GroupSettings, Handover, Part, Send, Wanted
+from kafkaraw.core.group.actions import FindTopics, GroupSettings, Part, Send, Wanted
 from kafkaraw.core.group.assignors import ASSIGNORS
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, ClassicMember, Phase
 from kafkaraw.core.group.subscription import encode_assignment
@@ -15,6 +15,7 @@ from kafkaraw.protocol.messages.heartbeat import HeartbeatResponse
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkaraw.records import TopicPartition
+from tests.core.group.polling_user import PolledMember
 
 VERSION = 9
 NO_RACK: frozenset[str] = frozenset()
@@ -24,21 +25,15 @@ def partitions(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(topic, number) for number in numbers)
 
 
-class ScriptedGroup:
+class ScriptedGroup(PolledMember[ClassicMember]):
     """One `ClassicMember` and what happens to it."""
 
     def __init__(self, *assignors: str, **settings: object) -> None:
         names: Sequence[str] = assignors or ("range",)
         chosen = [ASSIGNORS[name]() for name in names]
-        self.member = ClassicMember(
-            GroupSettings(group_id="g", assignors=chosen, **settings),  # type: ignore[arg-type]
-            Backoff(100, 1_000),
-            random.Random(1),
-        )
-        self.now_ms = 0
+        group = GroupSettings(group_id="g", assignors=chosen, **settings)  # type: ignore[arg-type]
+        super().__init__(ClassicMember(group, Backoff(100, 1_000), random.Random(1)))
         self.generation_id = 0
-        self.told: list[Handover] = []
-        self.half_told: Handover | None = None
         self.parted: list[str] = []
         self.sent: list[tuple[int, object]] = []
         self.topics = {"t": [NO_RACK] * 4}
@@ -55,29 +50,8 @@ class ScriptedGroup:
             else:
                 self._waiting.append(action)
 
-    def pass_time(self, milliseconds: int) -> None:
-        self.now_ms += milliseconds
-        self.member.tick(self.now_ms)
-
     def subscribe(self, *topics: str) -> None:
         self.member.subscribe(Wanted(frozenset(topics)), self.now_ms)
-
-    def poll(self, then: Callable[[], None] = lambda: None, *, in_time: bool = True) -> Handover | None:
-        """A call of the user, who is told what there is to tell; if the time is up before, the next call goes on."""
-        self.member.user_comes(self.now_ms)
-        try:
-            problem = self.member.take_problem(self.now_ms)
-            if problem is not None:
-                raise problem
-            self.half_told = handover = self.half_told or self.member.begin_handover()
-            if handover is not None and in_time:
-                then()
-                self.told.append(handover)
-                self.half_told = None
-                self.member.end_handover(self.now_ms)
-            return handover
-        finally:
-            self.member.user_goes(self.now_ms)
 
     def next_action(self, api_key: int | None = None) -> Send | FindTopics:
         """What the member does next; those that leave are only noted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from kafkaraw.records import TopicPartition
+from tests.core.group.polling_user import PolledMember
 
 OUTAGE = NetworkError("gone", stage=Stage.CONNECT)
 T, U = Uuid(b"t" * 16), Uuid(b"u" * 16)
@@ -33,22 +33,14 @@ def partitions(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("t", number) for number in numbers)
 
 
-class Group:
+class Group(PolledMember[ModernMember]):
     """One member, and a broker that answers as the test says."""
 
     def __init__(self, **given: object) -> None:
         self.names = {T: "t"}
-        self.member = ModernMember(
-            GroupSettings(group_id="g", **given),  # type: ignore[arg-type]
-            Backoff(100, 1_000),
-            random.Random(1),
-            "me",
-            self.names.get,
-        )
-        self.now_ms = 0
+        settings = GroupSettings(group_id="g", **given)  # type: ignore[arg-type]
+        super().__init__(ModernMember(settings, Backoff(100, 1_000), random.Random(1), "me", self.names.get))
         self.epoch = 0
-        self.told: list[Handover] = []
-        self.half_told: Handover | None = None
         self.parted: list[ConsumerGroupHeartbeatRequest] = []
         self._waiting: list[Send | FindNames] = []
         self.member.subscribe(Wanted(frozenset("t")), 0)
@@ -76,10 +68,6 @@ class Group:
             self.look()
         return self._waiting.pop(0) if self._waiting else None
 
-    def pass_time(self, milliseconds: int) -> None:
-        self.now_ms += milliseconds
-        self.member.tick(self.now_ms)
-
     def beat(self, *numbers: int, code: int = 0, change: bool = True) -> ConsumerGroupHeartbeatRequest:
         """The next request is a heartbeat: answer it, with an assignment unless nothing changes."""
         action = self.next_action()
@@ -102,23 +90,6 @@ class Group:
             assignment=given if change and not code else None,
         )
         self.member.answered(action.attempt, response, self.now_ms)
-
-    def poll(self, then: Callable[[], object] = lambda: None, *, in_time: bool = True) -> Handover | None:
-        """A call of the user, who is told what there is to tell; if the time is up before, the next call goes on."""
-        self.member.user_comes(self.now_ms)
-        try:
-            problem = self.member.take_problem(self.now_ms)
-            if problem is not None:
-                raise problem
-            self.half_told = handover = self.half_told or self.member.begin_handover()
-            if handover is not None and in_time:
-                then()
-                self.told.append(handover)
-                self.half_told = None
-                self.member.end_handover(self.now_ms)
-            return handover
-        finally:
-            self.member.user_goes(self.now_ms)
 
     def settle(self) -> None:
         """A good broker and a user who polls: go on until the member has what the broker gives, and has said so."""
