@@ -297,8 +297,11 @@ class Member:
 
     @property
     def _has_to_hurry(self) -> bool:
-        """Once it has settled down it is not slow for so long that it is thrown out, for ever again."""
-        return not self._is_restless and self._world.now_s > self._away_s + self._max_poll_s / 2
+        """Once it has settled down it is not slow for so long that it is thrown out, for ever again; or at all, where
+        there is much to catch up with.
+        """
+        is_late = self._world.now_s > self._away_s + self._max_poll_s / 2
+        return not self._is_restless and (is_late or self._world.climate.slow_coordinators)
 
     async def _pause(self) -> None:
         if self._pause_s:
