@@ -69,6 +69,10 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("transaction.max.timeout.ms", 900_000, "longest transaction that a producer may ask for", low=1,
                 high=INT_MAX),
         Setting("transactional.id.expiration.ms", 604_800_000, "forget a transactional id unused for so long", low=1),
+        Setting("add.partitions.to.txn.retry.backoff.ms", 20, "longest pause before partitions are added again to a "
+                "transaction whose predecessor is being carried out", low=1, high=INT_MAX),
+        Setting("add.partitions.to.txn.retry.backoff.max.ms", 100, "after so long the producer is told to try again",
+                low=0, high=INT_MAX),
         Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000,
                 "how often to look for transactions to abort", low=1, high=INT_MAX),
         Setting("transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1, high=INT_MAX),
@@ -146,6 +150,8 @@ class BrokerConfig:
     replica_lag_time_max_ms: int
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
+    add_partitions_to_txn_retry_backoff_max_ms: int
     transaction_abort_interval_ms: int
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int
@@ -206,6 +212,8 @@ class BrokerConfig:
             replica_lag_time_max_ms=number(values, "replica.lag.time.max.ms"),
             transaction_max_timeout_ms=number(values, "transaction.max.timeout.ms"),
             transactional_id_expiration_ms=number(values, "transactional.id.expiration.ms"),
+            add_partitions_to_txn_retry_backoff_ms=number(values, "add.partitions.to.txn.retry.backoff.ms"),
+            add_partitions_to_txn_retry_backoff_max_ms=number(values, "add.partitions.to.txn.retry.backoff.max.ms"),
             transaction_abort_interval_ms=number(values, "transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             transaction_state_log_num_partitions=number(values, "transaction.state.log.num.partitions"),
             transaction_state_log_replication_factor=number(values, "transaction.state.log.replication.factor"),

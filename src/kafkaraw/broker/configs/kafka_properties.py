@@ -38,7 +38,7 @@ ssl.secure.random.implementation ssl.trustmanager.algorithm
 """
 
 _IGNORED: Final = """
-add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
+alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
 client.quota.callback.class config.providers connection.failed.authentication.delay.ms

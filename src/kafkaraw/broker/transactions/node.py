@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
 from kafkaraw.broker.refusal import Refusal
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from kafkaraw.net import Clock
 
 _logger = logging.getLogger("kafkaraw.broker")
+
+FIRST_PAUSE_S: Final = 0.002
+"""A transaction is mostly carried out within that; Kafka's pause of 20 ms is what this one grows to."""
 
 T = TypeVar("T")
 Code = Callable[[ErrorCode], None]
@@ -181,9 +184,39 @@ class TransactionNode:
             transactional_id: whose.
             identity: of the producer.
             partitions: where its records are to go.
-            add: make them part of it (KIP-890, second generation); without, only check that they are.
+            add: make them part of it (KIP-890, second generation); without, only check that they are. While the
+                transaction before is still being carried out, it is tried again for a while: a client that is told
+                so waits for longer.
             done: told the code for each.
         """
+        if not add:
+            self._ask_coordinator(transactional_id, identity, partitions, False, done)
+            return
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        pause_max_s = self._config.add_partitions_to_txn_retry_backoff_ms / 1000
+
+        def try_now(pause_s: float) -> None:
+            def tried(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+                if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or loop.time() + pause_s > until_s:
+                    done(codes)
+                    return
+                next_s = min(2 * pause_s, pause_max_s)
+                again = self._owing(lambda goes_on: try_now(next_s) if goes_on else done(codes), False)
+                loop.call_later(pause_s, again, True)
+
+            self._ask_coordinator(transactional_id, identity, partitions, True, tried)
+
+        try_now(min(FIRST_PAUSE_S, pause_max_s))
+
+    def _ask_coordinator(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        partitions: frozenset[TopicPartition],
+        add: bool,
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
         try:
             leader = self.leader_for(transactional_id)
         except Refusal as refusal:
