@@ -8,7 +8,19 @@ import pyarrow as pa
 import pytest
 
 from kafkaraw.errors import BatchTooLarge, CorruptBatch, UsageError
-from kafkaraw.records import HEADER_SIZE, Batch, Columns, encode_batch, encode_control_batch, fill, patch_header
+from kafkaraw.records import (
+    HEADER_SIZE,
+    Batch,
+    BatchHeader,
+    Columns,
+    encode_batch,
+    encode_control_batch,
+    fill,
+    parse_header,
+    patch_header,
+    verify_crc,
+)
+from kafkaraw.records._implementation import fill_batches
 from kafkaraw.records.batch import PlainRecord
 from kafkaraw.records.columns import COLUMN_NAMES
 from kafkaraw.records.control import ControlType
@@ -26,7 +38,7 @@ HEADERS = pa.list_(
 
 
 def view(records: list[PlainRecord], base_offset: int = 0, codec: str = "none") -> memoryview:
-    return memoryview(encode_batch(records, base_offset=base_offset, codec=codec))
+    return memoryview(bytearray(encode_batch(records, base_offset=base_offset, codec=codec)))
 
 
 def rows(columns: Columns) -> list[dict[str, object]]:
@@ -180,6 +192,29 @@ def test_a_damaged_batch_leaves_the_rows_before_it() -> None:
         fill(memoryview(damaged), columns, 4, "ms")
     assert fill(view(RECORDS, 4), columns, 4, "ms") == 8
     assert [row["offset"] for row in rows(columns)] == list(range(8))
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("wanted", [COLUMN_NAMES, frozenset({"offset", "value"})], ids=["headers, too", "no headers"])
+def test_each_batch_is_checked_once_and_none_is_kept_when_one_is_damaged(wanted: frozenset[str], codec: str) -> None:
+    columns = Columns(wanted, 0)
+    fill(view(RECORDS), columns, 0, "ms")
+    wires = [(parse_header(wire), wire) for wire in (view(RECORDS, base, codec) for base in (4, 8, 12))]
+    checked: list[int] = []
+
+    def check(header: BatchHeader, wire: memoryview) -> None:
+        checked.append(header.base_offset)
+        verify_crc(wire)
+
+    assert fill_batches(wires, columns, 4, "ms", check=check) == 16
+    assert checked == [4, 8, 12]
+    assert [row["offset"] for row in rows(columns)] == list(range(16))
+    fill(view(RECORDS), columns, 0, "ms")
+    wires[1][1][-1] ^= 1
+    with pytest.raises(CorruptBatch, match="checksum of the batch at offset 8"):
+        fill_batches(wires, columns, 4, "ms", check=check)
+    assert checked == [4, 8, 12, 4, 8]
+    assert [row["offset"] for row in rows(columns)] == list(range(4))
 
 
 def test_a_column_that_arrow_cannot_address_is_refused_and_leaves_no_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ is read once, and what was written of a damaged one is dropped. Only headers, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import cython
 from cython.cimports.cpython import array
@@ -27,6 +27,7 @@ from kafkaraw.records.header import parse_header
 _INT64_MAX = cython.declare(cython.longlong, 2**63 - 1)
 _INT32_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _MICROSECONDS = cython.declare(cython.longlong, 1000)
+_CODEC_MASK = cython.declare(cython.int, 7)
 _PRESENT = cython.declare(cython.uchar, 0x31)
 _NULL = cython.declare(cython.uchar, 0x30)
 
@@ -71,7 +72,7 @@ def fill(
         CorruptBatch: the columns keep their first `at` rows.
         BatchTooLarge: as above.
     """
-    return _fill([(parse_header(batch), batch)], columns, at, unit, start_offset, end_offset, size_max_bytes)
+    return _fill([(parse_header(batch), batch)], columns, at, unit, None, start_offset, end_offset, size_max_bytes)
 
 
 def fill_batches(
@@ -80,6 +81,7 @@ def fill_batches(
     at: cython.Py_ssize_t,
     unit: str,
     *,
+    check: Callable[[object, memoryview], None] | None = None,
     start_offset: int = 0,
     end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
@@ -90,7 +92,7 @@ def fill_batches(
         CorruptBatch: the columns keep their first `at` rows.
         BatchTooLarge: as above.
     """
-    return _fill(wires, columns, at, unit, start_offset, end_offset, size_max_bytes)
+    return _fill(wires, columns, at, unit, check, start_offset, end_offset, size_max_bytes)
 
 
 @cython.cfunc
@@ -99,6 +101,7 @@ def _fill(
     columns: object,
     at: cython.Py_ssize_t,
     unit: str,
+    check: object,
     start_offset: object,
     end_offset: object,
     size_max_bytes: object,
@@ -106,25 +109,37 @@ def _fill(
     columns.start_at(at, unit)
     factor: cython.longlong = _MICROSECONDS if unit == "us" else 1
     bodies: list = []
+    unchecked: list = []  # for each body its batch, if that is to be checked when it is written, else None
     body: Body
     sizes: _Sizes
+    late: cython.bint = check is not None and columns.headers is None  # nothing has to be measured, most likely
     memset(cython.address(sizes), 0, cython.sizeof(_Sizes))
     for parsed, batch in wires:
         if not parsed.is_control and parsed.records_count:
+            plain: cython.bint = late and not parsed.attributes & _CODEC_MASK
+            if check is not None and not plain:
+                check(parsed, batch)
             body = Body()
             body.begin(batch, parsed, start_offset, end_offset, size_max_bytes)
             sizes.rows += body.walk.count
             sizes.keys += body.view.len
             sizes.values += body.view.len
             bodies.append(body)
+            unchecked.append((parsed, batch) if plain else None)
     if columns.headers is not None or not _has_room(columns, cython.address(sizes)):
+        for index, wire in enumerate(unchecked):
+            if wire is not None:
+                check(wire[0], wire[1])
+                unchecked[index] = None
         _measure(bodies, cython.address(sizes), columns.headers is not None)
         if not _has_room(columns, cython.address(sizes)):
             raise BatchTooLarge(_columns.TOO_LARGE)
     writer: _Writer = _Writer(columns, at)
     try:
         writer.reserve(cython.address(sizes))
-        for body in bodies:
+        for body, wire in zip(bodies, unchecked):  # noqa: B905 - grown together
+            if wire is not None:
+                check(wire[0], wire[1])
             writer.write(body, factor)
         writer.finish()
     except BaseException:

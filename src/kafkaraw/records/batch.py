@@ -219,15 +219,24 @@ class Batch:
 
     def _readable(self) -> Iterator[Wire]:
         """Give the wire batches that hold records for the user, checked."""
+        for header, wire in self._meant():
+            self._check(header, wire)
+            yield header, wire
+
+    def _meant(self) -> Iterator[Wire]:
+        """Give the wire batches that hold records for the user, as they are."""
         for header, wire in self._batches:
             if header.attributes & CONTROL_BIT or not header.records_count or header.next_offset <= self.start_offset:
                 continue
             if self.end_offset is not None and header.base_offset >= self.end_offset:
                 return
-            if self._checked is not None and header.base_offset not in self._checked:
-                verify_crc(wire)
-                self._checked.add(header.base_offset)
             yield header, wire
+
+    def _check(self, header: BatchHeader, wire: memoryview) -> None:
+        """Verify the checksum, once."""
+        if self._checked is not None and header.base_offset not in self._checked:
+            verify_crc(wire)
+            self._checked.add(header.base_offset)
 
     def __iter__(self) -> Iterator[Record]:
         """Give the records, decoded one wire batch at a time.
@@ -284,10 +293,11 @@ class Batch:
         """
         end_offset = self.end_offset if end_offset is None else end_offset
         return fill_batches(
-            takewhile(lambda wire: end_offset is None or wire[0].base_offset < end_offset, self._readable()),
+            takewhile(lambda wire: end_offset is None or wire[0].base_offset < end_offset, self._meant()),
             columns,
             at,
             unit,
+            check=None if self._checked is None else self._check,
             start_offset=self.start_offset,
             end_offset=end_offset,
             size_max_bytes=self._size_max_bytes,

@@ -239,11 +239,16 @@ class FillBatches(Protocol):
         at: int,
         unit: TimestampUnit,
         *,
+        check: Callable[[BatchHeader, memoryview], None] | None = None,
         start_offset: int = 0,
         end_offset: int | None = None,
         size_max_bytes: int = ...,
     ) -> int:
-        """Append the records with `start_offset <= offset < end_offset` from row `at` on; gives the new row count."""
+        """Append the records with `start_offset <= offset < end_offset` from row `at` on; gives the new row count.
+
+        Each wire batch is given to `check` before its records are read, which may be just before: then its bytes are
+        in the processor's cache.
+        """
 
 
 class Fill(Protocol):

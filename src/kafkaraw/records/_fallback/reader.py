@@ -159,6 +159,7 @@ def fill_batches(
     at: int,
     unit: TimestampUnit,
     *,
+    check: Callable[[BatchHeader, memoryview], None] | None = None,
     start_offset: int = 0,
     end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
@@ -173,7 +174,9 @@ def fill_batches(
     row = at
     limits = {"start_offset": start_offset, "end_offset": end_offset, "size_max_bytes": size_max_bytes}
     try:
-        for _, wire in wires:
+        for header, wire in wires:
+            if check is not None:
+                check(header, wire)
             row = fill(wire, columns, row, unit, **limits)  # type: ignore[arg-type]  # each keeps its type
     except BaseException:
         columns.truncate(at)
