@@ -28,6 +28,7 @@ class Climate:
         repeats: the network may deliver a Produce request twice.
         message_max_bytes: the largest batch that brokers take.
         transaction_version: the generation of the protocol of transactions, 0 or 2.
+        join_patience_ms: how long brokers try to have partitions join a transaction while another one is carried out.
         deaths: how likely a transactional producer dies in the middle of a transaction.
         calm: nothing goes wrong, so no transaction may fail.
         session_ms: how long a member of a group may be silent; None where there is no group.
@@ -49,6 +50,7 @@ class Climate:
     repeats: bool = False
     message_max_bytes: int = 1_048_588
     transaction_version: int | None = None
+    join_patience_ms: int = 100
     deaths: float = 0.0
     calm: bool = False
     session_ms: int | None = None
@@ -73,6 +75,7 @@ class Climate:
             found["transaction.version"] = self.transaction_version
             found["transaction.state.log.num.partitions"] = 3
             found["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = 500
+            found["add.partitions.to.txn.retry.backoff.max.ms"] = self.join_patience_ms
         if self.session_ms is not None:
             found |= self._group_properties(self.session_ms)
         if self.login is not None:
@@ -191,5 +194,7 @@ def transacting(rng: random.Random) -> Climate:
         lag_max_ms=30_000,
         repeats=version > 0 and rng.random() < 0.5,  # what the first generation cannot tell from new records (KIP-890)
         transaction_version=version,
+        # A draw of its own, so that those which follow stay what they were. Without patience, clients come back.
+        join_patience_ms=random.Random(f"patience {rng.getstate()}").choice([0, 100]),
         deaths=0.4,
     )
