@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import (
     AuthorizationError,
     BrokerError,
@@ -15,6 +16,7 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     NetworkError,
     StaleMetadataError,
+    UnsupportedVersionError,
     UsageError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -131,6 +133,24 @@ def test_a_poll_cancelled_at_the_last_moment_gives_its_records_back() -> None:
         assert await consumer.position(P0) == 0
         assert values(await consumer.poll(5)) == [b"a", b"b"]
 
+    simulate(play)
+
+
+def test_who_speaks_no_version_of_fetch_with_a_broker_hears_so_in_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    version_for = Connection.version_for
+
+    def without_fetch(self: Connection, api_key: int) -> int:
+        if api_key == 1:
+            raise UnsupportedVersionError("no version of Fetch in common")
+        return version_for(self, api_key)
+
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        cluster.append("t", 0, b"a")
+        for _ in range(3):  # also when the connection is open already
+            with pytest.raises(UnsupportedVersionError, match="no version of Fetch"):
+                await consumer.poll(5)
+
+    monkeypatch.setattr(Connection, "version_for", without_fetch)
     simulate(play)
 
 

@@ -106,9 +106,15 @@ class Fetches:
         lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._underway else "fetch"
         underway = self._underway[plan.node_id, lane] = _Underway(plan, lane)
         connection = self._engine.open_connection(plan.node_id, lane)
-        if connection is not None and not self._must_ask(plan, connection):
-            self._send(underway, connection, self._timeout)
-            return
+        if connection is not None:
+            try:
+                version = self._version(plan, connection)
+            except KafkaError as error:
+                self._lost(underway, error)
+                return
+            if not must_ask_for_ends(version, connection.version_for):
+                self._send(underway, connection, version, self._timeout)
+                return
         name = f"fetch from broker {plan.node_id}"
         underway.task = asyncio.get_running_loop().create_task(self._find_way(underway), name=name)
         underway.task.add_done_callback(self._found_way)
@@ -127,13 +133,15 @@ class Fetches:
         plan, deadline = underway.plan, Deadline(self._timeout)
         try:
             connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=underway.lane)
-            refresh = await self._check(plan, connection, deadline) if self._must_ask(plan, connection) else None
+            version = self._version(plan, connection)
+            must_ask = must_ask_for_ends(version, connection.version_for)
+            refresh = await self._check(plan, connection, deadline) if must_ask else None
         except KafkaError as error:
             self._lost(underway, error)
             return
         underway.task = None
         if refresh is None:
-            self._send(underway, connection, deadline.remaining)
+            self._send(underway, connection, version, deadline.remaining)
         else:
             self._end(underway, refresh)
 
@@ -145,9 +153,6 @@ class Fetches:
     def _version(self, plan: FetchPlan, connection: Connection) -> int:
         version = connection.version_for(_FETCH_KEY)
         return version if plan.version_max is None else min(version, plan.version_max)
-
-    def _must_ask(self, plan: FetchPlan, connection: Connection) -> bool:
-        return must_ask_for_ends(self._version(plan, connection), connection.version_for)
 
     async def _check(self, plan: FetchPlan, connection: Connection, deadline: Deadline) -> set[str] | None:
         """Ask a leader whether it has what was read, where its Fetch cannot tell.
@@ -167,7 +172,7 @@ class Fetches:
 
     # -- inside: the request and its answer
 
-    def _send(self, underway: _Underway, connection: Connection, timeout: float) -> None:
+    def _send(self, underway: _Underway, connection: Connection, version: int, timeout: float) -> None:
         began_s = asyncio.get_running_loop().time()
 
         def answered(outcome: object) -> None:
@@ -179,12 +184,7 @@ class Fetches:
                 self._failed(error)
 
         plan = underway.plan
-        try:
-            version = self._version(plan, connection)
-            request = plan.request(self._appetite_for(plan.node_id).limits, version)
-        except KafkaError as error:
-            self._lost(underway, error)
-            return
+        request = plan.request(self._appetite_for(plan.node_id).limits, version)
         connection.submit(request, answered, version=version, timeout=timeout)
 
     def _answered(self, underway: _Underway, outcome: object, began_s: float) -> None:
