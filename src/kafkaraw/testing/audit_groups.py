@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Final
 
+from kafkaraw.protocol.frames import decode_request
+from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.group_history import Commit, GroupHistory, Sighting, Tenure
 from kafkaraw.testing.history import History
@@ -230,7 +232,13 @@ def audit_silences(sent: Iterable[Sent], group: GroupHistory) -> list[Violation]
         if each.by != "client" or key not in _PRESENCE_KEYS:
             continue
         who = frame[10 : 10 + int.from_bytes(frame[8:10], "big")]
-        if any(from_s < each.at_s < until_s for from_s, until_s in silences[who]):
+        if any(from_s < each.at_s < until_s for from_s, until_s in silences[who]) and not _says_goodbye(frame):
             what = f"{_PRESENCE_KEYS[key]} of {who.decode()} at {each.at_s:.3f} s, which had left"
             found.append(Violation(Invariant.GHOST, what))
     return found
+
+
+def _says_goodbye(frame: bytes) -> bool:
+    """Whether this is a word of leaving, which may come late; in one of the protocols that is a heartbeat, too."""
+    _, request = decode_request(frame)
+    return isinstance(request, ConsumerGroupHeartbeatRequest) and request.member_epoch < 0

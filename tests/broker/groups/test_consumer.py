@@ -65,9 +65,7 @@ class Member:
     def beat(self, *, honest: bool = True, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Say what it owns, and take over what it is told."""
         if honest:
-            fields["topic_partitions"] = [
-                TopicPartitions(topic_id=topic, partitions=parts) for topic, parts in self.owned.items()
-            ]
+            fields["topic_partitions"] = claims(self.owned)
         answer = self.ask(**fields)
         if not answer.error_code:
             self.heed(answer)
@@ -76,6 +74,10 @@ class Member:
     @property
     def parts(self) -> Parts:
         return {topic.decode().strip("."): parts for topic, parts in self.owned.items()}
+
+
+def claims(owned: Mapping[bytes, list[int]]) -> list[TopicPartitions]:
+    return [TopicPartitions(topic_id=topic, partitions=parts) for topic, parts in owned.items()]
 
 
 def world(partitions: int = 4, **limits: Any) -> World:
@@ -190,6 +192,23 @@ def test_epochs_ahead_and_behind_are_fenced_apart_from_a_lost_answer():
     assert (lost.error_code, lost.member_epoch) == (NONE, 3)
     much = [TopicPartitions(topic_id=topic_id("t"), partitions=[9])]
     assert a.ask(member_epoch=2, topic_partitions=much).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_who_has_not_heard_what_else_to_give_up_has_it_still():
+    around = world(partitions=3)
+    a, b, c = (Member(around, name) for name in "abc")
+    a.join()
+    b.join()
+    a.beat()
+    assert a.parts == {"t": [0, 1]}
+    c.join()
+    owned = dict(a.owned)
+    lost = a.ask(topic_partitions=claims(owned))  # has given up what b gets, and is to give up what c gets
+    assert (lost.member_epoch, lost.assignment.topic_partitions[0].partitions) == (3, [0])
+    again = a.beat(**a.settings)  # all, as after every error
+    assert (again.error_code, a.epoch, a.parts) == (NONE, 3, {"t": [0]})
+    settle(a, b, c)
+    assert sorted(part for member in (a, b, c) for part in member.parts["t"]) == [0, 1, 2]
 
 
 def test_topics_that_grow_come_and_go_begin_a_new_epoch():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,11 @@ from kafkaraw.core.group.assignors import RangeAssignor, Topics
 from kafkaraw.core.group.assignors.interface import Assignment, Members
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
 from kafkaraw.errors import BrokerError, ClosedError, CommitFailed, GroupError, KafkaError, MaxPollExceeded
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kafkaraw.records import Batch
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -82,6 +89,37 @@ def test_a_blocked_loop_is_reported_with_how_long(protocol: str, caplog: pytest.
     told = [record.getMessage() for record in caplog.records if "event loop was blocked" in record.getMessage()]
     assert len(told) == 1
     assert "asyncio.to_thread" in told[0]
+
+
+def test_who_comes_back_says_so_after_the_word_of_leaving_that_had_to_be_said_twice() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster, "KIP-848", max_poll_interval_ms=1000) as consumer:
+            await settle(consumer)
+            refuse_the_first_goodbye(consumer)
+            await asyncio.sleep(1.001)
+            with pytest.raises(MaxPollExceeded):
+                await consumer.poll(1)
+            await settle(consumer)
+        beats = [each for each in cluster.requests() if isinstance(each, ConsumerGroupHeartbeatRequest)]
+        assert [each.member_epoch for each in beats if each.member_epoch <= 0] == [0, -1, 0, -1]
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def refuse_the_first_goodbye(consumer: AsyncConsumer) -> None:
+    coordinator = consumer._group.membership._coordinator
+    ask = coordinator.once
+
+    async def once(make: Callable[[object], object], **how: object) -> object:
+        request = make(SimpleNamespace(version_for=lambda _: 1))
+        if isinstance(request, ConsumerGroupHeartbeatRequest) and request.member_epoch < 0:
+            coordinator.once = ask
+            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ConsumerGroupHeartbeatResponse(error_code=loading, member_epoch=0, heartbeat_interval_ms=0)
+        return await ask(make, **how)
+
+    coordinator.once = once
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {

@@ -166,6 +166,17 @@ def test_a_commit_that_comes_just_behind_the_last_word_to_join_is_tried_in_the_n
     assert (group.phase, group.member.generation_id) == (Phase.SYNCING, 2)
 
 
+def test_a_commit_that_comes_between_the_last_word_to_join_and_the_assignment_is_tried_again_after_it() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.join()
+    assert group.phase is Phase.SYNCING
+    assert group.member.commit_refused(ErrorCode.REBALANCE_IN_PROGRESS, 2, group.now_ms)
+    assert group.phase is Phase.SYNCING, "the assignment is on its way; there is no reason to join again"
+
+
 def test_losing_membership_while_partitions_are_being_revoked_is_told_afterwards() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")

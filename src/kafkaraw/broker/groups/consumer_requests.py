@@ -109,6 +109,8 @@ def _problem_at(epoch: int, request: ConsumerGroupHeartbeatRequest) -> str:
 def check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> None:
     """Check that a member is not behind or ahead; it may be behind by an answer that was lost.
 
+    What that answer asked it to give up it still has: Apache Kafka fences it then, though nobody else can have that.
+
     Raises:
         Refusal: FENCED_MEMBER_EPOCH.
     """
@@ -126,7 +128,10 @@ def check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> No
 
 
 def _is_subset(claimed: Parts, member: ConsumerMember) -> bool:
-    return all(partitions <= member.assigned.get(topic_id, {}).keys() for topic_id, partitions in claimed.items())
+    return all(
+        partitions <= member.assigned.get(topic_id, {}).keys() | member.revoking.get(topic_id, {}).keys()
+        for topic_id, partitions in claimed.items()
+    )
 
 
 def updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:

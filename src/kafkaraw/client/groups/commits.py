@@ -57,7 +57,10 @@ _NOT_A_MEMBER: Final = frozenset(
     }
 )
 
-_ABOUT_MEMBER: Final = _NOT_A_MEMBER | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
+_MAY_BE_OLD_NEWS: Final = _NOT_A_MEMBER | {ErrorCode.REBALANCE_IN_PROGRESS}
+"""What may be over by the time that it is heard."""
+
+_ABOUT_MEMBER: Final = _MAY_BE_OLD_NEWS | {ErrorCode.FENCED_INSTANCE_ID}
 """What membership has to hear of; for anything else, such as a topic that one may not read, it need not end."""
 
 _NO_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -118,7 +121,7 @@ class Commits:
             if code in _NO_TOPIC and await self._all_exist(offsets, deadline):
                 continue
             moved_on = identity().generation_id != who.generation_id
-            if code in _NOT_A_MEMBER and moved_on and not deadline.expired:
+            if code in _MAY_BE_OLD_NEWS and moved_on and not deadline.expired:
                 continue  # the group has moved on while the request was under way, and we with it
             about_member = code in _ABOUT_MEMBER and refused is not None and refused(code, who)
             if (about_member or code == ErrorCode.STALE_MEMBER_EPOCH) and not deadline.expired:

@@ -358,6 +358,8 @@ class Membership:
             task.add_done_callback(self._parting.discard)
 
     async def _send(self, action: Send) -> None:
+        while self._parting:  # else a word of leaving that is sent again might come after that of coming back
+            await asyncio.wait(set(self._parting))
         find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
 
         def make(connection: Connection) -> object:

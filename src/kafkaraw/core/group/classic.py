@@ -420,6 +420,8 @@ class ClassicMember(GroupMember):
             return True
         if code == ErrorCode.ILLEGAL_GENERATION and self.phase is Phase.JOINING:
             return True  # the answer that tells of the next generation, or that there is none for it, is on its way
+        if code == ErrorCode.REBALANCE_IN_PROGRESS and self.phase in _BETWEEN:
+            return True  # the coordinator waits for the leader's assignment: the answer that brings it is on its way
         if self._beats:
             if CLASSIC.meaning_of(code) is Meaning.REJOIN:
                 self._rejoin("the group is rebalancing", now_ms)

@@ -154,7 +154,7 @@ class GroupMember(ABC):
         """A commit with this generation was refused, because of who made it.
 
         Returns:
-            whether the generation is an older one now, in which the commit may be taken.
+            whether it may be taken once the rebalance is over, or in an older generation that this is again.
         """
 
     def topics_found(self, attempt: int, topics: Topics, now_ms: int) -> None:  # noqa: B027 - leaders only
