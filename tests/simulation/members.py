@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.groups.commits import Identity
+from kafkaraw.client.groups.intents import Intent
 from kafkaraw.client.groups.membership import LOOK_S
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
@@ -420,22 +420,21 @@ def _short(partitions: Iterable[TopicPartition]) -> str:
 
 def watch_commits(name: str, progress: Progress, group: GroupHistory, world: World) -> None:
     """Have a history tell which positions a consumer wants stored, since when, and what it is told."""
-    owner_of, commit = progress._owner_of, progress._commits.commit
-    asked_s: dict[Identity, float] = {}  # commits wait for each other after that
+    intend, commit = progress._tenures.intend, progress._commits.commit
+    asked: dict[int, tuple[Mapping, float]] = {}  # commits wait for each other after that
 
-    def noted_owner(offsets: Mapping) -> Identity:
-        owner = owner_of(offsets)
-        asked_s[owner] = world.now_s
-        return owner
+    def noted_intent(offsets: Mapping) -> Intent:
+        asked[id(offsets)] = offsets, world.now_s
+        return intend(offsets)
 
-    async def noted(offsets: Mapping, owner: Identity, *args: object) -> None:
-        began_s = asked_s.pop(owner, world.now_s)
+    async def noted(offsets: Mapping, *args: object) -> None:
+        _, began_s = asked.pop(id(offsets), (offsets, world.now_s))
         entry = Commit(name, {tp: at.offset for tp, at in offsets.items()}, began_s)
         group.commits.append(entry)
         try:
-            await commit(offsets, owner, *args)
+            await commit(offsets, *args)
             entry.acknowledged = True
         finally:
             entry.ended_s = world.now_s
 
-    progress._owner_of, progress._commits.commit = noted_owner, noted
+    progress._tenures.intend, progress._commits.commit = noted_intent, noted

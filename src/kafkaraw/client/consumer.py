@@ -19,7 +19,7 @@ from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.group import CLOSE_S, Group
-from kafkaraw.client.groups.progress import Done
+from kafkaraw.client.groups.unwatched import Done
 from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback, Listeners
 from kafkaraw.client.metrics import consumer_metrics, group_metrics
@@ -457,10 +457,12 @@ class AsyncConsumer:
     ) -> None:
         """Begin to store positions, after those of earlier commits; nobody waits.
 
+        While one such commit is under way, those that follow become one: of a partition the last position is stored.
+
         Args:
             offsets: as for `commit`.
-            callback: called in a later reading call, with the positions and the error or None; must not block. Without
-                one a failure is logged.
+            callback: called in a later call that reads, or in `close()`, with the positions and the error or None; must
+                not block. Without one a failure is logged.
 
         Raises:
             UsageError: there is no `group_id`, or an offset is negative.

@@ -14,7 +14,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.commits import Identity
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
-from kafkaraw.errors import CommitFailed
+from kafkaraw.errors import ClosedError, CommitFailed
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual
 
@@ -58,8 +58,7 @@ def test_what_was_to_be_stored_before_a_partition_was_given_up_is_not_stored_whe
         progress.forget([OTHER])
         progress.forget([MINE, OTHER])  # meanwhile somebody else has read on, and committed
         await progress.commit({MINE: at(9)}, Deadline(30))
-        for done, offsets, error in progress.take_ended():
-            done(offsets, error)
+        progress.unwatched.tell()
         assert coordinator.stored == [(OTHER, 3), (MINE, 9)]
         assert ended[0] is None
         assert isinstance(ended[1], CommitFailed)
@@ -77,5 +76,109 @@ def test_a_commit_that_waits_fails_when_its_partition_is_given_up() -> None:
         progress.forget([])
         with pytest.raises(CommitFailed):
             await waiting
+
+    run_virtual(test, 1)
+
+
+def test_while_a_commit_is_under_way_all_that_nobody_waits_for_become_one() -> None:
+    async def test(_: Simulation) -> None:
+        coordinator, told = Coordinator(), []
+        progress = progress_with(coordinator)
+        progress.forget([MINE, OTHER])
+        progress.commit_nowait({MINE: at(0)}, None, Deadline(30))
+        await asyncio.sleep(0.5)
+        for offset in range(1, 1_000):
+            one = {MINE: at(offset), OTHER: at(2 * offset)} if offset < 500 else {MINE: at(offset)}
+            progress.commit_nowait(one, lambda offsets, error: told.append((offsets[MINE].offset, error)), Deadline(30))
+        assert len(progress.unwatched.tasks) == 2
+        await progress.commits_end()
+        progress.unwatched.tell()
+        assert coordinator.stored == [(MINE, 0), (OTHER, 998), (MINE, 999)]
+        assert told == [(offset, None) for offset in range(1, 1_000)], "each hears, in turn"
+
+    run_virtual(test, 1)
+
+
+def test_they_keep_their_places_between_commits_that_are_waited_for() -> None:
+    async def test(_: Simulation) -> None:
+        coordinator = Coordinator()
+        progress = progress_with(coordinator)
+        progress.commit_nowait({MINE: at(1)}, None, Deadline(30))
+        await asyncio.sleep(0.5)
+        progress.commit_nowait({MINE: at(2)}, None, Deadline(30))
+        waited_for = asyncio.ensure_future(progress.commit({MINE: at(3)}, Deadline(30)))
+        await asyncio.sleep(0.1)
+        progress.commit_nowait({MINE: at(4)}, None, Deadline(30))
+        progress.commit_nowait({MINE: at(5)}, None, Deadline(30))
+        await waited_for
+        await progress.commits_end()
+        assert coordinator.stored == [(MINE, 1), (MINE, 2), (MINE, 3), (MINE, 5)]
+
+    run_virtual(test, 1)
+
+
+def test_of_several_that_became_one_only_those_miss_whose_partitions_were_given_up() -> None:
+    async def test(_: Simulation) -> None:
+        coordinator, told = Coordinator(), {}
+        progress = progress_with(coordinator)
+        progress.forget([MINE, OTHER])
+        progress.commit_nowait({MINE: at(1)}, None, Deadline(30))
+        await asyncio.sleep(0.5)
+        progress.commit_nowait({MINE: at(2), OTHER: at(2)}, lambda _, error: told.update(both=error), Deadline(30))
+        progress.commit_nowait({OTHER: at(3)}, lambda _, error: told.update(other=error), Deadline(30))
+        progress.commit_nowait({MINE: at(3)}, lambda _, error: told.update(mine=error), Deadline(30))
+        progress.forget([MINE])
+        await progress.commits_end()
+        progress.unwatched.tell()
+        assert coordinator.stored == [(MINE, 1), (MINE, 3)]
+        assert "not all positions were committed for group 'g': the consumer had to give up t-1" in str(told["both"])
+        assert "nothing was committed for group 'g': the consumer had to give up t-1" in str(told["other"])
+        assert told["mine"] is None
+
+    run_virtual(test, 1)
+
+
+def test_one_that_waits_has_the_time_of_the_last_that_went_into_it() -> None:
+    async def test(_: Simulation) -> None:
+        coordinator = Coordinator()
+        progress = progress_with(coordinator)
+        progress.commit_nowait({MINE: at(1)}, None, Deadline(30))
+        await asyncio.sleep(0.5)
+        progress.commit_nowait({MINE: at(2)}, None, Deadline(0.25))
+        progress.commit_nowait({MINE: at(3)}, None, Deadline(30))
+        await progress.commits_end()
+        assert coordinator.stored == [(MINE, 1), (MINE, 3)]
+
+    run_virtual(test, 1)
+
+
+def test_who_is_closed_tells_of_commits_that_came_too_late() -> None:
+    async def test(_: Simulation) -> None:
+        coordinator, told = Coordinator(), []
+        progress = progress_with(coordinator)
+
+        def hear(offsets: Mapping, error: object) -> None:
+            told.append((offsets[MINE].offset, type(error)))
+            raise ValueError(offsets[MINE].offset)
+
+        progress.commit_nowait({MINE: at(1)}, hear, Deadline(30))
+        await asyncio.sleep(0.5)
+        progress.commit_nowait({MINE: at(2)}, hear, Deadline(30))
+        await progress.close(Deadline(0.75))
+        assert repr(progress.unwatched.tell_last()) == "ValueError(1)"
+        assert coordinator.stored == [(MINE, 1)]
+        assert told == [(1, type(None)), (2, ClosedError)]
+
+    run_virtual(test, 1)
+
+
+def test_one_that_never_began_is_told_of_too() -> None:
+    async def test(_: Simulation) -> None:
+        told: list[object] = []
+        progress = progress_with(Coordinator())
+        progress.commit_nowait({MINE: at(1)}, lambda _, error: told.append(error), Deadline(30))
+        await progress.close(Deadline(0))
+        progress.unwatched.tell()
+        assert "closed before these positions were stored" in str(told[0])
 
     run_virtual(test, 1)

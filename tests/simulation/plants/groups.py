@@ -16,8 +16,8 @@ from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.group import Group
 from kafkaraw.client.groups.handing_over import HandingOver
+from kafkaraw.client.groups.intents import Tenures
 from kafkaraw.client.groups.membership import Membership
-from kafkaraw.client.groups.progress import Progress
 from kafkaraw.core.group import leading
 from kafkaraw.core.group.actions import NONE
 from kafkaraw.core.group.assignors import sticky
@@ -159,7 +159,7 @@ def consumer_commits_what_it_has_fetched_and_not_handed_out(monkeypatch: pytest.
 
 
 def consumer_commits_what_it_had_under_the_next_generation(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Progress, "_owner_of", lambda self, offsets: self._identity)
+    monkeypatch.setattr(Tenures, "given_up", lambda self, intent: [])
 
 
 def consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps(monkeypatch: pytest.MonkeyPatch):

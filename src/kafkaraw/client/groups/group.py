@@ -19,8 +19,10 @@ from kafkaraw.client.fetching.assignment import partition_of
 from kafkaraw.client.group_settings import member_settings
 from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.commits import Commits
+from kafkaraw.client.groups.intents import Positions
 from kafkaraw.client.groups.membership import Membership
-from kafkaraw.client.groups.progress import Done, Positions, Progress
+from kafkaraw.client.groups.progress import Progress
+from kafkaraw.client.groups.unwatched import Done
 from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
@@ -117,8 +119,7 @@ class Group:
         """
         self._reading.cursor.called_home = False
         self.progress.note_processed()
-        for done, offsets, error in self.progress.take_ended():
-            done(offsets, error)
+        self.progress.unwatched.tell()
         if self.membership.is_active:
             if not await self._turn_of_member(deadline):
                 return False
@@ -246,6 +247,7 @@ class Group:
             await self.progress.commit_processed()
         await self.membership.callbacks.others_over(deadline)
         await self.progress.close(deadline)
+        problem = problem or self.progress.unwatched.tell_last()
         if self._placing is not None:
             self._placing.cancel()
         await self.membership.close()

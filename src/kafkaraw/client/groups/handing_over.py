@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Protocol
 
-from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.callbacks import Callbacks, UserCall
+from kafkaraw.client.groups.intents import Positions
 from kafkaraw.client.listeners import Callback, Listeners
 from kafkaraw.core.group.actions import Handover
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.records import TopicPartition
 
 log = logging.getLogger(__name__)
-
-Positions = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Owner(Protocol):

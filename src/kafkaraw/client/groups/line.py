@@ -21,6 +21,10 @@ class Line:
         self.let_through()
         return place
 
+    def is_last(self, place: Place) -> bool:
+        """Whether nobody stands behind that place."""
+        return bool(self._places) and self._places[-1] is place
+
     def drop(self, place: Place) -> None:
         """Somebody leaves."""
         if place in self._places:

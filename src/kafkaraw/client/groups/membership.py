@@ -17,7 +17,8 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.callbacks import Callbacks
 from kafkaraw.client.groups.handing_over import HandingOver
-from kafkaraw.client.groups.progress import Positions, Progress
+from kafkaraw.client.groups.intents import Positions
+from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.groups.subscribed import Subscribed
 from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics

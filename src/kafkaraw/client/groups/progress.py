@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.commits import Commits, Identity, Refused, Settled
+from kafkaraw.client.groups.intents import Intent, Positions, Tenures
 from kafkaraw.client.groups.line import Line, Place
+from kafkaraw.client.groups.unwatched import Done, Unwatched
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.errors import CommitFailed, KafkaError
 from kafkaraw.records import TopicPartition
@@ -25,10 +28,6 @@ if TYPE_CHECKING:
     from kafkaraw.client.fetching.reading import Reading
 
 log = logging.getLogger(__name__)
-
-Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
-Done: TypeAlias = Callable[[Positions, KafkaError | None], None]
-"""Called when a commit that nobody waited for has ended: with its positions, and the error, if any."""
 
 
 class Progress:
@@ -42,6 +41,9 @@ class Progress:
         refused: hears when a commit is refused because of who made it.
         settled: waits for the end of a rebalance that needs no user.
         metrics: counts.
+
+    Attributes:
+        unwatched: commits that nobody waits for.
     """
 
     def __init__(
@@ -62,13 +64,12 @@ class Progress:
         self._settled = settled
         self._metrics = metrics
         self._line = Line()
-        self._tenures: dict[TopicPartition, object] = {}  # by which a partition that was given up and came back is told
+        self._tenures = Tenures()
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._due_s: float | None = None
         self._automatic: asyncio.Task[None] | None = None
-        self._unwatched: set[asyncio.Task[None]] = set()
-        self._ended: list[tuple[Done, Positions, KafkaError | None]] = []
+        self.unwatched = Unwatched(self._line, self._commit_what_stayed, self._missed)
 
     # -- positions
 
@@ -80,7 +81,7 @@ class Progress:
     def forget(self, kept: Iterable[TopicPartition]) -> None:
         """Only these partitions are this consumer's now."""
         keep = set(kept)
-        self._tenures = {partition: self._tenures.get(partition, object()) for partition in keep}
+        self._tenures.keep(keep)
         self._stored = {partition: at for partition, at in self._stored.items() if partition in keep}
         self._processed = {partition: at for partition, at in self._processed.items() if partition in keep}
 
@@ -88,78 +89,60 @@ class Progress:
 
     async def commit(self, offsets: Positions, deadline: Deadline) -> None:
         """Store positions, after those that were to be stored before; see `Commits.commit` for the errors."""
-        await self._commit(offsets, self._owner_of(offsets), self._line.take_place(), deadline)
+        await self._commit(self._tenures.intend(offsets), self._line.take_place(), deadline)
 
-    def _owner_of(self, offsets: Positions) -> Identity:
-        """Who commits these: this consumer, as long as it does not give any of them up.
+    def commit_nowait(self, offsets: Positions, done: Done | None, deadline: Deadline) -> None:
+        """Begin to store positions; the user hears of the end in a later call."""
+        self.unwatched.add(self._tenures.intend(offsets), done, deadline)
 
-        A commit may have to wait, for others or for a coordinator. Then the group can have moved on, and this consumer
-        with it: under its new generation what it wanted before would be stored over what the next owner has stored.
-        """
-        tenures = {partition: self._tenures[partition] for partition in offsets if partition in self._tenures}
+    async def _commit_what_stayed(self, intent: Intent, place: Place, deadline: Deadline) -> None:
+        await self._commit(intent.without(self._tenures.given_up(intent)), place, deadline)
 
-        def identity() -> GroupMetadata:
-            gone = sorted(partition for partition, had in tenures.items() if self._tenures.get(partition) is not had)
-            if gone:
-                names = ", ".join(f"{topic}-{number}" for topic, number in gone)
-                raise CommitFailed(
-                    f"nothing was committed for group {self._config.group_id!r}: the consumer had to give up {names} "
-                    f"before that, and others may have them"
-                )
-            return self._identity()
-
-        return identity
-
-    async def _commit(self, offsets: Positions, identity: Identity, place: Place, deadline: Deadline) -> None:
+    async def _commit(self, intent: Intent, place: Place, deadline: Deadline) -> None:
         try:
             await deadline.wait(place.wait(), "committing: waiting for earlier commits")
             await self._settled(deadline)
             began_s = self._metrics.begin()
-            await self._commits.commit(offsets, identity, deadline, self._refused, self._settled)
-            if offsets:
+            who = partial(self._owner, intent)
+            await self._commits.commit(intent.offsets, who, deadline, self._refused, self._settled)
+            if intent.offsets:
                 self._metrics.committed(began_s)
-                self._stored.update(offsets)
+                self._stored.update(intent.offsets)
                 if self._reading.interception is not None:
-                    self._reading.interception.committed(offsets)
+                    self._reading.interception.committed(intent.offsets)
         except KafkaError:
             self._metrics.commit_failed()
             raise
         finally:
             place.leave()
 
-    def commit_nowait(self, offsets: Positions, done: Done | None, deadline: Deadline) -> None:
-        """Begin to store positions; the user hears of the end in a later call."""
-        identity, place = self._owner_of(offsets), self._line.take_place()
+    def _owner(self, intent: Intent) -> GroupMetadata:
+        """Who commits these: this consumer, as long as it has not given any of them up."""
+        missed = self._missed(intent)
+        if missed is not None:
+            raise missed
+        return self._identity()
 
-        async def run() -> None:
-            problem: KafkaError | None = None
-            try:
-                await self._commit(offsets, identity, place, deadline)
-            except KafkaError as error:
-                problem = error
-                if done is None:
-                    log.warning("a commit that nobody waits for failed: %s", error)
-            if done is not None:
-                self._ended.append((done, offsets, problem))
-
-        self._unwatched.add(task := asyncio.get_running_loop().create_task(run(), name="commit"))
-        task.add_done_callback(self._unwatched.discard)
-        task.add_done_callback(lambda _: place.leave())  # also when it was cancelled before it began
+    def _missed(self, intent: Intent) -> CommitFailed | None:
+        gone = self._tenures.given_up(intent)
+        if not gone:
+            return None
+        what = "nothing was" if len(gone) == len(intent.offsets) else "not all positions were"
+        names = ", ".join(f"{topic}-{number}" for topic, number in gone)
+        return CommitFailed(
+            f"{what} committed for group {self._config.group_id!r}: the consumer had to give up {names} before that, "
+            f"and others may have them"
+        )
 
     @property
     def is_committing(self) -> bool:
         """Whether a commit is under way that nobody waits for."""
-        return bool(self._unwatched)
+        return bool(self.unwatched.tasks)
 
     async def commits_end(self) -> None:
         """Let those commits end."""
-        if self._unwatched:
-            await asyncio.wait(set(self._unwatched))
-
-    def take_ended(self) -> list[tuple[Done, Positions, KafkaError | None]]:
-        """Commits that have ended and of which the user is to be told."""
-        ended, self._ended = self._ended, []
-        return ended
+        if tasks := self.unwatched.tasks:
+            await asyncio.wait(tasks)
 
     async def stored(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
@@ -200,7 +183,7 @@ class Progress:
         news = self._news()
         if news:
             place = self._line.take_place()
-            work = self._commit_quietly(news, self._owner_of(news), place)
+            work = self._commit_quietly(self._tenures.intend(news), place)
             self._automatic = asyncio.get_running_loop().create_task(work, name="auto commit")
             self._automatic.add_done_callback(lambda _: place.leave())
 
@@ -211,12 +194,11 @@ class Progress:
         """
         await self.commits_end()
         if self._config.commits_itself:
-            news = self._news()
-            await self._commit_quietly(news, self._owner_of(news), self._line.take_place())
+            await self._commit_quietly(self._tenures.intend(self._news()), self._line.take_place())
 
-    async def _commit_quietly(self, offsets: Positions, identity: Identity, place: Place) -> None:
+    async def _commit_quietly(self, intent: Intent, place: Place) -> None:
         try:
-            await self._commit(offsets, identity, place, Deadline(self._config.default_api_timeout_ms / 1000))
+            await self._commit(intent, place, Deadline(self._config.default_api_timeout_ms / 1000))
         except KafkaError as error:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
 
@@ -225,7 +207,7 @@ class Progress:
 
     async def close(self, deadline: Deadline) -> None:
         """Let commits that are under way end, as far as there is time."""
-        tasks = {*self._unwatched, *([self._automatic] if self._automatic else [])}
+        tasks = {*self.unwatched.tasks, *([self._automatic] if self._automatic else [])}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=deadline.remaining)
             for task in late:
