@@ -146,6 +146,26 @@ def test_whoever_waits_in_a_rebalance_is_told_to_join_again():
     assert a.code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_rebalance_that_is_cut_off_takes_nothing_from_who_has_it_still():
+    around = world()
+    (a,) = classic(around, 1)
+    a.join()
+    assert group(around).state_label == "CompletingRebalance"
+    b = ClassicConsumer(around)
+    while group(around).state_label != "PreparingRebalance":  # the assignment that is being made is of no use any more
+        b.step()
+    new = Member(around, "new")
+    new.join()
+    assert isinstance(group(around), ConsumerGroup)
+    for _ in range(20):
+        for member in (a, b, new):
+            member.step() if isinstance(member, ClassicConsumer) else member.beat()
+            assert a.owned.isdisjoint(b.owned | owned(new)), "until it has given up, others have to wait"
+            assert b.owned.isdisjoint(owned(new))
+        around.pass_ms(100)
+    settle(a, b, new)
+
+
 def test_the_last_new_member_dies_and_the_group_goes_down():
     around = world(consumer_session_ms=45_000)
     a, b = classic(around)

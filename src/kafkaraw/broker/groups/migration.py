@@ -9,7 +9,7 @@ org.apache.kafka.coordinator.group.GroupMetadataManager of Kafka 4.3; KIP-848.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from kafkaraw.broker.configs.group_settings import Limits
@@ -28,7 +28,9 @@ from kafkaraw.broker.groups.topics import Topics, metadata_hash
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
 
 NEVER_MS: Final = 0
 
@@ -62,7 +64,12 @@ def upgrade(group: ClassicGroup, topics: Topics) -> Change:
         Refusal: GROUP_ID_NOT_FOUND, its members say what a broker cannot read.
     """
     try:
-        members = [_upgraded(group, member, topics) for member in group.members.values()]
+        said = {member_id: _subscription(group, member) for member_id, member in group.members.items()}
+        held = _held(group, said)
+        members = [
+            _upgraded(group, member, said[member_id], held[member_id], topics)
+            for member_id, member in group.members.items()
+        ]
     except ProtocolError as error:
         _logger.warning("group %s cannot be upgraded: %s", group.group_id, error)
         raise _no_upgrade(group, "the embedded consumer protocol is malformed") from error
@@ -77,10 +84,30 @@ def upgrade(group: ClassicGroup, topics: Topics) -> Change:
     return change
 
 
-def _upgraded(group: ClassicGroup, member: ClassicMember, topics: Topics) -> ConsumerMember:
+def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
     name = group.protocol_name or group.select_protocol()
     # While a group rebalances, a member may not know the assignor of before: it says the same for each, in Kafka.
-    said = read_subscription(member.metadata(name) or member.protocols[0][1])
+    return read_subscription(member.metadata(name) or member.protocols[0][1])
+
+
+def _held(
+    group: ClassicGroup, said: Mapping[str, ConsumerProtocolSubscription]
+) -> dict[str, frozenset[TopicPartition]]:
+    """What each member has: what it was given, or what it says it has, when a rebalance has taken back the former.
+
+    Apache Kafka takes the latter for nothing, and gives others what such a member has until it hears of it. When two
+    say so of a partition, it is with whom had it later.
+    """
+    held = {member.member_id: _given(group, member) for member in group.members.values() if member.assignment}
+    taken = frozenset[TopicPartition]().union(*held.values())
+    unsure = [member_id for member_id in said if member_id not in held]
+    for member_id in sorted(unsure, key=lambda member_id: said[member_id].generation_id, reverse=True):
+        held[member_id] = _named((part.topic, part.partitions) for part in said[member_id].owned_partitions) - taken
+        taken |= held[member_id]
+    return held
+
+
+def _given(group: ClassicGroup, member: ClassicMember) -> frozenset[TopicPartition]:
     given = read_assignment(member.assignment)
     if given.user_data:
         raise _no_upgrade(
@@ -88,10 +115,24 @@ def _upgraded(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Con
             "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
             "assignor before re-attempting the upgrade",
         )
+    return _named((part.topic, part.partitions) for part in given.assigned_partitions)
+
+
+def _named(parts: Iterable[tuple[str, Iterable[int]]]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for topic, numbers in parts for number in numbers)
+
+
+def _upgraded(
+    group: ClassicGroup,
+    member: ClassicMember,
+    said: ConsumerProtocolSubscription,
+    held: frozenset[TopicPartition],
+    topics: Topics,
+) -> ConsumerMember:
     assigned: dict[Uuid, dict[int, int]] = {}
-    for part in given.assigned_partitions:
-        if (found := topics.find(part.topic)) is not None:
-            assigned[found[0]] = dict.fromkeys(part.partitions, group.generation)
+    for topic, number in sorted(held):
+        if (found := topics.find(topic)) is not None:
+            assigned.setdefault(found[0], {})[number] = group.generation
     return ConsumerMember(
         member.member_id,
         instance_id=member.instance_id,
