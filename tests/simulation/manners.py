@@ -63,17 +63,23 @@ async def by_records(consumer: AsyncConsumer, timeout: float, around: Surroundin
 
 
 async def _next_record(consumer: AsyncConsumer, timeout: float, around: Surroundings) -> Any:
-    coming = asyncio.ensure_future(anext(consumer))
+    loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+
+    def look() -> None:
+        nonlocal looking
+        if around.is_called():  # who is called back does not interrupt themselves
+            looking = loop.call_later(CALLBACK_STEP_S, look)
+        else:
+            limit.reschedule(loop.time())
+
+    looking = loop.call_later(timeout, look)
     try:
-        await asyncio.wait({coming}, timeout=timeout)
-        while around.is_called():  # who is called back does not interrupt themselves
-            await asyncio.sleep(CALLBACK_STEP_S)
-    finally:
-        coming.cancel()
-        await asyncio.wait({coming})
-    if coming.cancelled() or isinstance(coming.exception(), StopAsyncIteration):  # somebody has closed it meanwhile
+        async with limit:
+            return await anext(consumer, None)  # none when somebody has closed it meanwhile
+    except TimeoutError:
         return None
-    return coming.result()
+    finally:
+        looking.cancel()
 
 
 async def by_arrow(consumer: AsyncConsumer, timeout: float, around: Surroundings) -> AsyncIterator[Piece]:

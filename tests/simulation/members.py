@@ -101,7 +101,7 @@ class Member:
         self._rng = world.rng(name)
         self._slow_s = self._rng.choice([0, 0, 0.005, 0.05])
         self._pause_s = 0.0
-        self._leaves = self._is_silent = self._is_closing = self._is_called = False
+        self._leaves = self._is_silent = self._is_closing = self._is_called = self._is_busy = False
         self._closed = asyncio.Event()
         self._closer: asyncio.Task[None] | None = None
         self._is_restless = True
@@ -176,7 +176,8 @@ class Member:
         if self._is_interrupted:
             await self._until_interruptible()
             if self._is_interruptible:
-                self._world.covered["closed while " + ("a callback ran" if self._is_called else "it was waiting")] += 1
+                doing = "a callback ran" if self._is_called else "it was busy" if self._is_busy else "it was waiting"
+                self._world.covered[f"closed while {doing}"] += 1
                 self._closer = asyncio.create_task(self._close(), name=f"{self.name} is closed")
                 await asyncio.wait([self._closer])
                 if not self._closer.cancelled():
@@ -186,13 +187,19 @@ class Member:
 
     @property
     def _is_interruptible(self) -> bool:
-        """Whether it waits for records, or for a callback of its own: nothing that it was given is unprocessed then."""
-        return (self._consumer._reading.is_waiting or self._is_called) and not self._is_closing
+        """Whether it waits for records, or for a callback of its own: nothing that it was given is unprocessed then.
+
+        Or whether what it is busy with is not stored; but others process that again.
+        """
+        is_busy = self._is_busy and self._habit is Habit.AUTO and not self._group.exact
+        return (self._consumer._reading.is_waiting or self._is_called or is_busy) and not self._is_closing
 
     async def _until_interruptible(self) -> None:
         wants_callback, until_s = self._ways.random() < 0.5, self._world.now_s + INTERRUPTED_S
+        # Drawn from a stream of its own, so that lives in which nobody wants that stay as they were.
+        wants_work = self._world.rng(f"work of {self.name}").random() < 0.5 and self._habit is Habit.AUTO
         while not self._task.done() and self._world.now_s < until_s:
-            if self._is_interruptible and (self._is_called or not wants_callback):
+            if self._is_interruptible and (self._is_called or not wants_callback) and (self._is_busy or not wants_work):
                 return
             await asyncio.sleep(EARLY_S)
 
@@ -290,10 +297,12 @@ class Member:
             return
         stretch = self._whims.given(tp, records[0][0])
         self._world.history.reads[stretch] += [(tp, offset, value) for offset, value in records]
+        self._is_busy = True
         for offset, value in records:
             if self._slow_s and not self._has_to_hurry:
                 await asyncio.sleep(self._slow_s)
             tenure.processed.append(Processed(self._world.now_s, offset, value))
+        self._is_busy = False
 
     @property
     def _has_to_hurry(self) -> bool:
@@ -419,22 +428,29 @@ def _short(partitions: Iterable[TopicPartition]) -> str:
 
 
 def watch_commits(name: str, progress: Progress, group: GroupHistory, world: World) -> None:
-    """Have a history tell which positions a consumer wants stored, since when, and what it is told."""
+    """Have a history tell which positions a consumer wants stored, since when, and what it is told.
+
+    Commits wait for each other, and become one then: each position is known by its own object.
+    """
     intend, commit = progress._tenures.intend, progress._commits.commit
-    asked: dict[int, tuple[Mapping, float]] = {}  # commits wait for each other after that
+    asked: dict[int, tuple[object, float]] = {}
 
     def noted_intent(offsets: Mapping) -> Intent:
-        asked[id(offsets)] = offsets, world.now_s
+        asked.update((id(at), (at, world.now_s)) for at in offsets.values())
         return intend(offsets)
 
     async def noted(offsets: Mapping, *args: object) -> None:
-        _, began_s = asked.pop(id(offsets), (offsets, world.now_s))
-        entry = Commit(name, {tp: at.offset for tp, at in offsets.items()}, began_s)
-        group.commits.append(entry)
+        entries: dict[float, Commit] = {}
+        for tp, at in offsets.items():
+            began_s = asked[id(at)][1]
+            entries.setdefault(began_s, Commit(name, {}, began_s)).positions[tp] = at.offset
+        group.commits.extend(entries.values())
         try:
             await commit(offsets, *args)
-            entry.acknowledged = True
+            for entry in entries.values():
+                entry.acknowledged = True
         finally:
-            entry.ended_s = world.now_s
+            for entry in entries.values():
+                entry.ended_s = world.now_s
 
     progress._tenures.intend, progress._commits.commit = noted_intent, noted

@@ -71,7 +71,8 @@ class World:
         call = Call(name, self.now_s, timeout)
         self.history.calls.append(call)
         try:
-            return await asyncio.wait_for(work, timeout + HANG_S)
+            async with asyncio.timeout(timeout + HANG_S):  # in the task that asks: who reads makes a difference
+                return await work
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise

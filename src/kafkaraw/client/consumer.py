@@ -498,7 +498,8 @@ class AsyncConsumer:
         """Commit if that is automatic, leave the group, and close all connections. May be called twice.
 
         A call that waits gets a `ClosedError`. A callback of a rebalance that runs in another task or thread comes to
-        its end first, and so does another `close`.
+        its end first, and so does another `close`. What another task or thread was given by its last call, and may be
+        busy with, is not counted as processed, so whoever goes on is given it again.
 
         Args:
             timeout: seconds for callbacks, for the commit and for leaving; None is 30.
@@ -566,9 +567,9 @@ def is_closed(consumer: AsyncConsumer) -> bool:
     return consumer._reading.is_over  # noqa: SLF001 - same module
 
 
-async def close_of(consumer: AsyncConsumer, *, in_doubt: bool) -> None:
-    """Close it at the end of a `with`; what was given last may not be processed when an error ended it."""
-    await consumer._close(None, in_doubt=in_doubt)  # noqa: SLF001 - same module
+async def close_of(consumer: AsyncConsumer, timeout: float | None = None, *, in_doubt: bool) -> None:
+    """Close it; what was given last may not be processed when an error ended a `with`, or another thread has it."""
+    await consumer._close(timeout, in_doubt=in_doubt)  # noqa: SLF001 - same module
 
 
 def group_of(consumer: AsyncConsumer) -> Group | None:

@@ -113,3 +113,33 @@ def test_every_record_is_given_once_and_in_order_of_its_partition(
             behind = made.position_in(TopicPartition("t", partition))
             assert behind is None or behind == len(given_offsets)
     assert seen == {partition: list(range(end)) for partition, end in ends.items()}
+
+
+def test_what_was_given_last_is_unsettled_until_the_user_comes_back() -> None:
+    paused: set[TopicPartition] = set()
+    made = cursor(batch(0, 0, 5), batch(0, 5, 3), batch(1, 0, 5), batch(1, 5, 5), paused=paused)
+    assert made.unsettled == {}
+    assert [made.next_record(), made.next_record()][1].offset == 1  # type: ignore[union-attr]
+    assert made.unsettled == {P0: 1}, "one record at a time: the last one"
+    made.next_batch()
+    assert made.unsettled == {P0: 2}, "the rest of the batch"
+    made.take(None)
+    assert made.unsettled == {P0: 5, P1: 0}, "of each partition that the call gave something of"
+    made.drop(P0)
+    assert made.unsettled == {P1: 0}
+    made.settle()
+    assert made.unsettled == {}
+    assert next(made.records()).offset == 5
+    paused.add(P1)
+    made.set_aside()
+    assert made.unsettled == {P1: 5}, "a pause takes nothing from who has it"
+    assert made.next_batch() is None
+    assert made.unsettled == {}
+    paused.clear()
+    assert next(made.records()).offset == 6
+    made.settle()
+    assert made.unsettled == {}
+    assert made.next_record().offset == 7  # type: ignore[union-attr]
+    assert made.unsettled == {P1: 7}
+    made.drop()
+    assert made.unsettled == {}

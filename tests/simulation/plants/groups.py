@@ -154,6 +154,10 @@ def assignor_gives_a_partition_to_two(monkeypatch: pytest.MonkeyPatch):
 # -- positions
 
 
+def consumer_commits_what_another_task_is_busy_with(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Group, "_may_be_busy", False)
+
+
 def consumer_commits_what_it_has_fetched_and_not_handed_out(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(RecordCursor, "position_in", lambda self, topic_partition: None)
 

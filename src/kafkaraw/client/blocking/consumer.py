@@ -9,6 +9,7 @@ documented where they are implemented; their texts are taken over here. See the 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
@@ -54,6 +55,7 @@ class Consumer:
         self._cursor = self._reading.cursor
         self._bridge = Bridge("consumer", self._async)
         self._calls = UserCalls(self._bridge, self._async)
+        self._reader: threading.Thread | None = None  # who came last for records
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -66,7 +68,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._calls.run(lambda: close_of(self._async, in_doubt=error is not None))
+            self._close(None, in_doubt=error is not None)
         except Exception as problem:
             if error is None:
                 raise
@@ -138,21 +140,21 @@ class Consumer:
             batch = self._cursor.next_batch()
             if batch is not None:
                 yield batch
-            elif not self._calls.run(lambda: self._reading.more_unless_closed(timeout)) and timeout is not None:
+            elif not self._more_unless_closed(timeout) and timeout is not None:
                 return
 
     def __iter__(self) -> Iterator[Record]:
         """Iterate over records, until the consumer is closed; may be left and gone on with at any record."""
         while not is_closed(self._async):
             yield from self._cursor.records()  # decoded here; threads are crossed once per answer
-            self._calls.run(lambda: self._reading.more_unless_closed(None))
+            self._more_unless_closed(None)
 
     def __next__(self) -> Record:
         while not is_closed(self._async):
             record = self._cursor.next_record()
             if record is not None:
                 return record
-            self._calls.run(lambda: self._reading.more_unless_closed(None))
+            self._more_unless_closed(None)
         raise StopIteration
 
     def poll_arrow(
@@ -206,12 +208,22 @@ class Consumer:
         return self._bridge.call(self._async.group_metadata)
 
     def close(self, timeout: float | None = None) -> None:
-        self._calls.run(lambda: self._async.close(timeout))
+        self._close(timeout, in_doubt=False)
+
+    def _close(self, timeout: float | None, *, in_doubt: bool) -> None:
+        reader = self._reader
+        is_elsewhere = reader is not None and reader is not threading.current_thread() and reader.is_alive()
+        self._calls.run(lambda: close_of(self._async, timeout, in_doubt=in_doubt or is_elsewhere))
 
     def _take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
         """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""
         self._reading.check_usable()
+        self._reader = threading.current_thread()
         batches = self._cursor.take(limit, size_bytes)
         if not batches and self._calls.run(lambda: self._reading.more(timeout)):
             batches = self._cursor.take(limit, size_bytes)
         return batches
+
+    def _more_unless_closed(self, timeout: float | None) -> bool:
+        self._reader = threading.current_thread()
+        return self._calls.run(lambda: self._reading.more_unless_closed(timeout))

@@ -33,6 +33,8 @@ class RecordCursor:
         self._batch: Batch | None = None  # the one being read
         self._records: Iterator[Record] | None = None
         self._last: Record | None = None
+        self._given: dict[TopicPartition, int] = {}  # the batches of the last call that gave some: where they start
+        self._settled: Record | None = None  # the last record, when the user has come back since
 
     def put(self, batches: Iterable[Batch]) -> None:
         """Take batches in hand, behind those that are there."""
@@ -44,10 +46,12 @@ class RecordCursor:
         """The rest of the batch that was being read, or the next one; None when there is none to give."""
         self._visits += 1
         self.set_aside()
+        self._given = {}
         if self.called_home:
             return None
         for index, batch in enumerate(self._waiting):
             if batch.topic_partition not in self._paused:
+                self._given = {batch.topic_partition: batch.start_offset}
                 del self._waiting[index]
                 return batch
         return None
@@ -76,6 +80,7 @@ class RecordCursor:
             if size_bytes is not None:
                 size_bytes -= batch.size_bytes
             taken[batch.topic_partition] = batch
+        self._given = {topic_partition: batch.start_offset for topic_partition, batch in taken.items()}
         return list(taken.values())
 
     def records(self) -> Iterator[Record]:
@@ -143,18 +148,30 @@ class RecordCursor:
 
     def position_in(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next record to give of this partition; None when nothing of it is in hand."""
-        batch, last = self._batch, self._last
+        batch, last = self._read_so_far()
         if batch is not None and batch.topic_partition == topic_partition:
             return batch.start_offset if last is None else last.offset + 1
         # Metrics ask on other threads, so the batches that wait are looked at as they are now.
         starts = (batch.start_offset for batch in list(self._waiting) if batch.topic_partition == topic_partition)
         return next(starts, None)
 
+    @property
+    def unsettled(self) -> dict[TopicPartition, int]:
+        """What the user was given last and may be busy with, as they have not come for more since: where it starts."""
+        batch, last = self._read_so_far()
+        if batch is None:
+            return self._given
+        return {} if last is None or last is self._settled else {batch.topic_partition: last.offset}
+
+    def settle(self) -> None:
+        """The user has come back: they are done with what they were given."""
+        self._given, self._settled = {}, self._last
+
     def set_aside(self) -> None:
         """Put what is left of the batch that is being read in front of those that wait; to be done after a pause."""
         batch = self._batch
         if batch is not None:
-            position = self._position
+            position, self._given = self._position, self.unsettled
             self._forget()
             rest = batch.starting_at(position)
             if rest.records_count:  # not so when only a transaction's marker is left
@@ -165,12 +182,21 @@ class RecordCursor:
         if topic_partition is None:
             self._waiting.clear()
             self._forget()
+            self._given = {}
             return
         if self._batch is not None and self._batch.topic_partition == topic_partition:
             self._forget()
         self._waiting = deque(batch for batch in self._waiting if batch.topic_partition != topic_partition)
+        self._given = {of: start for of, start in self._given.items() if of != topic_partition}
 
     # -- inside
+
+    def _read_so_far(self) -> tuple[Batch | None, Record | None]:
+        """The batch that is being read and the last record given of it, though their reader may go on meanwhile."""
+        while True:
+            batch, last = self._batch, self._last
+            if batch is None or last is None or (last.topic, last.partition) == batch.topic_partition:
+                return batch, last
 
     @property
     def _position(self) -> int:
@@ -184,7 +210,8 @@ class RecordCursor:
         batch = self.next_batch()
         if batch is None:
             return False
-        self._batch, self._records, self._last = batch, iter(batch), None
+        self._given = {}
+        self._last, self._records, self._batch = None, iter(batch), batch
         return True
 
     def _forget(self) -> None:

@@ -154,10 +154,15 @@ class Reading:
             return within
         return position.offset if position.standing is Standing.READY else None
 
-    def starts(self) -> dict[TopicPartition, Start]:
-        """Where the next record to be given is, with the epoch before it, of all partitions where that is known."""
+    def starts(self, before: Mapping[TopicPartition, int] | None = None) -> dict[TopicPartition, Start]:
+        """Where the next record to be given is, with the epoch before it, of all partitions where that is known.
+
+        Args:
+            before: offsets behind which no start is to be.
+        """
+        limits = before or {}
         return {
-            of: Start(offset, self.fetcher.position(of).epoch_before(offset))
+            of: Start(start := min(offset, limits.get(of, offset)), self.fetcher.position(of).epoch_before(start))
             for of in self.fetcher.assignment
             if (offset := self.position_of(of)) is not None
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -37,6 +38,8 @@ from kafkaraw.records import TopicPartition
 if TYPE_CHECKING:
     from kafkaraw.client.fetching.reading import Reading
 
+log = logging.getLogger(__name__)
+
 CLOSE_S: Final = 30.0
 """How long closing may take when the call does not say."""
 
@@ -60,6 +63,7 @@ class Group:
         self._unplaced: set[TopicPartition] = set()
         self._placing: asyncio.Task[Positions] | None = None
         self._closing = asyncio.Lock()
+        self._reader: asyncio.Task[object] | None = None  # who came last for records
         coordinator = Coordinator(engine, CoordinatorKind.GROUP, config.group_id)
         self._metrics = GroupMetrics()
         self.membership = Membership(engine, config, _member(engine, config), coordinator, reading, self._metrics)
@@ -105,7 +109,7 @@ class Group:
 
     async def unsubscribe(self, deadline: Deadline) -> None:
         """Commit what was processed, give everything up, and leave."""
-        self.progress.note_processed()
+        self.progress.note_processed(in_doubt=self._may_be_busy)
         await self.membership.leave(deadline, "the consumer has unsubscribed")
 
     # -- inside the user's calls
@@ -118,6 +122,7 @@ class Group:
             CallUser: a callback has to be called on the user's thread.
         """
         self._reading.cursor.called_home = False
+        self._reader = asyncio.current_task()
         self.progress.note_processed()
         self.progress.unwatched.tell()
         if self.membership.is_active:
@@ -213,7 +218,7 @@ class Group:
 
         Args:
             deadline: of all of it.
-            in_doubt: what was given last may not be processed, because an error ends it all.
+            in_doubt: what was given last may not be processed, because an error ends it all, or another thread has it.
 
         Returns:
             whether all is done: not when a callback asks, and somebody else closes, who waits for this callback.
@@ -232,9 +237,20 @@ class Group:
                 self._closing.release()
         return True
 
+    @property
+    def _may_be_busy(self) -> bool:
+        """Whether another task may be busy with what it was given last, or has failed at it.
+
+        Who reads through tasks that are made for one call each, as `asyncio.wait_for` does on Python 3.11, cannot be
+        seen, and is taken to be done. The blocking face knows by its threads.
+        """
+        reader = self._reader
+        if reader is None or reader is asyncio.current_task() or self.membership.callbacks.on_callers_thread:
+            return False
+        return not reader.done() or reader.cancelled() or _failed(reader)
+
     async def _close(self, deadline: Deadline, *, in_doubt: bool) -> None:
-        if not in_doubt:
-            self.progress.note_processed()
+        self.progress.note_processed(in_doubt=in_doubt or self._may_be_busy)
         problem: BaseException | None = None
         if self.membership.is_active:
             try:
@@ -253,6 +269,13 @@ class Group:
         await self.membership.close()
         if problem is not None:
             raise problem
+
+
+def _failed(reader: asyncio.Task[object]) -> bool:
+    error = reader.exception()  # of which asyncio does not warn any more when nobody else asks
+    if error is not None:
+        log.warning("the task that read last has failed, so what it had in hand is not committed: %r", error)
+    return error is not None
 
 
 async def _comes_first(lock: asyncio.Lock, deadline: Deadline) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -73,9 +73,9 @@ class Progress:
 
     # -- positions
 
-    def positions(self) -> Positions:
-        """Where the next record comes from, of all assigned partitions for which that is known."""
-        starts = self._reading.starts()
+    def positions(self, before: Mapping[TopicPartition, int] | None = None) -> Positions:
+        """Where the next record comes from, of all assigned partitions where that is known; see `Reading.starts`."""
+        starts = self._reading.starts(before)
         return {of: OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch) for of, at in starts.items()}
 
     def forget(self, kept: Iterable[TopicPartition]) -> None:
@@ -161,9 +161,12 @@ class Progress:
 
     # -- automatically
 
-    def note_processed(self) -> None:
-        """The user has come back: whatever they were given is processed."""
-        self._processed = dict(self.positions())
+    def note_processed(self, *, in_doubt: bool = False) -> None:
+        """The user has come back: all that they were given is processed; in doubt, all but what was given last."""
+        cursor = self._reading.cursor
+        if not in_doubt:
+            cursor.settle()
+        self._processed = dict(self.positions(cursor.unsettled))
 
     @property
     def is_due(self) -> bool:
