@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaraw.client.fetching.cursor import RecordCursor
-from kafkaraw.errors import CorruptBatch
-from kafkaraw.records import Batch, TopicPartition, encode_batch
+from kafkaraw.errors import CorruptBatch, DeserializationError
+from kafkaraw.records import Batch, Record, TopicPartition, encode_batch
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def batch(partition: int, base_offset: int, count: int) -> Batch:
+def batch(partition: int, base_offset: int, count: int, convert: Callable[[Record], Record] | None = None) -> Batch:
     wire = encode_batch([(0, None, b"v", None)] * count, base_offset=base_offset)
-    return Batch("t", partition, memoryview(wire), start_offset=base_offset)
+    return Batch("t", partition, memoryview(wire), start_offset=base_offset, convert=convert)
 
 
 def cursor(*batches: Batch, paused: set[TopicPartition] | None = None) -> RecordCursor:
@@ -143,3 +145,20 @@ def test_what_was_given_last_is_unsettled_until_the_user_comes_back() -> None:
     assert made.unsettled == {P1: 7}
     made.drop()
     assert made.unsettled == {}
+
+
+def test_whoever_asks_for_a_record_that_cannot_be_given_is_done_with_the_one_before() -> None:
+    def convert(record: Record) -> Record:
+        if record.offset == 2:
+            raise DeserializationError("no", topic="t", partition=0, offset=2)
+        return record
+
+    made = cursor(batch(0, 0, 5, convert))
+    assert [made.next_record(), made.next_record()][1] is not None
+    assert made.unsettled == {P0: 1}
+    with pytest.raises(DeserializationError):
+        made.next_record()
+    assert (made.unsettled, made.position_in(P0)) == ({}, 2)
+    with pytest.raises(DeserializationError):
+        next(made.records())
+    assert (made.unsettled, made.position_in(P0)) == ({}, 2)

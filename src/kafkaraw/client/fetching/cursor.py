@@ -104,7 +104,7 @@ class RecordCursor:
                 else:
                     self._forget()
             except DeserializationError:
-                self.set_aside()
+                self._set_aside_before_the_next()
                 raise
             except Exception:
                 self._forget()
@@ -121,7 +121,7 @@ class RecordCursor:
             try:
                 record = next(self._records, None)
             except DeserializationError:
-                self.set_aside()
+                self._set_aside_before_the_next()
                 raise
             except BaseException:
                 self._forget()
@@ -213,6 +213,11 @@ class RecordCursor:
         self._given = {}
         self._last, self._records, self._batch = None, iter(batch), batch
         return True
+
+    def _set_aside_before_the_next(self) -> None:
+        """The next record cannot be given; whoever asked for it is done with those before."""
+        self.set_aside()
+        self._given = {}
 
     def _forget(self) -> None:
         self._batch = self._records = self._last = None
