@@ -104,7 +104,7 @@ class AsyncConsumer:
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read, in order."""
-        return self._reading.fetcher.assignment
+        return list(self._reading.fetcher.assignment)
 
     def subscribe(
         self,

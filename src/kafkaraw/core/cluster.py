@@ -70,6 +70,7 @@ class ClusterView:
         cluster_id: None until a broker told it.
         controller_id: node to send controller requests to; -1 when unknown.
         updated_ms: when the last answer came in, on the caller's clock; None before the first.
+        changes: how often something has changed; what is told of a topic is another object when it has.
     """
 
     def __init__(self) -> None:
@@ -77,6 +78,7 @@ class ClusterView:
         self.cluster_id: str | None = None
         self.controller_id = NO_LEADER
         self.updated_ms: int | None = None
+        self.changes = 0
         self._topics: dict[str, TopicView] = {}
         self._names: dict[Uuid, str] = {}
         self._errors: dict[str, int] = {}
@@ -144,6 +146,7 @@ class ClusterView:
         # A broker that is just starting may name no broker at all: keep what is known.
         if response.brokers:
             self.brokers = {b.node_id: BrokerNode(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self.changes += 1
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
         self.updated_ms = now_ms
@@ -168,11 +171,15 @@ class ClusterView:
             return False
         moved = replace(known, leader_id=leader_id, leader_epoch=leader_epoch)
         self._topics[topic.name] = replace(topic, partitions={**topic.partitions, topic_partition.partition: moved})
+        self.changes += 1
         return True
 
     def add_brokers(self, brokers: Iterable[BrokerNode]) -> None:
         """Take over addresses that an answer other than Metadata named (KIP-951)."""
-        self.brokers.update((broker.node_id, broker) for broker in brokers)
+        for broker in brokers:
+            if self.brokers.get(broker.node_id) != broker:
+                self.brokers[broker.node_id] = broker
+                self.changes += 1
 
     def forget_topic(self, topic: str) -> None:
         """Drop a topic, as after deleting it."""
@@ -183,6 +190,7 @@ class ClusterView:
     def _forget(self, name: str) -> None:
         view = self._topics.pop(name, None)
         if view is not None:
+            self.changes += 1
             self._names.pop(view.topic_id, None)
         self._errors.pop(name, None)
 

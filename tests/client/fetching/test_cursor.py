@@ -114,6 +114,7 @@ def test_every_record_is_given_once_and_in_order_of_its_partition(
         for partition, given_offsets in seen.items():
             behind = made.position_in(TopicPartition("t", partition))
             assert behind is None or behind == len(given_offsets)
+            assert made.positions().get(TopicPartition("t", partition)) == behind
     assert seen == {partition: list(range(end)) for partition, end in ends.items()}
 
 

@@ -381,7 +381,7 @@ def test_a_failed_search_is_repeated_after_a_pause() -> None:
 def test_assigning_again_keeps_the_positions_of_those_that_stay() -> None:
     made = fetcher(P0, P1, at=9)
     made.assign([P1, P2])
-    assert made.assignment == [P1, P2]
+    assert made.assignment == (P1, P2)
     assert made.position(P1).offset == 9
     assert made.position(P2).standing is Standing.SEARCHING
     with pytest.raises(UsageError, match="t-0 is not assigned"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
-from kafkaraw.core.fetch.plan import NO_SESSION, FetchLimits, FetchPlan, FetchTarget, SessionStep
+from kafkaraw.core.fetch.plan import NO_SESSION, FetchLimits, FetchTarget, SessionStep
 from kafkaraw.core.fetch.sessions import FetchSession
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -41,38 +42,49 @@ def ok(session_id: int = 7) -> FetchResponse:
     return FetchResponse(session_id=session_id, responses=[])
 
 
+def ask(session: FetchSession, targets: Iterable[FetchTarget]) -> SessionStep:
+    """The next request when exactly these are wanted."""
+    wanted = {target.topic_partition: target for target in targets}
+    for of in [of for of in session.targets if of not in wanted]:
+        session.leave_out(of)
+    for target in wanted.values():
+        if session.targets.get(target.topic_partition) != target:
+            session.want(target)
+    return session.ask()
+
+
 def opened(*targets: FetchTarget) -> FetchSession:
     session = FetchSession()
-    session.ask(targets)
+    ask(session, targets)
     session.answered(ok())
     return session
 
 
 def test_the_first_request_says_everything_and_later_ones_what_has_changed() -> None:
     session = FetchSession()
-    assert shown(session.ask([target(0), target(1)])) == (0, 0, [(0, 0), (1, 0)], [])
+    assert shown(ask(session, [target(0), target(1)])) == (0, 0, [(0, 0), (1, 0)], [])
     session.answered(ok())
-    assert shown(session.ask([target(0), target(1, 5)])) == (7, 1, [(1, 5)], [])
+    assert shown(ask(session, [target(0), target(1, 5)])) == (7, 1, [(1, 5)], [])
     session.answered(ok())
-    assert shown(session.ask([target(1, 5), target(2)])) == (7, 2, [(2, 0)], [0])
+    assert shown(ask(session, [target(1, 5), target(2)])) == (7, 2, [(2, 0)], [0])
     session.answered(ok())
-    assert shown(session.ask([target(1, 5), target(2)])) == (7, 3, [], [])
+    assert shown(ask(session, [target(1, 5), target(2)])) == (7, 3, [], [])
 
 
 def test_a_broker_that_keeps_no_sessions_is_told_everything_each_time() -> None:
     session = FetchSession()
     for _ in range(3):
-        assert shown(session.ask([target(0)])) == (0, 0, [(0, 0)], [])
+        assert shown(ask(session, [target(0)])) == (0, 0, [(0, 0)], [])
         session.answered(ok(0))
 
 
 def test_after_no_answer_the_session_is_closed_and_another_one_opened() -> None:
     session = opened(target(0))
-    session.ask([target(0, 5)])
+    ask(session, [target(0, 5)])
     session.failed()
-    assert shown(session.ask([target(0, 5)])) == (7, 0, [(0, 5)], [])
+    assert shown(ask(session, [target(0, 5)])) == (7, 0, [(0, 5)], [])
     session.answered(ok(8))
-    assert shown(session.ask([target(0, 5)])) == (8, 1, [], [])
+    assert shown(ask(session, [target(0, 5)])) == (8, 1, [], [])
 
 
 @pytest.mark.parametrize(
@@ -81,29 +93,29 @@ def test_after_no_answer_the_session_is_closed_and_another_one_opened() -> None:
 )
 def test_after_an_error_everything_is_said_anew(code: int, session_id: int) -> None:
     session = opened(target(0))
-    session.ask([target(0, 5)])
+    ask(session, [target(0, 5)])
     session.answered(FetchResponse(error_code=code, responses=[]))
-    assert shown(session.ask([target(0, 5)])) == (session_id, 0, [(0, 5)], [])
+    assert shown(ask(session, [target(0, 5)])) == (session_id, 0, [(0, 5)], [])
 
 
 def test_a_request_beside_the_one_that_is_under_way_is_without_session() -> None:
     session = opened(target(0))
-    session.ask([target(0)])
-    assert session.ask([target(0, 9)]) is NO_SESSION
+    ask(session, [target(0)])
+    assert ask(session, [target(0, 9)]) is NO_SESSION
     session.answered(ok())
-    assert shown(session.ask([target(0, 9)])) == (7, 2, [(0, 9)], [])
+    assert shown(ask(session, [target(0, 9)])) == (7, 2, [(0, 9)], [])
 
 
 def test_ids_and_names_never_meet_in_one_session() -> None:
     session = opened(target(0))
-    assert shown(session.ask([target(0, topic_id=ZERO_UUID)])) == (7, 0, [(0, 0)], [])
+    assert shown(ask(session, [target(0, topic_id=ZERO_UUID)])) == (7, 0, [(0, 0)], [])
     session.answered(ok(8))
-    assert shown(session.ask([target(0)])) == (8, 0, [(0, 0)], [])
+    assert shown(ask(session, [target(0)])) == (8, 0, [(0, 0)], [])
 
 
 def test_a_topic_that_was_made_again_replaces_the_old_one() -> None:
     session = opened(target(0), target(1))
-    step = session.ask([target(0, topic_id=OTHER_ID), target(1)])
+    step = ask(session, [target(0, topic_id=OTHER_ID), target(1)])
     assert [(one.topic_partition.partition, one.topic_id) for one in step.targets or ()] == [(0, OTHER_ID)]
     assert [one.topic_id for one in step.forgotten] == [T_ID]
 
@@ -111,15 +123,18 @@ def test_a_topic_that_was_made_again_replaces_the_old_one() -> None:
 def test_the_epoch_begins_at_one_again_after_the_largest() -> None:
     session = opened(target(0))
     session._epoch = 2**31 - 1
-    session.ask([target(0)])
+    ask(session, [target(0)])
     session.answered(ok())
-    assert session.ask([target(0)]).epoch == 1
+    assert ask(session, [target(0)]).epoch == 1
 
 
 def test_a_request_is_written_with_what_the_session_says() -> None:
     session = opened(target(0), target(1))
     chosen = (target(1, 5), target(2))
-    plan = FetchPlan(1, chosen, session.ask(chosen))
+    session.leave_out(P0)
+    for one in chosen:
+        session.want(one)
+    plan = session.plan(1)
     request = plan.request(FetchLimits(rack="r1"), 17)
     assert (request.session_id, request.session_epoch, request.rack_id) == (7, 1, "r1")
     assert [part.partition for topic in request.topics for part in topic.partitions] == [1, 2]
@@ -136,7 +151,7 @@ def test_whatever_happens_the_broker_knows_what_the_consumer_reads() -> None:
         session, kept, next_id = FetchSession(), None, 1
         for _ in range(30):
             wanted = [target(number, rng.randrange(3)) for number in range(4) if rng.random() < 0.8] or [target(0)]
-            step = session.ask(wanted)
+            step = ask(session, wanted)
             if rng.random() < 0.1:
                 session.failed()
                 continue

@@ -160,6 +160,7 @@ def consumer_commits_what_another_task_is_busy_with(monkeypatch: pytest.MonkeyPa
 
 def consumer_commits_what_it_has_fetched_and_not_handed_out(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(RecordCursor, "position_in", lambda self, topic_partition: None)
+    monkeypatch.setattr(RecordCursor, "positions", lambda self: {})
 
 
 def consumer_commits_what_it_had_under_the_next_generation(monkeypatch: pytest.MonkeyPatch):

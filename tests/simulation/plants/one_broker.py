@@ -186,7 +186,7 @@ def consumer_stands_behind_what_it_has_not_handed_out(monkeypatch: pytest.Monkey
 
     async def ahead(self, partition, timeout=None):
         offset = await position(self, partition, timeout)
-        fetched = self._reading.fetcher._fetched.get(partition)
+        fetched = self._reading.fetcher._waiting._ready.get(partition)
         return offset if fetched is None else cut(partition, fetched.wires, offset).next_offset
 
     monkeypatch.setattr(AsyncConsumer, "position", ahead)

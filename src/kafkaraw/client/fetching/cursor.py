@@ -155,6 +155,15 @@ class RecordCursor:
         starts = (batch.start_offset for batch in list(self._waiting) if batch.topic_partition == topic_partition)
         return next(starts, None)
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """`position_in` of every partition of which something is in hand; for any thread to ask."""
+        batch, last = self._read_so_far()
+        # The first batch of a partition comes first, so it is the last one to be put into the dictionary.
+        found = {waiting.topic_partition: waiting.start_offset for waiting in reversed(list(self._waiting))}
+        if batch is not None:
+            found[batch.topic_partition] = batch.start_offset if last is None else last.offset + 1
+        return found
+
     @property
     def unsettled(self) -> dict[TopicPartition, int]:
         """What the user was given last and may be busy with, as they have not come for more since: where it starts."""

@@ -24,7 +24,7 @@ from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.cutting import Cut
 from kafkaraw.core.fetch.fetcher import Fetcher
-from kafkaraw.core.fetch.positions import Standing, Start
+from kafkaraw.core.fetch.positions import PartitionPosition, Standing, Start
 from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError
@@ -160,11 +160,20 @@ class Reading:
         Args:
             before: offsets behind which no start is to be.
         """
-        limits = before or {}
+        offsets, limits = self._offsets(), before or {}
         return {
-            of: Start(start := min(offset, limits.get(of, offset)), self.fetcher.position(of).epoch_before(start))
-            for of in self.fetcher.assignment
-            if (offset := self.position_of(of)) is not None
+            of: Start(start := min(offset, limits.get(of, offset)), position.epoch_before(start))
+            for of, position in self.fetcher.positions()
+            if (offset := offsets.get(of)) is not None
+        }
+
+    def _offsets(self) -> dict[TopicPartition, int]:
+        """`position_of` of all partitions where it is known."""
+        in_hand = self.cursor.positions()
+        return {
+            of: in_hand.get(of, position.offset)
+            for of, position in self.fetcher.positions()
+            if position.standing is Standing.READY or of in in_hand
         }
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
@@ -174,25 +183,18 @@ class Reading:
             UsageError: the partition is not assigned.
         """
         position = self.fetcher.position(topic_partition)
-        end = position.last_stable_offset if self.committed_only else position.high_watermark
-        offset = self.position_of(topic_partition)
-        return None if offset is None or end < 0 else max(0, end - offset)
+        return _distance(self.position_of(topic_partition), self._end_of(position))
 
-    def lead(self, topic_partition: TopicPartition) -> int | None:
-        """How many offsets lie between the start of the log and the position, likewise.
-
-        Raises:
-            UsageError: the partition is not assigned.
-        """
-        start = self.fetcher.position(topic_partition).log_start_offset
-        offset = self.position_of(topic_partition)
-        return None if offset is None or start < 0 else max(0, offset - start)
+    def _end_of(self, position: PartitionPosition) -> int:
+        return position.last_stable_offset if self.committed_only else position.high_watermark
 
     def metrics(self) -> dict[str, float | dict[str, int]]:
         """What was counted about fetching, and the lag of every partition of which it is known."""
-        lags = {of: lag for of in self.fetcher.assignment if (lag := self.lag(of)) is not None}
-        leads = {of: lead for of in lags if (lead := self.lead(of)) is not None}
-        return self._counters.as_dict(lags, leads)
+        offsets = self._offsets()
+        known = [(position, offsets.get(of)) for of, position in self.fetcher.positions()]
+        lags = {p.topic_partition: _distance(offset, self._end_of(p)) for p, offset in known}
+        leads = {p.topic_partition: _distance(p.log_start_offset, offset) for p, offset in known}
+        return self._counters.as_dict(_known(lags), _known(leads))
 
     async def position(self, topic_partition: TopicPartition, deadline: Deadline) -> int:
         """The offset of the next record to be given.
@@ -471,3 +473,12 @@ class Reading:
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _distance(begin: int | None, end: int | None) -> int | None:
+    """How many offsets lie between two of them; None when either is not known."""
+    return None if begin is None or end is None or min(begin, end) < 0 else max(0, end - begin)
+
+
+def _known(offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+    return {of: offset for of, offset in offsets.items() if offset is not None}

@@ -4,6 +4,9 @@ At most one Fetch is on its way to a broker, and only while nothing of that brok
 bounded by one answer per broker. When the user takes what waits, positions move on and the next Fetch can go out at
 once, before the user has looked at the first record.
 
+What each partition needs next is kept in an agenda (`agenda.py`), which looks again at those about which something has
+changed: an answer costs as much as it says, however many partitions are read.
+
 Partitions are asked for in an order that rotates: one that just gave records goes to the end. It matters, because a
 broker fills its answer in that order, and delivers a batch that exceeds every limit only for the first partition.
 
@@ -15,9 +18,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
+from kafkaraw.core.fetch.agenda import Agenda, knows_later_leader
 from kafkaraw.core.fetch.committed import without_aborted
 from kafkaraw.core.fetch.cutting import Cut, cut
 from kafkaraw.core.fetch.ends import ends_of
@@ -33,10 +36,10 @@ from kafkaraw.core.fetch.failures import (
 from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
 from kafkaraw.core.fetch.positions import LATEST_TIMESTAMP, NO_EPOCH, PartitionPosition, Standing, Start
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
-from kafkaraw.core.fetch.sessions import SESSION_ERRORS, FetchSession
+from kafkaraw.core.fetch.sessions import SESSION_ERRORS
+from kafkaraw.core.fetch.waiting import Fetched, Waiting
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import CorruptBatch, KafkaError, RecordTooLarge, UsageError
-from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
@@ -45,16 +48,6 @@ from kafkaraw.records import TopicPartition, Wire, batches_of
 log = logging.getLogger(__name__)
 
 _LENGTH_PREFIX_BYTES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    """What one answer brought for one partition and is not handed over yet; whole batches only."""
-
-    node_id: int
-    wires: Sequence[Wire]
-    epochs: Sequence[tuple[int, int]]
-    topic_id: Uuid
 
 
 class Fetcher:
@@ -80,20 +73,22 @@ class Fetcher:
     ) -> None:
         self._reset = reset
         self._replica_age_max_ms = replica_age_max_ms
-        self._sessions: dict[int, FetchSession] = {}
         self._backoff = backoff
         self._rng = rng
         self._positions: dict[TopicPartition, PartitionPosition] = {}
-        self._fetched: dict[TopicPartition, _Fetched] = {}
+        self._waiting = Waiting()
         self._problems: dict[TopicPartition, KafkaError] = {}
+        self._troubled: dict[TopicPartition, None] = {}  # all that have no position or an error, and some that had
         self.paused: set[TopicPartition] = set()
+        self._agenda = Agenda(self._positions, self.paused, self._waiting)
+        self._assignment: tuple[TopicPartition, ...] = ()
 
     # -- what the user decides
 
     @property
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
-        return sorted(self._positions)
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read, in order."""
+        return self._assignment
 
     def assign(
         self, topic_partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, Start] | None = None
@@ -105,19 +100,25 @@ class Fetcher:
             starts: where those begin that are new and have one; it need not be looked up.
         """
         starts = starts or {}
-        old = self._positions
-        self._positions = {}
-        for topic_partition in topic_partitions:
-            position = old.get(topic_partition) or PartitionPosition(topic_partition)
-            self._positions[topic_partition] = position
-            if topic_partition in starts and topic_partition not in old:
-                position.seek(*starts[topic_partition])
+        wanted = dict.fromkeys(topic_partitions)
+        for gone in [of for of in self._positions if of not in wanted]:
+            del self._positions[gone]
+            self._drop(gone)
+            self.paused.discard(gone)
+        for of in wanted:
+            position = self._positions.get(of)
+            if position is None:
+                position = self._positions[of] = PartitionPosition(of, touched=self._agenda.touched)
+                if of in starts:
+                    position.seek(*starts[of])
             timestamp = self._reset() if position.standing is Standing.LOST else None
             if timestamp is not None:
                 position.seek_to(timestamp)
-        for gone in old.keys() - self._positions.keys():
-            self._drop(gone)
-            self.paused.discard(gone)
+            elif position.standing is Standing.LOST:
+                self._troubled[of] = None
+                self._agenda.touch(of)
+        self._assignment = tuple(sorted(self._positions))
+        self._agenda.assigned()
 
     def pause(self, topic_partition: TopicPartition) -> None:
         """Neither ask for it nor hand anything of it over, until it is resumed.
@@ -127,6 +128,8 @@ class Fetcher:
         """
         self.position(topic_partition)
         self.paused.add(topic_partition)
+        self._waiting.lay_aside(topic_partition)
+        self._agenda.touch(topic_partition)
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Go on with a partition that was paused.
@@ -136,6 +139,8 @@ class Fetcher:
         """
         self.position(topic_partition)
         self.paused.discard(topic_partition)
+        self._waiting.bring_back(topic_partition)
+        self._agenda.touch(topic_partition)
 
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Go on at an offset; the record before it was written in that leader epoch."""
@@ -156,6 +161,10 @@ class Fetcher:
             name = f"{topic_partition.topic}-{topic_partition.partition}"
             raise UsageError(f"partition {name} is not assigned to this consumer; call assign() with it first")
         return position
+
+    def positions(self) -> list[tuple[TopicPartition, PartitionPosition]]:
+        """Where every partition stands; for any thread to ask."""
+        return list(self._positions.items())
 
     # -- looking up positions
 
@@ -186,14 +195,8 @@ class Fetcher:
 
     def has_errand(self, cluster: ClusterView, now_ms: int) -> bool:
         """Whether a leader or a position has to be found: the next three, without a list of what it is."""
-        return any(
-            (
-                position.retry_at_ms <= now_ms
-                and (position.standing is Standing.SEARCHING or cluster.leader_of(topic_partition) is None)
-            )
-            or self._is_behind(position, cluster)
-            for topic_partition, position in self._positions.items()
-        )
+        self._agenda.look(cluster, now_ms)
+        return bool(self._agenda.errands)
 
     def without_leader(self, cluster: ClusterView, now_ms: int) -> set[str]:
         """Topics whose metadata lack a leader that is needed now."""
@@ -205,12 +208,12 @@ class Fetcher:
 
     def behind(self, cluster: ClusterView) -> set[str]:
         """Topics of which somebody has seen a later leader than the metadata know."""
-        return {of.topic for of, position in self._positions.items() if self._is_behind(position, cluster)}
+        return {of.topic for of, position in self._positions.items() if knows_later_leader(position, cluster)}
 
     def still_behind(self, cluster: ClusterView) -> None:
         """New metadata do not know of that leader either: then what was said about it cannot be checked."""
         for position in self._positions.values():
-            if self._is_behind(position, cluster):
+            if knows_later_leader(position, cluster):
                 position.learn_epoch(NO_EPOCH)
 
     def errand_failed(self, error: KafkaError, cluster: ClusterView, now_ms: int) -> None:
@@ -236,34 +239,12 @@ class Fetcher:
             now_ms: the time.
             busy: brokers that still owe an answer.
         """
-        full = {self._fetched[topic_partition].node_id for topic_partition in self._ready()} | set(busy)
-        targets: dict[int, list[FetchTarget]] = {}
-        for topic_partition, position in self._positions.items():
-            if position.standing is not Standing.READY or position.retry_at_ms > now_ms:
-                continue
-            node_id = position.replica_at(now_ms)
-            if node_id is None or node_id not in cluster.brokers:
-                node_id = cluster.leader_of(topic_partition)
-            if node_id is None or node_id in full or topic_partition in self._fetched or topic_partition in self.paused:
-                continue
-            if self._is_behind(position, cluster):
-                continue
-            topic_id = cluster.topic_id_of(topic_partition.topic)
-            targets.setdefault(node_id, []).append(
-                FetchTarget(
-                    topic_partition=topic_partition,
-                    topic_id=topic_id,
-                    offset=position.offset,
-                    generation=position.generation,
-                    leader_epoch=cluster.leader_epoch_of(topic_partition),
-                    last_epoch=position.last_epoch_in(topic_id),
-                    size_wanted_bytes=position.size_wanted_bytes,
-                    is_fresh=position.high_watermark < 0,
-                )
-            )
+        self._agenda.look(cluster, now_ms)
+        full = self._waiting.node_ids | set(busy)
         return [
-            FetchPlan(node_id, tuple(chosen), self._sessions.setdefault(node_id, FetchSession()).ask(chosen))
-            for node_id, chosen in targets.items()
+            session.plan(node_id)
+            for node_id, session in self._agenda.sessions.items()
+            if session.targets and node_id not in full
         ]
 
     def is_wanted(self, plan: FetchPlan) -> bool:
@@ -271,14 +252,14 @@ class Fetcher:
         positions = self._positions
         return any(
             (position := positions.get(target.topic_partition)) is not None and position.generation == target.generation
-            for target in plan.targets
+            for target in plan.asked.values()
         )
 
     def unchecked(self, plan: FetchPlan, cluster: ClusterView) -> list[FetchTarget]:
         """What a leader must be asked about before it is fetched, where the Fetch itself cannot: see `ends.py`."""
         return [
             target
-            for target in plan.targets
+            for target in plan.asked.values()
             if (position := self._current(target)) is not None
             and target.last_epoch >= 0
             and target.leader_epoch not in (NO_EPOCH, position.checked_epoch)
@@ -315,7 +296,7 @@ class Fetcher:
     def abandon(self, plan: FetchPlan) -> None:
         """A planned request is not sent."""
         if plan.in_session:
-            self._sessions[plan.node_id].failed()
+            self._agenda.sessions[plan.node_id].failed()
 
     def receive(self, plan: FetchPlan, response: FetchResponse, cluster: ClusterView, now_ms: int) -> set[str]:
         """Take in an answer.
@@ -324,7 +305,7 @@ class Fetcher:
             topics whose metadata must be refreshed before trying again.
         """
         if plan.in_session:
-            self._sessions[plan.node_id].answered(response)
+            self._agenda.sessions[plan.node_id].answered(response)
         if response.error_code:
             if response.error_code in SESSION_ERRORS and not plan.is_full:
                 log.info("fetch session with broker %d is over (error %d)", plan.node_id, response.error_code)
@@ -332,19 +313,27 @@ class Fetcher:
             self._all_failed(plan, error_for(response.error_code, f"fetch from broker {plan.node_id}"), now_ms)
             return set()
         cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
-        asked = {target.topic_partition: target for target in plan.targets}
         refresh: set[str] = set()
+        answered: set[TopicPartition] = set()
         for topic in response.responses:
-            name = topic.topic or plan.name_of(topic.topic_id)
+            name = topic.topic or plan.names.get(topic.topic_id, "")
             for data in topic.partitions:
-                target = asked.pop(TopicPartition(name, data.partition_index), None)
-                if target is not None and self._take_in(plan.node_id, target, data, cluster, now_ms):
+                of = TopicPartition(name, data.partition_index)
+                target = plan.asked.get(of)
+                if target is None or of in answered:
+                    continue
+                answered.add(of)
+                if self._take_in(plan.node_id, target, data, cluster, now_ms):
                     refresh.add(name)
-        for target in asked.values():
-            position = self._current(target)
-            if position is not None and plan.is_full:
-                self._failed(position, left_out(target, plan.node_id), now_ms)
+        if plan.is_full and len(answered) < len(plan.asked):
+            self._miss((target for of, target in plan.asked.items() if of not in answered), plan.node_id, now_ms)
         return refresh
+
+    def _miss(self, targets: Iterable[FetchTarget], node_id: int, now_ms: int) -> None:
+        for target in targets:
+            position = self._current(target)
+            if position is not None:
+                self._failed(position, left_out(target, node_id), now_ms)
 
     def fetch_failed(self, plan: FetchPlan, error: KafkaError, now_ms: int) -> bool:
         """A request got no answer.
@@ -353,11 +342,11 @@ class Fetcher:
             whether that is news: for one of its partitions it is the first failure in a row.
         """
         if plan.in_session:
-            self._sessions[plan.node_id].failed()
+            self._agenda.sessions[plan.node_id].failed()
         return self._all_failed(plan, error, now_ms)
 
     def _all_failed(self, plan: FetchPlan, error: KafkaError, now_ms: int) -> bool:
-        positions = [position for target in plan.targets if (position := self._current(target)) is not None]
+        positions = [position for target in plan.asked.values() if (position := self._current(target)) is not None]
         is_news = any(not position.failures_count for position in positions)
         for position in positions:
             position.leave_replica()
@@ -367,11 +356,11 @@ class Fetcher:
     @property
     def has_records(self) -> bool:
         """Whether `take` has something to look at."""
-        return bool(self._ready())
+        return bool(self._waiting)
 
     def take(self) -> list[Cut]:
         """Hand over what waits, and move the positions behind it."""
-        cuts = [self._cut(topic_partition) for topic_partition in self._ready()]
+        cuts = [self._cut(of, fetched) for of, fetched in self._waiting.take()]
         return [piece for piece in cuts if piece.records_count]
 
     def give_back(self, cuts: Iterable[Cut]) -> None:
@@ -393,10 +382,12 @@ class Fetcher:
         """
         for topic_partition in list(self._problems):
             return self._problems.pop(topic_partition)
-        for topic_partition, position in self._positions.items():
-            if position.standing is Standing.LOST:
+        for topic_partition in list(self._troubled):
+            position = self._positions.get(topic_partition)
+            if position is not None and position.standing is Standing.LOST:
                 return no_position(topic_partition)
-            if position.error is None:
+            if position is None or position.error is None:
+                del self._troubled[topic_partition]
                 continue
             patience = unknown_patience_ms if is_unknown(position.error) else patience_ms
             if now_ms - position.failing_since_ms >= patience:
@@ -405,9 +396,8 @@ class Fetcher:
         return None
 
     def retry_at_ms(self, now_ms: int) -> int | None:
-        """When the next partition in backoff may be tried again; None when none is waiting."""
-        waiting = [p.retry_at_ms for p in self._positions.values() if p.retry_at_ms > now_ms]
-        return min(waiting, default=None)
+        """When to look again though nothing has come, as after a pause; None when there is no such time."""
+        return self._agenda.next_ms(now_ms)
 
     # -- inside
 
@@ -417,15 +407,16 @@ class Fetcher:
         return position
 
     def _drop(self, topic_partition: TopicPartition) -> None:
-        self._fetched.pop(topic_partition, None)
+        self._waiting.drop(topic_partition)
         self._problems.pop(topic_partition, None)
+        self._agenda.touch(topic_partition)
 
     def _current(self, target: FetchTarget) -> PartitionPosition | None:
         """The position that a target was about, unless it has moved since."""
         position = self._positions.get(target.topic_partition)
         if position is None or (position.generation, position.offset) != (target.generation, target.offset):
             return None
-        return None if target.topic_partition in self._fetched else position
+        return None if target.topic_partition in self._waiting else position
 
     def _take_in(
         self, node_id: int, target: FetchTarget, data: PartitionData, cluster: ClusterView, now_ms: int
@@ -442,9 +433,8 @@ class Fetcher:
             return False
         if data.preferred_read_replica >= 0:
             position.read_from(data.preferred_read_replica, now_ms + self._replica_age_max_ms)
-        position.high_watermark = data.high_watermark
-        position.last_stable_offset = data.last_stable_offset
-        position.log_start_offset = data.log_start_offset
+            self._agenda.look_at(position.topic_partition, position.replica_until_ms)
+        position.learn_ends(data.high_watermark, data.last_stable_offset, data.log_start_offset)
         records = data.records
         if isinstance(records, memoryview) and len(records):
             try:
@@ -466,23 +456,19 @@ class Fetcher:
         except CorruptBatch as error:
             raise CorruptBatch(f"{where(target)}: {error}; seek() behind it to go on") from error
         if not wires:
-            position.size_wanted_bytes = _size_of_first(target, records)
+            position.want(_size_of_first(target, records))
             return
         next_offset = wires[-1][0].next_offset
         if next_offset <= position.offset:
             raise CorruptBatch(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
-        position.size_wanted_bytes = 0
+        position.want(0)
         left = without_aborted(wires, aborted)
-        self._fetched[target.topic_partition] = _Fetched(node_id, left, _epochs_in(wires), target.topic_id)
+        fetched, of = Fetched(node_id, left, _epochs_in(wires), target.topic_id), target.topic_partition
+        self._waiting.put(of, fetched, aside=of in self.paused)
+        self._agenda.touch(of)
 
-    def _ready(self) -> list[TopicPartition]:
-        """The partitions of which something waits to be handed over."""
-        return [topic_partition for topic_partition in self._fetched if topic_partition not in self.paused]
-
-    def _cut(self, topic_partition: TopicPartition) -> Cut:
-        fetched = self._fetched.pop(topic_partition)
-        position = self._positions.pop(topic_partition)
-        self._positions[topic_partition] = position  # to the end of the order
+    def _cut(self, topic_partition: TopicPartition, fetched: Fetched) -> Cut:
+        position = self._positions[topic_partition]
         piece = cut(topic_partition, fetched.wires, position.offset)
         position.advance(piece.next_offset, fetched.epochs, fetched.topic_id)
         return piece
@@ -510,7 +496,7 @@ class Fetcher:
         name = f"{topic_partition.topic}-{topic_partition.partition}"
         timestamp = self._reset()
         if timestamp is None:
-            position.lose()
+            self._lose(position)
             text = f"offset {offset} of {name} is not there{has}; seek(), or set auto_offset_reset"
             self._problems[topic_partition] = error_for(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             return
@@ -529,21 +515,21 @@ class Fetcher:
             return
         error = truncated(target, end_offset)
         if self._reset() is None:
-            position.lose()
+            self._lose(position)
             self._problems[position.topic_partition] = error
             return
         log.warning("%s; going on there", error)
         position.seek(end_offset, epoch)
 
-    def _is_behind(self, position: PartitionPosition, cluster: ClusterView) -> bool:
-        known = cluster.leader_epoch_of(position.topic_partition)
-        if position.last_epoch <= known:  # nearly always
-            return False
-        return position.last_epoch_in(cluster.topic_id_of(position.topic_partition.topic)) > known >= 0
+    def _lose(self, position: PartitionPosition) -> None:
+        position.lose()
+        self._troubled[position.topic_partition] = None
 
     def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
         delay_ms = round(self._backoff.delay_ms(position.failures_count, self._rng))
         position.failed(error, now_ms, delay_ms)
+        self._agenda.look_at(position.topic_partition, position.retry_at_ms)
+        self._troubled[position.topic_partition] = None
         if is_final(error):
             self._problems[position.topic_partition] = error
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkaraw.records import TopicPartition
 
@@ -34,8 +34,7 @@ class FetchLimits:
     rack: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchTarget:
+class FetchTarget(NamedTuple):
     """One partition in a Fetch, with what it takes to tell later whether the answer is still wanted.
 
     Attributes:
@@ -49,8 +48,8 @@ class FetchTarget:
     offset: int
     generation: int
     leader_epoch: int
-    last_epoch: int = -1
     size_wanted_bytes: int
+    last_epoch: int = -1
     is_fresh: bool = False
 
 
@@ -76,11 +75,29 @@ NO_SESSION: Final = SessionStep(0, _WITHOUT_SESSION, None, ())
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """One Fetch: the broker, the partitions in the order in which it should serve them, and what of that is said."""
+    """One Fetch: what to ask a broker for, and what of that is said.
+
+    Attributes:
+        node_id: the broker.
+        asked: the partitions, in the order in which it should serve them; not to be changed while the request is under
+            way. In a session it is what the session holds: as large as what is read.
+        session: what is said.
+        names: the topics' names by their ids.
+        by_ids: every topic has an id.
+        size_wanted_bytes: what the largest of them needs to bring one whole batch.
+    """
 
     node_id: int
-    targets: tuple[FetchTarget, ...]
-    session: SessionStep = NO_SESSION
+    asked: Mapping[TopicPartition, FetchTarget]
+    session: SessionStep
+    names: Mapping[Uuid, str]
+    by_ids: bool
+    size_wanted_bytes: int
+
+    @property
+    def targets(self) -> tuple[FetchTarget, ...]:
+        """All that is asked for, in order; as many as are read."""
+        return tuple(self.asked.values())
 
     @property
     def in_session(self) -> bool:
@@ -92,14 +109,10 @@ class FetchPlan:
         """Whether the answer has to be about every partition; in a session it is about those that have news."""
         return self.session.epoch <= _OPENING
 
-    def name_of(self, topic_id: Uuid) -> str:
-        """The topic that was asked for under this id; empty when there is none."""
-        return next((t.topic_partition.topic for t in self.targets if t.topic_id == topic_id), "")
-
     @property
     def version_max(self) -> int | None:
         """The last version that goes by names, when the id of a topic is not known; else None."""
-        return _BY_NAME_UP_TO_VERSION if any(t.topic_id == ZERO_UUID for t in self.targets) else None
+        return None if self.by_ids else _BY_NAME_UP_TO_VERSION
 
     def request(self, limits: FetchLimits, version: int) -> FetchRequest:
         """Write the request for a version.
@@ -107,12 +120,11 @@ class FetchPlan:
         Names and ids are both given: a version sends the one that it has (ids from 13 on, KIP-516). Neighbours of
         one topic share an entry; the order of partitions is kept.
         """
-        said = self.targets if self.session.targets is None else self.session.targets
-        wanted = max(target.size_wanted_bytes for target in self.targets)
+        said = self.asked.values() if self.session.targets is None else self.session.targets
         return FetchRequest(
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,
-            max_bytes=max(limits.max_bytes, wanted),
+            max_bytes=max(limits.max_bytes, self.size_wanted_bytes),
             isolation_level=int(limits.committed_only),
             session_id=self.session.session_id,
             session_epoch=self.session.epoch,
@@ -127,7 +139,7 @@ class FetchPlan:
         )
 
 
-def _topics(targets: Sequence[FetchTarget], limits: FetchLimits, *, tells_epochs: bool) -> list[FetchTopic]:
+def _topics(targets: Iterable[FetchTarget], limits: FetchLimits, *, tells_epochs: bool) -> list[FetchTopic]:
     topics: list[FetchTopic] = []
     for target in targets:
         name = target.topic_partition.topic

@@ -67,7 +67,9 @@ class PartitionPosition:
         failures_count: failed tries in a row.
         failing_since_ms: when the first of them was.
         retry_at_ms: not to be asked about before.
+        replica_until_ms: how long it is read from the replica that the leader named; 0 when from the leader.
         error: the last failure.
+        touched: a list on which it puts itself whenever what it needs next may have changed; see `agenda.py`.
     """
 
     topic_partition: TopicPartition
@@ -84,11 +86,12 @@ class PartitionPosition:
     failures_count: int = 0
     failing_since_ms: int = 0
     retry_at_ms: int = 0
+    replica_until_ms: int = 0
     error: KafkaError | None = None
+    touched: dict[TopicPartition, None] = field(default_factory=dict, repr=False, compare=False)
     _epochs: list[tuple[int, int]] = field(default_factory=list)  # (first offset, leader epoch), as far as needed
     _topic_id: Uuid = ZERO_UUID
     _replica_id: int | None = None
-    _replica_until_ms: int = 0
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Go to an offset; the record before it was written in that leader epoch."""
@@ -117,6 +120,7 @@ class PartitionPosition:
         self.offset = next_offset
         self.last_epoch = self._epochs[-1][1]
         self._topic_id = topic_id
+        self._touch()
 
     def epoch_before(self, offset: int) -> int:
         """The leader epoch of the record before an offset, of those that were handed over last; -1 when unknown."""
@@ -130,20 +134,43 @@ class PartitionPosition:
         """The record before the position turns out to be of this leader epoch; -1 forgets what was known."""
         self.last_epoch = leader_epoch
         self._epochs = [(self.offset - 1, leader_epoch)]
+        self._touch()
+
+    def want(self, size_bytes: int) -> None:
+        """The next fetch has to bring so much, to bring one whole batch; 0 is any size."""
+        if size_bytes != self.size_wanted_bytes:
+            self.size_wanted_bytes = size_bytes
+            self._touch()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing is known of the partition's ends yet."""
+        return self.high_watermark < 0
+
+    def learn_ends(self, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
+        """An answer told how far the partition goes."""
+        if self.is_fresh != (high_watermark < 0):
+            self._touch()
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
 
     def read_from(self, replica_id: int, until_ms: int) -> None:
         """Read from a replica that the leader named, until a time (KIP-392)."""
         self._replica_id = replica_id
-        self._replica_until_ms = until_ms
+        self.replica_until_ms = until_ms
+        self._touch()
 
     def replica_at(self, now_ms: int) -> int | None:
         """The replica to read from instead of the leader, if any."""
-        return self._replica_id if now_ms < self._replica_until_ms else None
+        return self._replica_id if now_ms < self.replica_until_ms else None
 
     def leave_replica(self) -> bool:
         """Ask the leader again; says whether another replica was to be asked."""
         left = self._replica_id is not None
-        self._replica_id, self._replica_until_ms = None, 0
+        self._replica_id, self.replica_until_ms = None, 0
+        if left:
+            self._touch()
         return left
 
     def failed(self, error: KafkaError, now_ms: int, delay_ms: int) -> None:
@@ -153,12 +180,15 @@ class PartitionPosition:
         self.failures_count += 1
         self.error = error
         self.retry_at_ms = now_ms + delay_ms
+        self._touch()
 
     def worked(self) -> None:
         """An answer without error came in."""
-        self.failures_count = 0
-        self.retry_at_ms = 0
-        self.error = None
+        if self.failures_count:
+            self.failures_count = 0
+            self.retry_at_ms = 0
+            self.error = None
+            self._touch()
 
     def _jump(self, standing: Standing) -> None:
         self.standing = standing
@@ -170,3 +200,7 @@ class PartitionPosition:
         self.checked_epoch = NO_EPOCH
         self.size_wanted_bytes = 0
         self.worked()
+        self._touch()
+
+    def _touch(self) -> None:
+        self.touched[self.topic_partition] = None

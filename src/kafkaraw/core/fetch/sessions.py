@@ -1,5 +1,8 @@
 """A fetch session with one broker: it remembers what is read, so that a Fetch says only what has changed. Pure.
 
+A request costs what has changed since the last one, not what is read: `targets` is what is wanted, `_said` is what the
+broker has been told, and `_news` are the partitions in which the two may differ.
+
     NONE (id 0, epoch 0) -- answer with an id --> KEPT (id, epoch 1, 2, ...) -- error or no answer --> id kept, epoch 0
 
 Epoch 0 opens a session with everything in it, and closes the one whose id is given; the broker may decline (id 0), then
@@ -9,11 +12,10 @@ Source: KIP-227; Kafka's FetchSessionHandler.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from kafkaraw.core.fetch.plan import NO_SESSION, FetchTarget, SessionStep
-from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.core.fetch.plan import NO_SESSION, FetchPlan, FetchTarget, SessionStep
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.records import TopicPartition
@@ -34,43 +36,99 @@ SESSION_ERRORS: Final = frozenset(
 
 
 class FetchSession:
-    """The consumer's half of a session with one broker."""
+    """The consumer's half of a session with one broker.
+
+    Attributes:
+        targets: what is to be asked for, in the order in which the broker should serve it.
+    """
 
     def __init__(self) -> None:
+        self.targets: dict[TopicPartition, FetchTarget] = {}
         self._id = _NO_ID
         self._epoch = _OPENING
-        self._in_session: dict[TopicPartition, FetchTarget] = {}
-        self._asked: dict[TopicPartition, FetchTarget] | None = None  # with the request that is under way
+        self._said: dict[TopicPartition, FetchTarget] = {}
+        self._news: dict[TopicPartition, None] = {}
+        self._is_under_way = False
         self._by_ids = True
+        self._nameless: set[TopicPartition] = set()  # those whose topic has no id
+        self._sizes: dict[TopicPartition, int] = {}  # of those that need a certain one
+        self._names: dict[Uuid, str] = {}
 
-    def ask(self, targets: Sequence[FetchTarget]) -> SessionStep:
-        """Say what a request about these has to tell.
+    # -- what is wanted
+
+    def want(self, target: FetchTarget) -> None:
+        """Ask for a partition, or ask for it differently; one that has moved on goes behind the others."""
+        of = target.topic_partition
+        before = self.targets.get(of)
+        if before is not None and before.offset != target.offset:
+            del self.targets[of]
+        self.targets[of] = target
+        self._news[of] = None
+        if before is None or before.topic_id != target.topic_id:
+            self._names[target.topic_id] = of.topic
+            (self._nameless.add if target.topic_id == ZERO_UUID else self._nameless.discard)(of)
+        if target.size_wanted_bytes:
+            self._sizes[of] = target.size_wanted_bytes
+        elif self._sizes:
+            self._sizes.pop(of, None)
+
+    def leave_out(self, of: TopicPartition) -> None:
+        """Do not ask for a partition any more."""
+        del self.targets[of]
+        self._news[of] = None
+        self._nameless.discard(of)
+        self._sizes.pop(of, None)
+
+    # -- requests
+
+    def plan(self, node_id: int) -> FetchPlan:
+        """The next request."""
+        step = self.ask()
+        asked = dict(self.targets) if step is NO_SESSION else self._said
+        size = max(self._sizes.values(), default=0)
+        return FetchPlan(node_id, asked, step, self._names, by_ids=not self._nameless, size_wanted_bytes=size)
+
+    def ask(self) -> SessionStep:
+        """Say what a request has to tell.
 
         One request at a time goes through the session; another one meanwhile is without.
         """
-        if self._asked is not None:
+        if self._is_under_way:
             return NO_SESSION
-        by_ids = all(target.topic_id != ZERO_UUID for target in targets)
+        by_ids = not self._nameless
         # A partition that was given up and taken again between two requests is no news to the broker, but to us.
-        again = any(target.is_fresh and target.topic_partition in self._in_session for target in targets)
+        again = any(
+            of in self._said and (target := self.targets.get(of)) is not None and target.is_fresh for of in self._news
+        )
         if again or by_ids != self._by_ids:
             self._by_ids = by_ids
             self._start_anew()
-        self._asked = {target.topic_partition: target for target in targets}
+        self._is_under_way = True
         if self._epoch == _OPENING:
-            return SessionStep(self._id, _OPENING, tuple(targets), ())
-        known = self._in_session
-        changed = tuple(target for target in targets if not _same(known.get(target.topic_partition), target))
-        forgotten = tuple(
-            old
-            for topic_partition, old in known.items()
-            if (now := self._asked.get(topic_partition)) is None or now.topic_id != old.topic_id
-        )
-        return SessionStep(self._id, self._epoch, changed, forgotten)
+            self._said = dict(self.targets)
+            self._news.clear()
+            return SessionStep(self._id, _OPENING, tuple(self.targets.values()), ())
+        changed, forgotten = self._take_news()
+        return SessionStep(self._id, self._epoch, tuple(changed), tuple(forgotten))
+
+    def _take_news(self) -> tuple[list[FetchTarget], list[FetchTarget]]:
+        """What is new or has changed, and what is to be forgotten, which from now on has been said."""
+        changed, forgotten = [], []
+        for of in self._news:
+            old, new = self._said.get(of), self.targets.get(of)
+            if old is not None and (new is None or new.topic_id != old.topic_id):
+                forgotten.append(old)
+                del self._said[of]
+            if new is not None:
+                if not _same(old, new):
+                    changed.append(new)
+                self._said[of] = new
+        self._news.clear()
+        return changed, forgotten
 
     def answered(self, response: FetchResponse) -> None:
         """Take note of the answer to what was asked last."""
-        asked, self._asked = self._asked or {}, None
+        self._is_under_way = False
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = _NO_ID
@@ -81,16 +139,15 @@ class FetchSession:
         else:
             self._id = response.session_id
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
-            self._in_session = asked
 
     def failed(self) -> None:
         """There was no answer: whether the broker has heard is not known."""
-        self._asked = None
+        self._is_under_way = False
         self._start_anew()
 
     def _start_anew(self) -> None:
         self._epoch = _OPENING
-        self._in_session = {}
+        self._said = {}  # a new one: the request that has failed still has the old one
 
 
 def _same(old: FetchTarget | None, new: FetchTarget) -> bool:
