@@ -94,6 +94,7 @@ def test_every_record_is_given_once_and_in_order_of_its_partition(
         made.put([batch(partition, ends[partition], count)])
         ends[partition] += count
     seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    noted: dict[TopicPartition, int | None] = {}
     loop = made.records()
     for step in [*steps, *["take"] * 40]:
         match step:
@@ -115,6 +116,9 @@ def test_every_record_is_given_once_and_in_order_of_its_partition(
             behind = made.position_in(TopicPartition("t", partition))
             assert behind is None or behind == len(given_offsets)
             assert made.positions().get(TopicPartition("t", partition)) == behind
+        for moved in made.moved():
+            noted[moved] = made.position_in(moved)
+        assert {of: offset for of, offset in noted.items() if offset is not None} == made.positions()
     assert seen == {partition: list(range(end)) for partition, end in ends.items()}
 
 

@@ -39,6 +39,7 @@ class Life:
             self.made.seek(of, 0)
         self.under_way: dict[int, FetchPlan] = {}
         self.session_id = 0
+        self.noted: dict[TopicPartition, int] = {}
 
     def step(self) -> str:
         """Do something; says what."""
@@ -155,6 +156,13 @@ class Life:
         next_ms = self.made.retry_at_ms(self.now_ms)
         assert due is None or (next_ms is not None and self.now_ms < next_ms <= due)
 
+    def check_moved(self) -> None:
+        """Who notes the positions of those that have moved knows all positions."""
+        for of in self.made.moved():
+            self.noted.pop(of, None)
+            self.noted.update({of: position.offset for of, position in self.made.positions([of])})
+        assert self.noted == {of: position.offset for of, position in self.made.positions()}
+
     def check_troubled(self) -> None:
         """Who has an error or no position is known."""
         positions = [self.made.position(of) for of in self.made.assignment]
@@ -170,6 +178,8 @@ def test_the_agenda_always_says_what_a_look_at_every_partition_says(seed: int) -
         note(life.step())
         life.check_times()
         life.check_troubled()
+        if life.rng.random() < 0.5:
+            life.check_moved()
         if life.rng.random() < 0.8:  # else two things happen between two looks
             life.check_needs()
 

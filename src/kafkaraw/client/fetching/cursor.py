@@ -9,7 +9,7 @@ nothing of fetching. Start at `next_batch` and `records`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from kafkaraw.errors import DeserializationError
 from kafkaraw.records import Batch, Record, TopicPartition
@@ -35,10 +35,13 @@ class RecordCursor:
         self._last: Record | None = None
         self._given: dict[TopicPartition, int] = {}  # the batches of the last call that gave some: where they start
         self._settled: Record | None = None  # the last record, when the user has come back since
+        self._moved: dict[TopicPartition, None] = {}  # see `moved`
 
     def put(self, batches: Iterable[Batch]) -> None:
         """Take batches in hand, behind those that are there."""
-        self._waiting.extend(batches)
+        came = list(batches)
+        self._waiting.extend(came)
+        self._moved.update((batch.topic_partition, None) for batch in came)
 
     # -- giving
 
@@ -52,6 +55,7 @@ class RecordCursor:
         for index, batch in enumerate(self._waiting):
             if batch.topic_partition not in self._paused:
                 self._given = {batch.topic_partition: batch.start_offset}
+                self._moved[batch.topic_partition] = None
                 del self._waiting[index]
                 return batch
         return None
@@ -164,6 +168,12 @@ class RecordCursor:
             found[batch.topic_partition] = batch.start_offset if last is None else last.offset + 1
         return found
 
+    def moved(self) -> Collection[TopicPartition]:
+        """The partitions of which `position_in` may tell something else than when this was asked last."""
+        moved, self._moved = self._moved, {}
+        batch = self._batch
+        return moved.keys() if batch is None else {**moved, batch.topic_partition: None}
+
     @property
     def unsettled(self) -> dict[TopicPartition, int]:
         """What the user was given last and may be busy with, as they have not come for more since: where it starts."""
@@ -189,10 +199,12 @@ class RecordCursor:
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
         """Let go of everything, or of what belongs to one partition."""
         if topic_partition is None:
+            self._moved.update((batch.topic_partition, None) for batch in self._waiting)
             self._waiting.clear()
             self._forget()
             self._given = {}
             return
+        self._moved[topic_partition] = None
         if self._batch is not None and self._batch.topic_partition == topic_partition:
             self._forget()
         self._waiting = deque(batch for batch in self._waiting if batch.topic_partition != topic_partition)
@@ -229,4 +241,6 @@ class RecordCursor:
         self._given = {}
 
     def _forget(self) -> None:
+        if self._batch is not None:
+            self._moved[self._batch.topic_partition] = None
         self._batch = self._records = self._last = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
@@ -154,25 +154,35 @@ class Reading:
             return within
         return position.offset if position.standing is Standing.READY else None
 
-    def starts(self, before: Mapping[TopicPartition, int] | None = None) -> dict[TopicPartition, Start]:
+    def starts(
+        self, before: Mapping[TopicPartition, int] | None = None, only: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Start]:
         """Where the next record to be given is, with the epoch before it, of all partitions where that is known.
 
         Args:
             before: offsets behind which no start is to be.
+            only: look at no others than these; those that are not assigned are left out.
         """
-        offsets, limits = self._offsets(), before or {}
+        positions, limits = self.fetcher.positions(only), before or {}
+        offsets = self._offsets(positions)
         return {
             of: Start(start := min(offset, limits.get(of, offset)), position.epoch_before(start))
-            for of, position in self.fetcher.positions()
+            for of, position in positions
             if (offset := offsets.get(of)) is not None
         }
 
-    def _offsets(self) -> dict[TopicPartition, int]:
-        """`position_of` of all partitions where it is known."""
+    def moved(self) -> dict[TopicPartition, None]:
+        """The partitions of which `starts` may tell something else than when this was asked last."""
+        moved = self.fetcher.moved()
+        moved.update(dict.fromkeys(self.cursor.moved()))
+        return moved
+
+    def _offsets(self, positions: Iterable[tuple[TopicPartition, PartitionPosition]]) -> dict[TopicPartition, int]:
+        """`position_of` of these partitions, where it is known."""
         in_hand = self.cursor.positions()
         return {
             of: in_hand.get(of, position.offset)
-            for of, position in self.fetcher.positions()
+            for of, position in positions
             if position.standing is Standing.READY or of in in_hand
         }
 
@@ -190,8 +200,9 @@ class Reading:
 
     def metrics(self) -> dict[str, float | dict[str, int]]:
         """What was counted about fetching, and the lag of every partition of which it is known."""
-        offsets = self._offsets()
-        known = [(position, offsets.get(of)) for of, position in self.fetcher.positions()]
+        positions = self.fetcher.positions()
+        offsets = self._offsets(positions)
+        known = [(position, offsets.get(of)) for of, position in positions]
         lags = {p.topic_partition: _distance(offset, self._end_of(p)) for p, offset in known}
         leads = {p.topic_partition: _distance(p.log_start_offset, offset) for p, offset in known}
         return self._counters.as_dict(_known(lags), _known(leads))

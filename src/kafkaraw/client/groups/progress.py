@@ -67,6 +67,7 @@ class Progress:
         self._tenures = Tenures()
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._was_in_doubt = True  # when the last processed positions were noted
         self._due_s: float | None = None
         self._automatic: asyncio.Task[None] | None = None
         self.unwatched = Unwatched(self._line, self._commit_what_stayed, self._missed)
@@ -163,10 +164,22 @@ class Progress:
 
     def note_processed(self, *, in_doubt: bool = False) -> None:
         """The user has come back: all that they were given is processed; in doubt, all but what was given last."""
-        cursor = self._reading.cursor
-        if not in_doubt:
-            cursor.settle()
-        self._processed = dict(self.positions(cursor.unsettled))
+        cursor, moved = self._reading.cursor, self._reading.moved()
+        if in_doubt or self._was_in_doubt:
+            if not in_doubt:
+                cursor.settle()
+            self._was_in_doubt = in_doubt
+            self._processed = dict(self.positions(cursor.unsettled))
+            return
+        # Called with each call of the user: it costs what has moved, however many partitions are read.
+        cursor.settle()
+        starts = self._reading.starts(cursor.unsettled, moved)
+        for of in moved:
+            at = starts.get(of)
+            if at is None:
+                self._processed.pop(of, None)
+            else:
+                self._processed[of] = OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch)
 
     @property
     def is_due(self) -> bool:

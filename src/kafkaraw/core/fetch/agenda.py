@@ -111,6 +111,7 @@ class Agenda:
         self.sessions: dict[int, FetchSession] = {}
         self.errands: dict[TopicPartition, None] = {}
         self._node_ids: dict[TopicPartition, int] = {}  # where each is asked for
+        self._moved: dict[TopicPartition, None] = {}  # those that were touched since somebody asked, and looked at
         self._times: list[tuple[int, TopicPartition]] = []  # a heap
         self._topics: dict[str, list[TopicPartition]] = {}
         self._cluster: ClusterView | None = None
@@ -151,7 +152,14 @@ class Agenda:
             return
         for of in self.touched:
             self._place(of, cluster, now_ms)
+        self._moved.update(self.touched)
         self.touched.clear()
+
+    def take_moved(self) -> dict[TopicPartition, None]:
+        """Everything that was touched since this was asked last."""
+        moved, self._moved = self._moved, {}
+        moved.update(self.touched)
+        return moved
 
     # -- inside
 

@@ -162,9 +162,15 @@ class Fetcher:
             raise UsageError(f"partition {name} is not assigned to this consumer; call assign() with it first")
         return position
 
-    def positions(self) -> list[tuple[TopicPartition, PartitionPosition]]:
-        """Where every partition stands; for any thread to ask."""
-        return list(self._positions.items())
+    def positions(self, only: Iterable[TopicPartition] | None = None) -> list[tuple[TopicPartition, PartitionPosition]]:
+        """Where every partition stands, or those of some that are assigned; for any thread to ask."""
+        if only is None:
+            return list(self._positions.items())
+        return [(of, position) for of in only if (position := self._positions.get(of)) is not None]
+
+    def moved(self) -> dict[TopicPartition, None]:
+        """The partitions whose position may be another one than when this was asked last."""
+        return self._agenda.take_moved()
 
     # -- looking up positions
 
