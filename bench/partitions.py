@@ -1,7 +1,7 @@
 """`python -m bench.partitions`: what a consumer costs by the number of partitions that it reads, ours and theirs.
 
 The same batches lie in one partition, or spread over thousands. Besides: a trickle of single records into one of them,
-and silence. Every measurement is a fresh process (`python -m bench.partitions READER JOB`), readers take turns, numbers
+and silence. Every measurement is a fresh process (`--work`), readers take turns, numbers
 are medians of the CPU time of the consumer's process; the broker has one of its own, whose CPU is shown, too. Start at
 `READERS`.
 """
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ COUNTS: Final = (1, 10, 100, 1000, 5000)
 BATCH_RECORDS: Final = 400
 VALUE: Final = b"v" * 100
 TRICKLE_RECORDS_PER_SECOND: Final = 500
+TRICKLE_PARTITIONS: Final = 1000
+WHAT: Final = ("spread", "silence", "trickle")
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -63,12 +66,12 @@ class Cost:
     """What one run took.
 
     Attributes:
-        begin_s: from making the consumer to the end of its first call that gave something.
+        begin_s: from making the consumer to the end of its first call, which gives records when there are any.
         begin_cpu_s: CPU of that.
         cpu_s: CPU of the consumer's process, of what came then.
-        broker_cpu_s: CPU of the broker's process, of all.
         records: how many were read then.
-        answers: to Fetch requests; 0 where that is not told.
+        answers: to Fetch requests, in all; 0 where that is not told.
+        broker_cpu_s: CPU of the broker's process, in all.
     """
 
     begin_s: float
@@ -86,13 +89,17 @@ Read = Callable[[float], int]
 def _ours(job: Job) -> kafkaraw.Consumer:
     from kafkaraw import Consumer, TopicPartition
 
-    more = {"group_id": "bench", "enable_auto_commit": True} if job.group else {}
-    consumer = Consumer(bootstrap_servers=job.bootstrap_servers, auto_offset_reset="earliest", **more)
+    group_id = uuid.uuid4().hex if job.group else None
+    consumer = Consumer(bootstrap_servers=job.bootstrap_servers, auto_offset_reset="earliest", group_id=group_id)
     if job.group:
         consumer.subscribe([job.topic])
     else:
         consumer.assign([TopicPartition(job.topic, index) for index in range(job.partitions)])
     return consumer
+
+
+def _answers(consumer: kafkaraw.Consumer | kafkaraw.AsyncConsumer) -> int:
+    return int(consumer.metrics()["consumer"]["fetch_total"])  # type: ignore[arg-type]  # is a number
 
 
 def batches(job: Job) -> tuple[Read, Callable[[], int]]:
@@ -108,7 +115,7 @@ def batches(job: Job) -> tuple[Read, Callable[[], int]]:
             break
         return count
 
-    return read, lambda: consumer.metrics()["consumer"]["fetch_total"]
+    return read, lambda: _answers(consumer)
 
 
 def arrow(job: Job) -> tuple[Read, Callable[[], int]]:
@@ -117,7 +124,7 @@ def arrow(job: Job) -> tuple[Read, Callable[[], int]]:
     columns = ("offset", "timestamp", "key", "value")
     return (
         lambda timeout: consumer.poll_arrow(timeout=timeout, columns=columns).num_rows,
-        lambda: consumer.metrics()["consumer"]["fetch_total"],
+        lambda: _answers(consumer),
     )
 
 
@@ -147,7 +154,7 @@ def asynchronous(job: Job) -> tuple[Read, Callable[[], int]]:
         except TimeoutError:
             return 0
 
-    return read, lambda: consumer.metrics()["consumer"]["fetch_total"]
+    return read, lambda: _answers(consumer)
 
 
 def confluent(job: Job) -> tuple[Read, Callable[[], int]]:
@@ -157,7 +164,7 @@ def confluent(job: Job) -> tuple[Read, Callable[[], int]]:
     consumer = Consumer(
         {
             "bootstrap.servers": job.bootstrap_servers,
-            "group.id": "bench",
+            "group.id": uuid.uuid4().hex,
             "enable.auto.commit": job.group,
             "auto.offset.reset": "earliest",
             "check.crcs": True,
@@ -199,7 +206,7 @@ def work(reader: str, job: Job) -> Cost:
         assert got or not job.records, f"the broker fell silent after {count} records"
         count += got
     cpu_s = time.process_time() - cpu
-    return Cost(begin_s, begin_cpu_s, cpu_s, count, int(answers()))
+    return Cost(begin_s, begin_cpu_s, cpu_s, count, answers())
 
 
 def fill(servers: str, topic: str, partitions: int, records: int) -> None:
@@ -253,18 +260,13 @@ def run(reader: str, job: Job, broker_id: int) -> Cost:
 
 def tell(what: str, reader: str, runs: list[Cost], unit: Callable[[Cost], float]) -> None:
     """One line: medians."""
-    own, broker, begin, begin_cpu, answers = (
-        statistics.median(of(it) for it in runs)
-        for of in (
-            unit,
-            lambda it: it.broker_cpu_s,
-            lambda it: it.begin_s,
-            lambda it: it.begin_cpu_s,
-            lambda it: it.answers,
-        )
-    )
-    begins = f"{begin * 1000:>10.0f}{begin_cpu * 1000:>10.0f}"
-    click.echo(f"{what:<36}{reader:<11}{own:>9.3f}{int(answers):>9}{broker:>11.2f}{begins}")
+
+    def median(of: Callable[[Cost], float]) -> float:
+        return statistics.median(of(it) for it in runs)
+
+    counted = f"{median(unit):>9.3f}{median(lambda it: it.answers):>9.0f}{median(lambda it: it.broker_cpu_s):>11.2f}"
+    begin = f"{median(lambda it: it.begin_s) * 1000:>10.0f}{median(lambda it: it.begin_cpu_s) * 1000:>10.0f}"
+    click.echo(f"{what:<36}{reader:<11}{counted}{begin}")
 
 
 @click.command()
@@ -274,7 +276,7 @@ def tell(what: str, reader: str, runs: list[Cost], unit: Callable[[Cost], float]
 @click.option("--only", multiple=True, type=click.Choice(list(READERS)), help="These readers only.")
 @click.option("--count", "counts", multiple=True, type=int, help="So many partitions.", default=COUNTS)
 @click.option("--group", is_flag=True, help="As the only member of a group, which commits.")
-@click.option("--what", multiple=True, type=click.Choice(["all", "trickle", "silence"]), default=["all"])
+@click.option("--what", multiple=True, type=click.Choice(WHAT), default=WHAT, help="These measurements only.")
 def main(
     records: int,
     turns: int,
@@ -303,21 +305,20 @@ def main(
             for reader in readers:
                 tell(name, reader, runs[reader], unit)
 
-        for partitions in counts:
+        for partitions in counts if "spread" in what else ():
             with new_topic(admin, partitions) as topic:
                 fill(servers, topic, partitions, records)
                 job = Job(servers, topic, partitions, records, group=group)
-                if "all" in what:
-                    turned(f"{partitions} partitions, µs a record", job, lambda it: it.cpu_s * 1e6 / it.records)
-                job = Job(servers, topic, partitions, seconds=seconds, group=group)
-        if {"all", "silence"} & set(what):
+                turned(f"{partitions} partitions, µs a record", job, lambda it: it.cpu_s * 1e6 / max(1, it.records))
+        if "silence" in what:
             with new_topic(admin, counts[-1]) as topic:
                 job = Job(servers, topic, counts[-1], seconds=seconds, group=group)
                 turned(f"{counts[-1]} silent ones, ms a second", job, lambda it: it.cpu_s * 1e3 / seconds)
-        if {"all", "trickle"} & set(what):
-            with new_topic(admin, 1000) as topic, trickle(servers, topic):
-                job = Job(servers, topic, 1000, seconds=seconds, group=group)
-                turned("1000, a trickle in one, ms a second", job, lambda it: it.cpu_s * 1e3 / seconds)
+        if "trickle" in what:
+            with new_topic(admin, TRICKLE_PARTITIONS) as topic, trickle(servers, topic):
+                job = Job(servers, topic, TRICKLE_PARTITIONS, seconds=seconds, group=group)
+                name = f"{TRICKLE_PARTITIONS}, a trickle in one, ms a second"
+                turned(name, job, lambda it: it.cpu_s * 1e3 / seconds)
 
 
 if __name__ == "__main__":
