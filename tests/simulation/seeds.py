@@ -33,8 +33,9 @@ PINNED: dict[str, tuple[int, ...]] = {
     "groups": (49, 700171, 700194, 900006, 900174, 900291),
     # a generation that a group had had before it began anew; a member that was let in again, whatever it
     # had; one that was given more than it could go through in time, again and again;
-    # and one that stored each position before it went on; a rebalance that was cut off by the move
-    "groups that move": (900004, 900300, 900569, 900823, 970642),
+    # and one that stored each position before it went on; a rebalance that was cut off by the move;
+    # a member that was let in again by an answer that came late; a group in which nobody led
+    "groups that move": (900004, 900300, 900569, 900823, 970642, 982201, 982416),
     # a commit that waited until others had the partition; a claim that was not made; a static leader that came back,
     # and watched no topics; a commit in a generation that no coordinator knew any more; a request
     # to join that was held back for longer than a session, by one coordinator after the other; a
@@ -44,8 +45,9 @@ PINNED: dict[str, tuple[int, ...]] = {
     # how long a member has been away is known within the time after which it is looked for; commits that were stored
     # seconds after they were asked for
     "versatile groups": (920046, 920064),
-    # a topic whose name became known by something else than being asked for; more than could be read in the end
-    "calm versatile groups": (51, 1104),
+    # a topic whose name became known by something else than being asked for; more than could be read in the end;
+    # an assignment that was lost with its coordinator
+    "calm versatile groups": (51, 1104, 982083),
     # a deposed leader that had appended; the rest of them: see the commits
     "senders": (1, 6, 21, 175694248179),
 }

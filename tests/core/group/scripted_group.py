@@ -74,8 +74,8 @@ class ScriptedGroup(PolledMember[ClassicMember]):
     def answer(self, action: Send | FindTopics, response: object) -> None:
         self.member.answered(action.attempt, response, self.now_ms)
 
-    def join(self, leader: bool = False, code: int = 0, member_id: str = "me") -> None:
-        """The next request is JoinGroup; answer it."""
+    def join(self, leader: bool | None = False, code: int = 0, member_id: str = "me") -> None:
+        """The next request is JoinGroup; answer it; `leader` is None where brokers assign."""
         action = self.next_action(JOIN_GROUP)
         assert isinstance(action, Send)
         request = action.make(VERSION)
@@ -83,7 +83,7 @@ class ScriptedGroup(PolledMember[ClassicMember]):
         self.answer(action, self.joined(request, leader, code, member_id))
 
     def joined(
-        self, request: JoinGroupRequest, leader: bool = False, code: int = 0, member_id: str = "me"
+        self, request: JoinGroupRequest, leader: bool | None = False, code: int = 0, member_id: str = "me"
     ) -> JoinGroupResponse:
         self.generation_id += not code
         chosen = request.protocols[0]
@@ -92,7 +92,7 @@ class ScriptedGroup(PolledMember[ClassicMember]):
             generation_id=-1 if code else self.generation_id,
             protocol_type="consumer",
             protocol_name=chosen.name,
-            leader=member_id if leader else "somebody",
+            leader="" if leader is None else member_id if leader else "somebody",
             member_id=member_id,
             members=[JoinGroupResponseMember(member_id=member_id, metadata=chosen.metadata)] if leader else [],
         )

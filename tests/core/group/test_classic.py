@@ -260,6 +260,58 @@ def test_who_was_held_back_by_a_coordinator_that_goes_keeps_what_it_has() -> Non
     assert claims(last_join(group)) == partitions(0, 1)
 
 
+def test_where_brokers_assign_a_late_answer_does_not_say_that_it_was_not_forgotten() -> None:
+    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    joining = group.next_action(JOIN_GROUP)
+    group.pass_time(11_000)
+    group.answer(joining, group.joined(last_join(group), leader=None))
+    assert group.poll() == Handover(lost=partitions(0, 1)), "it may have been let in again, as somebody new"
+    group.join(leader=None)
+    assert claims(last_join(group)) == frozenset()
+    group.settle()
+    check_told(group)
+
+
+def test_where_somebody_leads_an_answer_may_take_its_time() -> None:
+    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    joining = group.next_action(JOIN_GROUP)
+    group.pass_time(30_000)
+    group.answer(joining, group.joined(last_join(group)))
+    assert group.phase is Phase.SYNCING
+
+
+def test_an_assignment_that_was_lost_with_its_coordinator_takes_nothing_away() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.join()
+    group.sync(code=ErrorCode.ILLEGAL_GENERATION)  # the next coordinator knows the generation before this one
+    assert group.poll() is None
+    group.join()
+    claimed = decode_subscription(last_join(group).protocols[0].metadata)
+    assert (frozenset(claimed.owned_partitions), claimed.generation_id) == (partitions(0, 1), 1)
+
+
+def test_who_is_in_an_older_generation_for_the_second_time_has_lost_what_it_had() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.join()
+    group.sync(code=ErrorCode.ILLEGAL_GENERATION)
+    group.join()
+    assert claims(last_join(group)) == frozenset()
+    group.sync(0, 1)
+    group.poll()
+    group.beat(ErrorCode.ILLEGAL_GENERATION)
+    assert group.poll() == Handover(lost=partitions(0, 1))
+
+
 def test_who_is_answered_again_before_its_session_is_over_keeps_what_it_has() -> None:
     group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
     group.subscribe("t")
@@ -377,6 +429,22 @@ def test_the_leader_joins_again_when_a_topic_has_grown_and_others_do_not_look() 
     assert group.phase is Phase.WAITING
     group.enter(0)
     assert group.member.watched_topics == ()
+
+
+def test_where_nobody_leads_everybody_watches_the_topics() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.join(leader=None)
+    assert group.member.watched_topics == ("t",)
+    group.sync(0)
+    group.poll()
+    group.member.topics_seen({"t": [NO_RACK] * 4}, group.now_ms)
+    group.member.topics_seen({"t": [NO_RACK] * 4}, group.now_ms)
+    assert group.phase is Phase.MEMBER
+    group.member.topics_seen({"t": [NO_RACK] * 5}, group.now_ms)
+    assert group.phase is Phase.WAITING
+    group.enter(0)
+    assert group.member.watched_topics == (), "somebody leads now"
 
 
 def test_a_static_leader_that_has_come_back_leaves_all_as_it_is_and_watches_the_topics() -> None:

@@ -118,6 +118,7 @@ class ClassicMember(GroupMember):
         self._reason = ""
         self._members: dict[str, MemberSubscription] = {}
         self._led: Topics | None = None
+        self._is_unled = False  # nobody leads: brokers assign, until the group goes back to this protocol unnoticed
         self._skips = False
 
     # -- what the driver asks
@@ -149,7 +150,7 @@ class ClassicMember(GroupMember):
     def watched_topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
         wanted = {topic for member in self._members.values() for topic in member.topics}
-        return tuple(sorted(wanted)) if self._led is not None else ()
+        return tuple(sorted(wanted)) if self._led is not None or self._is_unled else ()
 
     # -- what the user wants
 
@@ -203,7 +204,7 @@ class ClassicMember(GroupMember):
         assert self.wanted is not None
         self._asked_for = self.wanted
         self._attempt = self._next_attempt()
-        self._led = None
+        self._led, self._is_unled = None, False
         settings = self.settings
         try:
             offers = [self._offer(assignor, self.wanted) for assignor in settings.assignors]
@@ -248,9 +249,10 @@ class ClassicMember(GroupMember):
             assert isinstance(response, HeartbeatResponse)
             self._beaten(response, now_ms)
         elif attempt == self._attempt:
+            was_forgotten = self._may_be_forgotten(now_ms)
             self._known_at_ms = now_ms  # whatever the answer: a coordinator that goes may have held it back for long
             if isinstance(response, JoinGroupResponse):
-                self._joined(response, now_ms)
+                self._joined(response, now_ms, was_forgotten=was_forgotten)
             elif isinstance(response, SyncGroupResponse):
                 self._synced(response, now_ms)
 
@@ -266,7 +268,7 @@ class ClassicMember(GroupMember):
             else:
                 self._break(error)
 
-    def _joined(self, response: JoinGroupResponse, now_ms: int) -> None:
+    def _joined(self, response: JoinGroupResponse, now_ms: int, *, was_forgotten: bool) -> None:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
             self._change(Change.JOINS)
@@ -288,9 +290,12 @@ class ClassicMember(GroupMember):
             *(self.settings.group_id, self.generation_id, self.member_id),
             ", which leads" if response.leader == response.member_id else "",
         )
+        if not response.leader and was_forgotten and self.owned:
+            log.warning("group %r: the answer came too late to know whose the partitions are", self.settings.group_id)
+            self._lose(now_ms, member_id=False)
+            return
         if response.leader != response.member_id:
-            self._change(Change.FOLLOWS)
-            self._sync({})
+            self._follow(is_unled=not response.leader)
             return
         try:
             self._members = read_members(response.members)
@@ -301,6 +306,19 @@ class ClassicMember(GroupMember):
         self._change(Change.LEADS)
         self._attempt = self._next_attempt()
         self._actions.append(FindTopics(self.watched_topics, self._attempt))
+
+    def _follow(self, *, is_unled: bool) -> None:
+        """Be no leader; where nobody is one, a member watches the topics itself.
+
+        Brokers assign there, and see topics grow. But when the last member of the new protocol is replaced by a static
+        one of this, the group is back at this protocol, and nobody joins again who could be told to lead it.
+        """
+        assert self._asked_for is not None
+        if is_unled:
+            mine = MemberSubscription(tuple(sorted(self._asked_for.topics)), rack_id=self.settings.rack_id)
+            self._members, self._is_unled = {self.member_id: mine}, True
+        self._change(Change.FOLLOWS)
+        self._sync({})
 
     def topics_found(self, attempt: int, topics: Topics, now_ms: int) -> None:
         """See `GroupMember`."""
@@ -319,7 +337,9 @@ class ClassicMember(GroupMember):
 
     def topics_seen(self, topics: Topics, now_ms: int) -> None:
         """See `GroupMember`."""
-        if self.phase is Phase.MEMBER and self._led is not None and _differ(self._led, topics, self._members):
+        if self._is_unled and self._led is None:
+            self._led = topics
+        elif self.phase is Phase.MEMBER and self._led is not None and _differ(self._led, topics, self._members):
             self._rejoin("the topics' partitions have changed", now_ms)
 
     def _sync(self, assignments: Assigned) -> None:
@@ -340,6 +360,11 @@ class ClassicMember(GroupMember):
         self._actions.append(Send(SYNC_GROUP, lambda _: request, self._attempt, self._patience_ms, held=True))
 
     def _synced(self, response: SyncGroupResponse, now_ms: int) -> None:
+        if response.error_code == ErrorCode.ILLEGAL_GENERATION and NO_GENERATION < self._taken_in < self.generation_id:
+            log.info("group %r: its coordinator does not know this generation", self.settings.group_id)
+            self.generation_id = self._taken_in
+            self._try_again("the assignment was lost with the coordinator", now_ms)
+            return
         if response.error_code:
             self._react(response.error_code, "waiting for the assignment", now_ms)
             return
