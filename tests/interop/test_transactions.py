@@ -116,11 +116,20 @@ def read_by_us(bootstrap_servers: str, topic: str, **settings: object) -> list[b
     ) as consumer:
         partitions = consumer.partitions_for(topic)
         consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
+        ends = decided_ends(consumer, partitions)
         values: list[bytes | None] = []
         while any(consumer.position(each) < ends[each] for each in partitions):
             values += [record.value for batch in consumer.poll(0.5).values() for record in batch]
     return sorted(values, key=lambda value: value or b"")
+
+
+def decided_ends(consumer: Consumer, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """The ends once every outcome is written: a coordinator answers before it has told the partitions."""
+    with Consumer(bootstrap_servers=consumer._async._config.bootstrap_servers) as of_all:
+        written, end_s = of_all.end_offsets(partitions), time.monotonic() + 5
+    while (ends := consumer.end_offsets(partitions)) != written and time.monotonic() < end_s:
+        time.sleep(0.01)
+    return ends
 
 
 def test_committed_records_are_read_and_aborted_ones_are_not(bootstrap_servers: str, topic: str, name: str) -> None:
