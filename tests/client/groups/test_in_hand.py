@@ -63,7 +63,10 @@ def committed_after(test: Test) -> int:
 
 
 @each_way
-def test_whoever_closes_does_not_count_what_another_task_is_busy_with(way: Callable) -> None:
+@pytest.mark.parametrize("end", [AsyncConsumer.close, AsyncConsumer.unsubscribe], ids=lambda end: end.__name__)
+def test_whoever_closes_or_unsubscribes_does_not_count_what_another_task_is_busy_with(
+    end: Callable, way: Callable
+) -> None:
     async def test(consumer: AsyncConsumer) -> None:
         is_busy = asyncio.Event()
 
@@ -75,27 +78,7 @@ def test_whoever_closes_does_not_count_what_another_task_is_busy_with(way: Calla
 
         reading = asyncio.create_task(read())
         await is_busy.wait()
-        await consumer.close()
-        reading.cancel()
-        await asyncio.wait([reading])
-
-    assert committed_after(test) == WAYS[way]
-
-
-@each_way
-def test_who_unsubscribes_meanwhile_does_not_count_it_either(way: Callable) -> None:
-    async def test(consumer: AsyncConsumer) -> None:
-        is_busy = asyncio.Event()
-
-        async def read() -> None:
-            async for offset in way(consumer):
-                if offset == AT:
-                    is_busy.set()
-                    await asyncio.sleep(60)
-
-        reading = asyncio.create_task(read())
-        await is_busy.wait()
-        await consumer.unsubscribe()
+        await end(consumer)
         reading.cancel()
         await asyncio.wait([reading])
         await consumer.close()

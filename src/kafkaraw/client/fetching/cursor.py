@@ -154,7 +154,7 @@ class RecordCursor:
         """The offset of the next record to give of this partition; None when nothing of it is in hand."""
         batch, last = self._read_so_far()
         if batch is not None and batch.topic_partition == topic_partition:
-            return batch.start_offset if last is None else last.offset + 1
+            return _next_offset(batch, last)
         # Metrics ask on other threads, so the batches that wait are looked at as they are now.
         starts = (batch.start_offset for batch in list(self._waiting) if batch.topic_partition == topic_partition)
         return next(starts, None)
@@ -165,7 +165,7 @@ class RecordCursor:
         # The first batch of a partition comes first, so it is the last one to be put into the dictionary.
         found = {waiting.topic_partition: waiting.start_offset for waiting in reversed(list(self._waiting))}
         if batch is not None:
-            found[batch.topic_partition] = batch.start_offset if last is None else last.offset + 1
+            found[batch.topic_partition] = _next_offset(batch, last)
         return found
 
     def moved(self) -> Collection[TopicPartition]:
@@ -190,7 +190,7 @@ class RecordCursor:
         """Put what is left of the batch that is being read in front of those that wait; to be done after a pause."""
         batch = self._batch
         if batch is not None:
-            position, self._given = self._position, self.unsettled
+            position, self._given = _next_offset(batch, self._last), self.unsettled
             self._forget()
             rest = batch.starting_at(position)
             if rest.records_count:  # not so when only a transaction's marker is left
@@ -219,11 +219,6 @@ class RecordCursor:
             if batch is None or last is None or (last.topic, last.partition) == batch.topic_partition:
                 return batch, last
 
-    @property
-    def _position(self) -> int:
-        assert self._batch is not None
-        return self._batch.start_offset if self._last is None else self._last.offset + 1
-
     def _begin(self) -> bool:
         """See that a batch is being read; says whether there is one."""
         if self._batch is not None and self._batch.topic_partition not in self._paused and not self.called_home:
@@ -244,3 +239,8 @@ class RecordCursor:
         if self._batch is not None:
             self._moved[self._batch.topic_partition] = None
         self._batch = self._records = self._last = None
+
+
+def _next_offset(batch: Batch, last: Record | None) -> int:
+    """Where a batch goes on behind the last record that was given of it."""
+    return batch.start_offset if last is None else last.offset + 1

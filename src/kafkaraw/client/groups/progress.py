@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -74,9 +74,11 @@ class Progress:
 
     # -- positions
 
-    def positions(self, before: Mapping[TopicPartition, int] | None = None) -> Positions:
+    def positions(
+        self, before: Mapping[TopicPartition, int] | None = None, only: Collection[TopicPartition] | None = None
+    ) -> Positions:
         """Where the next record comes from, of all assigned partitions where that is known; see `Reading.starts`."""
-        starts = self._reading.starts(before)
+        starts = self._reading.starts(before, only)
         return {of: OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch) for of, at in starts.items()}
 
     def forget(self, kept: Iterable[TopicPartition]) -> None:
@@ -165,21 +167,16 @@ class Progress:
     def note_processed(self, *, in_doubt: bool = False) -> None:
         """The user has come back: all that they were given is processed; in doubt, all but what was given last."""
         cursor, moved = self._reading.cursor, self._reading.moved()
+        if not in_doubt:
+            cursor.settle()
         if in_doubt or self._was_in_doubt:
-            if not in_doubt:
-                cursor.settle()
-            self._was_in_doubt = in_doubt
             self._processed = dict(self.positions(cursor.unsettled))
-            return
-        # Called with each call of the user: it costs what has moved, however many partitions are read.
-        cursor.settle()
-        starts = self._reading.starts(cursor.unsettled, moved)
-        for of in moved:
-            at = starts.get(of)
-            if at is None:
-                self._processed.pop(of, None)
-            else:
-                self._processed[of] = OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch)
+        else:  # with each call of the user: it costs what has moved, however many partitions are read
+            known = self.positions(only=moved)
+            for gone in moved.keys() - known.keys():
+                self._processed.pop(gone, None)
+            self._processed.update(known)
+        self._was_in_doubt = in_doubt
 
     @property
     def is_due(self) -> bool:
