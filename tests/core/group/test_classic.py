@@ -42,6 +42,15 @@ def claims(request: JoinGroupRequest) -> frozenset[TopicPartition]:
     return frozenset(decode_subscription(bytes(request.protocols[0].metadata)).owned_partitions)
 
 
+def rebalancing(**settings: object) -> ScriptedGroup:
+    """A member of a cooperative group that has two partitions, and has heard that the group rebalances."""
+    group = ScriptedGroup("cooperative-sticky", **settings)
+    group.subscribe("t")
+    group.enter(0, 1)
+    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    return group
+
+
 def test_a_member_joins_with_the_id_that_the_coordinator_gives_it() -> None:
     group = ScriptedGroup()
     group.subscribe("t")
@@ -140,10 +149,7 @@ def test_a_member_that_was_thrown_out_tells_its_user_and_joins_again(assignor: s
 
 
 def test_a_generation_that_came_to_nothing_is_left_when_a_coordinator_refuses_a_commit_in_it() -> None:
-    group = ScriptedGroup("cooperative-sticky")
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing()
     group.join()
     group.sync(code=ErrorCode.NOT_COORDINATOR)
     assert not group.member.commit_refused(ErrorCode.NOT_COORDINATOR, 2, group.now_ms)
@@ -156,10 +162,7 @@ def test_a_generation_that_came_to_nothing_is_left_when_a_coordinator_refuses_a_
 
 
 def test_a_commit_that_comes_just_behind_the_last_word_to_join_is_tried_in_the_next_generation() -> None:
-    group = ScriptedGroup("cooperative-sticky")
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing()
     joining = group.next_action(JOIN_GROUP)
     assert group.member.commit_refused(ErrorCode.ILLEGAL_GENERATION, 1, group.now_ms)
     group.answer(joining, group.joined(last_join(group)))
@@ -167,10 +170,7 @@ def test_a_commit_that_comes_just_behind_the_last_word_to_join_is_tried_in_the_n
 
 
 def test_a_commit_that_comes_between_the_last_word_to_join_and_the_assignment_is_tried_again_after_it() -> None:
-    group = ScriptedGroup("cooperative-sticky")
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing()
     group.join()
     assert group.phase is Phase.SYNCING
     assert group.member.commit_refused(ErrorCode.REBALANCE_IN_PROGRESS, 2, group.now_ms)
@@ -178,10 +178,7 @@ def test_a_commit_that_comes_between_the_last_word_to_join_and_the_assignment_is
 
 
 def test_losing_membership_while_partitions_are_being_revoked_is_told_afterwards() -> None:
-    group = ScriptedGroup("cooperative-sticky")
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing()
     group.join()
     group.sync(0)
     group.poll(lambda: group.beat(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -233,10 +230,7 @@ def test_a_user_who_stays_away_too_long_while_they_are_being_told_hears_the_rest
 
 
 def test_who_was_out_of_reach_for_longer_than_the_coordinator_waits_has_lost_what_it_had() -> None:
-    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000, group_instance_id="static")
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing(session_timeout_ms=10_000, group_instance_id="static")
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(11_000)
     group.member.unanswered(joining.attempt, OUTAGE, group.now_ms)
@@ -249,10 +243,7 @@ def test_who_was_out_of_reach_for_longer_than_the_coordinator_waits_has_lost_wha
 
 
 def test_who_was_held_back_by_a_coordinator_that_goes_keeps_what_it_has() -> None:
-    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(30_000)
     group.answer(joining, group.joined(last_join(group), code=ErrorCode.NOT_COORDINATOR))
@@ -261,10 +252,7 @@ def test_who_was_held_back_by_a_coordinator_that_goes_keeps_what_it_has() -> Non
 
 
 def test_where_brokers_assign_a_late_answer_does_not_say_that_it_was_not_forgotten() -> None:
-    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(11_000)
     group.answer(joining, group.joined(last_join(group), leader=None))
@@ -276,10 +264,7 @@ def test_where_brokers_assign_a_late_answer_does_not_say_that_it_was_not_forgott
 
 
 def test_where_somebody_leads_an_answer_may_take_its_time() -> None:
-    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(30_000)
     group.answer(joining, group.joined(last_join(group)))
@@ -287,10 +272,7 @@ def test_where_somebody_leads_an_answer_may_take_its_time() -> None:
 
 
 def test_an_assignment_that_was_lost_with_its_coordinator_takes_nothing_away() -> None:
-    group = ScriptedGroup("cooperative-sticky")
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing()
     group.join()
     group.sync(code=ErrorCode.ILLEGAL_GENERATION)  # the next coordinator knows the generation before this one
     assert group.poll() is None
@@ -313,10 +295,7 @@ def test_who_is_in_an_older_generation_for_the_second_time_has_lost_what_it_had(
 
 
 def test_who_is_answered_again_before_its_session_is_over_keeps_what_it_has() -> None:
-    group = ScriptedGroup("cooperative-sticky", session_timeout_ms=10_000)
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(5_000)
     group.member.unanswered(joining.attempt, OUTAGE, group.now_ms)
@@ -407,10 +386,7 @@ def test_a_changed_subscription_makes_the_member_join_again() -> None:
 
 
 def test_a_subscription_that_changes_in_a_rebalance_waits_for_its_end_so_that_commits_are_taken() -> None:
-    group = ScriptedGroup("cooperative-sticky")
-    group.subscribe("t")
-    group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group = rebalancing()
     group.join()
     group.subscribe("u")
     assert group.phase is Phase.SYNCING
