@@ -1,4 +1,8 @@
-"""Fuzz the codecs: `python -m tests.fuzz.run --what protocol --seconds 600`, or `--what records` for batches.
+"""Fuzz codecs, a live broker and live clients: `python -m tests.fuzz.run --what protocol --seconds 600`.
+
+`--what protocol` and `--what records` try the codecs in this process. `--what broker` sets hostile clients on a broker,
+and `--what client` a hostile broker on clients, each in a process of its own and held to a budget of memory,
+descriptors and time (`tests/fuzz/live`); a finding of these two prints the command that repeats it.
 
 With atheris (pip install atheris; optional, as it has wheels for Linux on x86 only) mutation is guided by the coverage
 of the codecs, those that are compiled on first use included. Without it, or with --engine mutator, seeded mutations of
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import os
 import random
 import sys
 import tempfile
@@ -161,15 +166,36 @@ def _instrument_compiled_code(instrument: Callable[[Any], Any]) -> None:
     SourceWriter.build = build_instrumented  # type: ignore[method-assign]
 
 
+def _run_live(arguments: argparse.Namespace, seed: int) -> int:
+    from tests.fuzz.live.broker_session import BrokerSession
+    from tests.fuzz.live.client_session import ClientSession
+    from tests.fuzz.live.process import limit_memory
+
+    limit_memory(os.getpid())
+    session = BrokerSession if arguments.what == "broker" else ClientSession
+    options = {"only": arguments.only, "fault": arguments.plant, "rounds_max": arguments.rounds}
+    if arguments.kind:
+        options["kinds"] = tuple(arguments.kind)
+    print(f"{arguments.what}, seed {seed}, {arguments.seconds:.0f} seconds", flush=True)
+    return 1 if session(arguments.seconds, seed, **options).run().found else 0
+
+
 def main() -> int:
     """Run the engine that is asked for, or the best one that is installed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--what", choices=TARGETS, default="protocol")
+    parser.add_argument("--what", choices=(*TARGETS, "broker", "client"), default="protocol")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
     parser.add_argument("--engine", choices=("atheris", "mutator"), help="default: atheris where it is installed")
+    live = parser.add_argument_group("broker and client")
+    live.add_argument("--only", action="append", help="name of an attack; as often as needed (default: all)")
+    live.add_argument("--kind", action="append", help="kind of broker, or of client, that is attacked (default: all)")
+    live.add_argument("--rounds", type=int, help="end after that many attacks")
+    live.add_argument("--plant", metavar="FAULT", help="a fault to plant into what is attacked (default: none)")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1, 2**31)
+    if arguments.what not in TARGETS:
+        return _run_live(arguments, seed)
     engine = arguments.engine or ("atheris" if importlib.util.find_spec("atheris") else "mutator")
     print(f"{arguments.what}, {engine}, seed {seed}, {arguments.seconds:.0f} seconds", flush=True)
     run = run_atheris if engine == "atheris" else run_mutator
