@@ -252,6 +252,7 @@ class ClassicProtocol:
             self._complete(group)
 
     def _complete_if_all_joined(self, group: ClassicGroup) -> None:
+        """Complete a rebalance for which no member is missing; the first one of a group ends with its delay only."""
         first = group.previous_state is _S.EMPTY
         if group.state is _S.PREPARING_REBALANCE and not first and group.all_joined:
             self._complete(group)
@@ -437,8 +438,7 @@ class ClassicProtocol:
             if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
                 self._rebalance_or_complete(group, f"{member_id} timed out")
                 return
-        if group.state is _S.PREPARING_REBALANCE and group.all_joined:
-            self._complete(group)
+        self._complete_if_all_joined(group)
 
     # ---- a change of leader
 
