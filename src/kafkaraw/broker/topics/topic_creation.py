@@ -22,6 +22,8 @@ from kafkaraw.protocol.error_codes import ErrorCode
 NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 10_000
 DEFAULT: Final = -1
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""The topic in which KRaft controllers keep their log; the name is theirs."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -59,6 +61,8 @@ def plan_topic(wish: Wish, catalog: Catalog, config: BrokerConfig) -> Plan:
         Refusal: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
             INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION or INVALID_CONFIG.
     """
+    if wish.name == METADATA_TOPIC:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     check_name(wish.name)
     if catalog.topic(wish.name) is not None:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
