@@ -1,4 +1,4 @@
-"""A storage of which one operation fails: the n-th that writes, counted from `fail_at`.
+"""A storage of which one operation fails: the n-th that writes or takes a descriptor, counted from `fail_at`.
 
 What fails is chosen by number, so that a test can go through all of them.
 """
@@ -20,8 +20,10 @@ class FaultyStorage:
         inner: where the files are.
 
     Attributes:
-        operations: how many writing operations were asked for.
-        failed: the name of the operation that failed last.
+        operations: how many operations that can fail were asked for.
+        failures: the names of the operations that failed since `fail_at`.
+        open_files: how many are open.
+        on_attempt: told the name of every operation.
     """
 
     def __init__(self, inner: LogStorage) -> None:
@@ -29,18 +31,22 @@ class FaultyStorage:
         self._fails: range = range(0)
         self._number = errno.EIO
         self.operations = 0
-        self.failed = ""
+        self.failures: list[str] = []
+        self.open_files = 0
+        self.on_attempt: Callable[[str], object] = lambda name: None
 
     def fail_at(self, operation: int, number: int = errno.EIO, *, times: int = 1) -> None:
         """Let operations fail with an error number, the first of them that one (the next is 1)."""
         first = self.operations + operation
         self._fails, self._number = range(first, first + times), number
+        self.failures = []
 
     def attempt(self, name: str) -> None:
         """Count an operation, and fail when it is its turn."""
         self.operations += 1
+        self.on_attempt(name)
         if self.operations in self._fails:
-            self.failed = name
+            self.failures.append(name)
             raise OSError(self._number, os.strerror(self._number))
 
     def make_folder(self, folder: str) -> None:
@@ -49,7 +55,16 @@ class FaultyStorage:
 
     def open_file(self, folder: str, name: str) -> LogFile:
         self.attempt("open_file")
-        return _FaultyFile(self._inner.open_file(folder, name), self.attempt)
+        self.open_files += 1
+        return _FaultyFile(self._inner.open_file(folder, name), self)
+
+    def files(self, folder: str) -> list[str]:
+        self.attempt("files")
+        return self._inner.files(folder)
+
+    def remove_folder(self, folder: str) -> None:
+        self.attempt("remove_folder")
+        self._inner.remove_folder(folder)
 
     def remove_file(self, folder: str, name: str) -> None:
         self.attempt("remove_file")
@@ -64,13 +79,14 @@ class FaultyStorage:
         self._inner.write_text(folder, name, text, durable=durable, private=private)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)  # what only reads, and removal, which hides its errors
+        return getattr(self._inner, name)  # what only reads
 
 
 class _FaultyFile:
-    def __init__(self, inner: LogFile, attempt: Callable[[str], None]) -> None:
+    def __init__(self, inner: LogFile, storage: FaultyStorage) -> None:
         self._inner = inner
-        self._attempt = attempt
+        self._storage = storage
+        self._attempt = storage.attempt
 
     @property
     def size_bytes(self) -> int:
@@ -95,4 +111,5 @@ class _FaultyFile:
         return self._inner.content(position, size)
 
     def close(self) -> None:
+        self._storage.open_files -= 1
         self._inner.close()

@@ -92,14 +92,14 @@ def send_all(storage: FaultyStorage, inner: LogStorage, partition: Partition) ->
                 assert refusals < 10
                 assert refusal.code == ErrorCode.KAFKA_STORAGE_ERROR
                 assert refusal.message
-                if storage.failed not in ("truncate", "remove_file"):
-                    assert partition.log.log_end_offset == 2 * number, storage.failed
+                if not {"truncate", "remove_file"} & set(storage.failures):
+                    assert partition.log.log_end_offset == 2 * number, storage.failures
                 assert partition.high_watermark <= partition.log.log_end_offset
                 continue
             assert (appended.base_offset, appended.next_offset) == (2 * number, 2 * number + 2)
             assert partition.high_watermark == appended.next_offset
             break
-        assert state_of(partition) == reopened(inner), (number, storage.failed)
+        assert state_of(partition) == reopened(inner), (number, storage.failures)
     return refusals
 
 
@@ -132,8 +132,8 @@ def test_any_operation_may_fail_and_a_retry_completes(kind: str, times: int, tmp
         partition = open_partition(storage)
         storage.fail_at(operation, errno.ENOSPC if operation % 2 else errno.EIO, times=times)
         send_all(storage, inner, partition)
-        failed.add(storage.failed)
-        assert state_of(partition) == reopened(inner) == wanted, (operation, storage.failed)
+        failed.update(storage.failures)
+        assert state_of(partition) == reopened(inner) == wanted, (operation, storage.failures)
         partition.log.close()
         inner.close()
     assert {"append", "open_file", "write_text", "sync" if times == 1 else "truncate"} <= failed

@@ -21,6 +21,8 @@ from kafkaraw.protocol.error_codes import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 10_000
+PARTITIONS_PER_TURN: Final = 50
+"""How many new partitions are made in one turn of the event loop, and written down together."""
 DEFAULT: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """The topic in which KRaft controllers keep their log; the name is theirs."""
@@ -93,11 +95,10 @@ def check_name(name: str) -> None:
 
 def _check_collision(name: str, catalog: Catalog) -> None:
     """Two names that differ in '.' and '_' only would share the names of their metrics."""
-    flat = name.replace(".", "_")
-    for topic in catalog.topics():
-        if topic.name.replace(".", "_") == flat:
-            message = f"Topic '{name}' collides with existing topic: {topic.name}"
-            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    found = catalog.colliding(name)
+    if found is not None:
+        message = f"Topic '{name}' collides with existing topic: {found}"
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _assigned_by_broker(wish: Wish, catalog: Catalog, config: BrokerConfig) -> tuple[tuple[int, ...], ...]:
