@@ -60,14 +60,21 @@ def make_state(
     return state
 
 
-def ask(state: BrokerState, request: Any, version: int | None = None, *, principal: str = ANONYMOUS) -> Any:
+def ask(
+    state: BrokerState,
+    request: Any,
+    version: int | None = None,
+    *,
+    principal: str = ANONYMOUS,
+    client_id: str = "test",
+) -> Any:
     """Send a request through its bytes to its handler, and the answer back through its bytes.
 
     A deferred answer is returned as it is, None for no answer.
     """
     api = api_of(request)
     version = api.supported.max if version is None else version
-    header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, "test"), request)))
+    header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, client_id), request)))
     context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000", principal)
     answer = in_a_loop(lambda: HANDLERS[api.key](state, context, message))
     if answer is None or isinstance(answer, Deferred):

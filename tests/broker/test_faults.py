@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from kafkaraw.broker import BrokerConfig, BrokerNode, EmbeddedBroker, Faults
+from kafkaraw.broker.faults import Incoming
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProtocolError, UsageError
+from kafkaraw.protocol import RequestHeader
+from kafkaraw.protocol.apis import API_BY_NAME
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -309,3 +313,40 @@ def test_ctrl_c_ends_the_wait_for_a_fault():
     fault = Faults().on("Produce").answer(NOT_LEADER)
     with interrupted_elsewhere():
         fault.wait_until_consumed(600)
+
+
+def incoming(handle: Callable[[object], object]) -> Incoming:
+    api = API_BY_NAME["Metadata"]
+    return Incoming(api, RequestHeader(api.key, 9, 1, "test"), 0, MetadataRequest(topics=[]), lambda _: None, handle)
+
+
+def test_a_fault_whose_handler_raises_is_consumed():
+    def broken(request: object) -> object:
+        raise OSError("disk full")
+
+    faults = Faults()
+    fault = faults.on("Metadata").close(handled=True)
+    with pytest.raises(OSError, match="disk full"):
+        faults.answer(incoming(broken))
+    assert (fault.hits, fault.consumed) == (1, True)
+    faults.assert_all_consumed()
+
+
+def test_a_fault_is_consumed_when_its_last_action_ends_and_not_when_that_begins():
+    faults = Faults()
+    fault = faults.on("Metadata", times=2).close(handled=True)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(request: object) -> object:
+        begun.set()
+        assert go_on.wait(10)
+        return None
+
+    other_loop = threading.Thread(target=faults.answer, args=(incoming(slow),))
+    other_loop.start()
+    assert begun.wait(10)
+    faults.answer(incoming(lambda request: None))
+    assert (fault.hits, fault.consumed) == (2, False)
+    go_on.set()
+    fault.wait_until_consumed(10)
+    other_loop.join()

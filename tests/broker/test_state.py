@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +17,16 @@ from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.producer_ids import BLOCK_SIZE, ProducerIds
-from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.state import DELETE_SUFFIX, STRAY_SUFFIX, BrokerState
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.broker.topics.topic_files import read_partition_metadata, write_partition_metadata
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaraw.records import TopicPartition
-from tests.broker.support import NOW_MS, batch, in_a_loop, make_state
+from tests.broker.log.faulty_storage import FaultyStorage
+from tests.broker.support import NOW_MS, ask, batch, in_a_loop, make_state
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -209,3 +215,71 @@ def test_the_same_seed_gives_the_same_ids():
     one, two, other = make_state(seed=5), make_state(seed=5), make_state(seed=6)
     assert one.catalog.cluster_id == two.catalog.cluster_id != other.catalog.cluster_id
     assert create(one, "t").topic_id == create(two, "t").topic_id
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_creation_that_fails_leaves_no_folder_and_no_open_file(reopen, times: int):
+    inner = reopen()
+    storage = FaultyStorage(inner)
+    state = make_state(storage)
+    create(state, "other")
+    folders, open_files = storage.folders(), storage.open_files
+    failed = set()
+    for operation in itertools.count(1):
+        storage.fail_at(operation, errno.EMFILE, times=times)
+        try:
+            create(state, "t", partitions=3)
+        except OSError:
+            failed.add(storage.failures[0])
+        else:
+            break
+        failures = list(storage.failures)
+        assert state.catalog.topic("t") is None
+        assert storage.open_files == open_files, failures
+        left = [folder for folder in storage.folders() if not folder.endswith((DELETE_SUFFIX, STRAY_SUFFIX))]
+        assert left == folders or "rename_folder" in failures, failures
+    assert {"make_folder", "files", "open_file", "write_text"} <= failed
+    storage.fail_at(1, times=0)
+    append(state, "t", 2)
+    in_a_loop(state.close)
+    again = make_state(reopen())
+    assert [topic.name for topic in again.catalog.topics()] == ["other", "t"]
+    in_a_loop(again.close)
+    assert not [name for name in reopen().folders() if name.endswith(DELETE_SUFFIX)]
+
+
+def test_a_folder_that_could_not_be_removed_is_not_taken_over_by_a_new_topic_of_the_name():
+    inner = MemoryStorage()
+    storage = FaultyStorage(inner)
+    state = make_state(storage)
+    topic = create(state, "t")
+    append(state, "t")
+    storage.fail_at(2, errno.EIO)  # the first writes the topics down, the second renames the folder
+    in_a_loop(lambda: state.delete_topic(topic))
+    assert storage.failures == ["rename_folder"]
+    create(state, "t")
+    partition = state.partition(TopicPartition("t", 0))
+    assert partition is not None
+    assert partition.log.log_end_offset == 0
+    assert any(folder.startswith("t-0.") and folder.endswith(STRAY_SUFFIX) for folder in storage.folders())
+
+
+def test_topics_of_one_request_are_written_down_together():
+    storage = FaultyStorage(MemoryStorage())
+    state = make_state(storage)
+    written = []
+    storage.on_attempt = lambda name: written.append(name)
+    asked = [
+        CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        for number in range(20)
+    ]
+    answer = ask(state, CreateTopicsRequest(topics=asked))
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.NONE}
+    assert written.count("write_text") == 20 + 1, "a file for each partition, and one for all topics"
+    storage.fail_at(len(written), errno.ENOSPC)
+    names = [replace(topic, name=f"u{number}") for number, topic in enumerate(asked)]
+    answer = ask(state, CreateTopicsRequest(topics=names))
+    assert storage.failures == ["write_text"]
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert len(state.catalog.topics()) == 20
+    assert not [folder for folder in storage.folders() if folder.startswith("u")]

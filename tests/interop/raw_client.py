@@ -29,9 +29,13 @@ class RawClient:
         bootstrap_servers: `host:port` of the listener.
         user: who logs in; None on a listener without logins.
         password: with which password.
+        client_id: what the client calls itself; None for no name.
     """
 
-    def __init__(self, bootstrap_servers: str, user: str | None = None, password: str = "") -> None:
+    def __init__(
+        self, bootstrap_servers: str, user: str | None = None, password: str = "", *, client_id: str | None = "raw"
+    ) -> None:
+        self._client_id = client_id
         host, _, port = bootstrap_servers.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
         self._correlation_id = 0
@@ -69,7 +73,9 @@ class RawClient:
     def send(self, request: Any, version: int) -> None:
         """Send a request, and wait for nothing."""
         self._correlation_id += 1
-        frame = encode_request(RequestHeader(api_of(request).key, version, self._correlation_id, "raw"), request)
+        frame = encode_request(
+            RequestHeader(api_of(request).key, version, self._correlation_id, self._client_id), request
+        )
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def _read(self, size: int) -> bytes:

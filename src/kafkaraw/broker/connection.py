@@ -39,6 +39,7 @@ from kafkaraw.protocol import (
     encode_response_segments,
 )
 from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.printable import printable
 
 WAITING_BYTES_MAX: Final = 1 << 20
 """Requests that may wait in memory behind one that is being answered; more are left in the network's buffers."""
@@ -142,7 +143,7 @@ class BrokerConnection:
         if error is not None and link is not None:
             # Bytes that are no Kafka frame mean that somebody dialled the wrong port; a lost peer is everyday life.
             level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
-            _logger.log(level, "connection from %s lost: %s", link.peer, error)
+            _logger.log(level, "connection from %s lost: %s", link.peer, printable(error))
         self._on_lost(self)
 
     def close(self) -> None:
@@ -221,7 +222,7 @@ class BrokerConnection:
         try:
             act(*arguments)
         except (ProtocolError, CloseConnection) as error:
-            _logger.warning("closing the connection from %s: %s", link.peer, error)
+            _logger.warning("closing the connection from %s: %s", link.peer, printable(error))
             self.close()
         except Exception:
             _logger.exception("a request from %s failed in an unforeseen way; closing the connection", link.peer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -330,6 +330,16 @@ class Controller:
         Raises:
             OSError: a node's storage is full or broken; there is no such topic then.
         """
+        topic = self.begin_topic(plan)
+        self.complete_topics([topic])
+        return topic
+
+    def begin_topic(self, plan: Plan) -> Topic:
+        """Make the replicas of a new topic; `complete_topics` has to follow before the loop runs anything else.
+
+        Raises:
+            OSError: a node's storage is full or broken; there is no such topic then.
+        """
         topic = Topic(plan.name, self._new_topic_id(), plan.assignments, dict(plan.configs))
         live = self.catalog.brokers
         states = [elections.first_state(replicas, live) for replicas in topic.assignments]
@@ -337,16 +347,34 @@ class Controller:
         try:
             for member in self._members.values():
                 member.make_replicas(topic)
+        except OSError:
+            self._take_back(topic)
+            raise
+        return topic
+
+    def complete_topics(self, topics: Sequence[Topic]) -> None:
+        """Write down topics that `begin_topic` has made, all at once.
+
+        Raises:
+            OSError: they cannot be written down; there is none of them then.
+        """
+        if not topics:
+            return
+        try:
             self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()))
         except OSError:
-            self.catalog.remove(topic)
-            for member in self._members.values():
-                member.drop_replicas(topic)
+            for topic in topics:
+                self._take_back(topic)
             raise
-        unused = topic_config.not_acted_on(topic.configs)
-        note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
-        _logger.info("created topic %s with %d partition(s)%s", topic.name, topic.partitions_count, note)
-        return topic
+        for topic in topics:
+            unused = topic_config.not_acted_on(topic.configs)
+            note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
+            _logger.info("created topic %s with %d partition(s)%s", topic.name, topic.partitions_count, note)
+
+    def _take_back(self, topic: Topic) -> None:
+        self.catalog.remove(topic)
+        for member in self._members.values():
+            member.drop_replicas(topic)
 
     def alter_topic(self, topic: Topic) -> None:
         """Take in another form of a topic that is there: with more partitions, or with other settings.

@@ -5,10 +5,12 @@ Delivered by a direct call, so that what it holds (slices of open files) is sent
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 
 class Deferred(Generic[T]):
@@ -85,3 +87,41 @@ def after(answer: object, go_on: Callable[[Any], object]) -> object:
 
     answer.when_done(deliver)
     return following
+
+
+def in_turns(turns: Iterable[W], act: Callable[[W], None], end: Callable[[], T]) -> T | Deferred[T]:
+    """Do work that is too long for one turn of the event loop: what follows the first piece comes in later turns.
+
+    Args:
+        turns: the pieces.
+        act: does one piece.
+        end: gives the answer, when all is done. Pieces that are left when the answer is cancelled are not done.
+    """
+    pieces = iter(turns)
+    first = next(pieces, None)
+    if first is not None:
+        act(first)
+    following = next(pieces, None)
+    if following is None:
+        return end()
+    cancelled = False
+
+    def cancel() -> None:
+        nonlocal cancelled
+        cancelled = True
+
+    deferred: Deferred[T] = Deferred(cancel)
+    loop = asyncio.get_running_loop()
+
+    def turn(piece: W) -> None:
+        if cancelled:
+            return
+        act(piece)
+        after = next(pieces, None)
+        if after is None:
+            deferred.resolve(end())
+        else:
+            loop.call_soon(turn, after)
+
+    loop.call_soon(turn, following)
+    return deferred

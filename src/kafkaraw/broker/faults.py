@@ -134,6 +134,8 @@ class Fault:
         self.description = f"{what} on {match}" + (f", from the {nth}. on" if nth > 1 else "")
         self.hits = 0
         self._seen = 0
+        self._ended = 0  # hits whose action is over; the nodes of a cluster may have loops of their own
+        self._ended_lock = threading.Lock()
         self._nth = nth
         self._times = times
         self._action = action
@@ -194,13 +196,20 @@ class Fault:
         return True
 
     def act(self, incoming: Incoming) -> object:
-        """Let it happen."""
-        answer = self._action(incoming)
-        if self.is_over or self._times is None:
+        """Let it happen; it has, too, when the action or the request's handler raises."""
+        try:
+            return self._action(incoming)
+        finally:
+            self._note_end()
+
+    def _note_end(self) -> None:
+        with self._ended_lock:
+            self._ended += 1
+            happened = self._times is None or self._ended >= self._times
+        if happened:
             self._consumed.set()
-            for tell in self._waiters:
+            for tell in list(self._waiters):
                 tell()
-        return answer
 
     def __str__(self) -> str:
         times = "no limit" if self._times is None else str(self._times)

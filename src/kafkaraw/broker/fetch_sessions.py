@@ -1,8 +1,12 @@
 """Fetch sessions: what clients read, kept from one Fetch to the next, so that both sides say only what has changed.
 
 A session is opened by a full request and lives in a cache with a limited number of places; an idle one, or a small one
-that has lived for a while, gives way to a new one. Reading itself is not done here: `in_session` turns a request into
-one that names everything, and its answer into one that names what is new. Start there.
+that has lived for a while, gives way to a new one. Other than Kafka's, the cache also has a limit of partitions, and
+forgets idle sessions when there are free places, too: what clients have named and left costs bounded memory for a
+bounded time. A client whose session is gone, or cannot be opened, names everything in every request.
+
+Reading itself is not done here: `in_session` turns a request into one that names everything, and its answer into one
+that names what is new. Start there.
 Source: KIP-227, KIP-516; org.apache.kafka.server.{FetchManager, FetchSession, FetchSessionCache}.
 """
 
@@ -33,6 +37,10 @@ FINAL_EPOCH: Final = -1
 """Of a request without a session, which also closes the one whose id it gives."""
 EVICTION_MS: Final = 120_000
 """How long a session is safe from being evicted after its creation, and may be idle."""
+SESSION_PARTITIONS_MAX: Final = 20_000
+"""Partitions in a session; a client that reads more has none."""
+PARTITIONS_MAX: Final = 100_000
+"""Partitions in all sessions of a node."""
 _EPOCH_MAX: Final = 2**31 - 1
 _TOPIC_ID_VERSION_MIN: Final = 13
 _UNKNOWN: Final = -1
@@ -154,24 +162,41 @@ class FetchSessions:
         self._rng = rng
         self._now_ms = now_ms
         self._sessions: dict[int, FetchSession] = {}  # the one used least recently comes first
+        self._partitions_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def close(self, session_id: int) -> None:
         """Forget a session, if there is such a one."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions_count -= len(session)
+
+    def _close_idle(self) -> None:
+        """Forget sessions that nobody has used for as long as they are kept."""
+        now_ms = self._now_ms()
+        while self._sessions:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.used_ms <= EVICTION_MS:
+                return
+            self.close(oldest.session_id)
 
     def open(self, request: FetchRequest, *, by_ids: bool) -> FetchSession | None:
         """Make a session of what a full request reads; None when there is no place for it."""
         now_ms = self._now_ms()
+        self._close_idle()
         session = FetchSession(NO_SESSION, by_ids, now_ms, now_ms)
         session.update(request)
-        if len(self._sessions) >= self._places and not self._evict(len(session), now_ms):
+        if len(session) > SESSION_PARTITIONS_MAX:
             return None
+        while len(self._sessions) >= self._places or self._partitions_count + len(session) > PARTITIONS_MAX:
+            if not self._evict(len(session), now_ms):
+                return None
         while session.session_id == NO_SESSION or session.session_id in self._sessions:
             session.session_id = self._rng.getrandbits(31)
         self._sessions[session.session_id] = session
+        self._partitions_count += len(session)
         return session
 
     def find(self, request: FetchRequest, *, by_ids: bool) -> FetchSession | ErrorCode:
@@ -183,21 +208,23 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.by_ids != by_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        before = len(session)
         session.update(request)
+        self._partitions_count += len(session) - before
         if not len(session):
             self.close(session.session_id)
             return session
+        if len(session) > before and (len(session) > SESSION_PARTITIONS_MAX or self._partitions_count > PARTITIONS_MAX):
+            self.close(session.session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         session.used_ms = self._now_ms()
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        self._close_idle()
         return session
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Make place for a session of so many partitions: of an idle one, or of a smaller one that is not new."""
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is not None and now_ms - oldest.used_ms > EVICTION_MS:
-            self.close(oldest.session_id)
-            return True
+        """Make place for a session of so many partitions: that of a smaller one that is not new."""
         settled = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
         smallest = min(settled, key=lambda one: (len(one), one.session_id), default=None)
         if smallest is None or (size, NO_SESSION) < (len(smallest), smallest.session_id):

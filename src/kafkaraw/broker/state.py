@@ -158,7 +158,7 @@ class BrokerState:
         }
         for folder in self._storage.folders():
             if folder.endswith(DELETE_SUFFIX):
-                self._storage.remove_folder(folder)
+                self._remove_doomed(folder)
             elif not folder.endswith(STRAY_SUFFIX) and self._is_stray(folder, topics.get(folder)):
                 stray = aside_name(folder, random_uuid(self._rng), STRAY_SUFFIX)
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
@@ -178,14 +178,10 @@ class BrokerState:
             OSError: the storage is full or broken.
         """
         config = TopicConfig.of(topic.configs, self.config.topic_defaults)
-        metadata = write_partition_metadata(topic.topic_id)
         for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
             if self.node_id not in state.replicas or key in self._partitions:
                 continue
-            folder = folder_name(key)
-            self._storage.make_folder(folder)
-            if self._storage.read_text(folder, PARTITION_FILE) != metadata:
-                self._storage.write_text(folder, PARTITION_FILE, metadata, durable=False)
+            self._make_folder(folder_name(key), topic)
             partition = Partition(
                 key,
                 self.node_id,
@@ -198,10 +194,25 @@ class BrokerState:
                 reads_all_records=self.config.validates_all_records,
             )
             partition.on_start_moved = self._write_log_starts
-            partition.open(self._high_watermarks.get(key, 0), self._log_starts.get(key, 0))
+            try:
+                partition.open(self._high_watermarks.get(key, 0), self._log_starts.get(key, 0))
+            except OSError:
+                partition.log.close()
+                raise
             self._partitions[key] = partition
             self.controller.replication.add(partition)
             self.lead_or_follow(key, state)
+
+    def _make_folder(self, folder: str, topic: Topic) -> None:
+        """Have the folder of a replica; one that an earlier topic of that name has left is set aside."""
+        self._storage.make_folder(folder)
+        metadata = write_partition_metadata(topic.topic_id)
+        found = self._storage.read_text(folder, PARTITION_FILE)
+        if found is not None and read_partition_metadata(found) not in (None, topic.topic_id):
+            self._storage.rename_folder(folder, aside_name(folder, random_uuid(self._rng), STRAY_SUFFIX))
+            self._storage.make_folder(folder)
+        if found != metadata:
+            self._storage.write_text(folder, PARTITION_FILE, metadata, durable=False)
 
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
         """Take the part in a partition that a new state gives this node."""
@@ -265,19 +276,34 @@ class BrokerState:
         written_down = False
         for key in topic.partitions()[first:]:
             partition = self._partitions.pop(key, None)
-            folder = folder_name(key)
             if partition is not None:
                 written_down = written_down or partition.log.starts_within_a_segment
                 self.controller.replication.remove(partition)
                 if key.topic == OFFSETS_TOPIC:
                     self.groups.drop(key)
                 partition.remove()
-                doomed = aside_name(folder, topic.topic_id, DELETE_SUFFIX)
-                self._storage.rename_folder(folder, doomed)
-                folder = doomed
-            self._storage.remove_folder(folder)
+            self._remove_folder(folder_name(key), topic)
         if written_down:
             self._write_log_starts()
+
+    def _remove_folder(self, folder: str, topic: Topic) -> None:
+        """Remove a partition's folder; there is none where its creation did not come that far."""
+        doomed = aside_name(folder, topic.topic_id, DELETE_SUFFIX)
+        try:
+            self._storage.rename_folder(folder, doomed)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _logger.error("%s of a topic that is gone cannot be renamed: %s", folder, error)
+            return
+        self._remove_doomed(doomed)
+
+    def _remove_doomed(self, folder: str) -> None:
+        """Remove a folder that is renamed already; one that cannot be removed now is removed at the next start."""
+        try:
+            self._storage.remove_folder(folder)
+        except OSError as error:
+            _logger.warning("%s cannot be removed before the next start: %s", folder, error)
 
     def close(self, *, sync: bool = True) -> None:
         """Let go of the storage.

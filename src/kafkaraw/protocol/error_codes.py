@@ -22,6 +22,7 @@ from kafkaraw.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME
+from kafkaraw.protocol.printable import printable
 
 
 class ErrorCode(IntEnum):
@@ -381,7 +382,7 @@ def error_for(code: int, message: str = "", *, resource: str = "", operation: st
     """
     name = error_name(code)
     meaning = ERROR_TABLE[code].meaning if code in ERROR_TABLE else "a code that this version does not know"
-    text = f"{message} ({meaning})" if message else meaning
+    text = f"{printable(message)} ({meaning})" if message else meaning
     if code == ErrorCode.SASL_AUTHENTICATION_FAILED:
         return AuthenticationError(text)
     forbidden = _AUTHORIZATION_ERRORS.get(code)

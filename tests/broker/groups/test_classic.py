@@ -74,6 +74,17 @@ def test_the_first_rebalance_ends_with_the_rebalance_timeout_even_if_members_kee
     assert len(first) == 1
 
 
+def test_a_pending_member_whose_session_ends_does_not_complete_the_first_rebalance_early():
+    world = World(Limits(initial_rebalance_delay_ms=2 * SESSION_MS))
+    _, first = world.join_known(session_ms=3 * SESSION_MS)
+    world.join(session_ms=SESSION_MS)  # is told its id, and never joins with it
+    world.pass_ms(SESSION_MS + 1)
+    assert (first, group(world).state) == ([], S.PREPARING_REBALANCE)
+    _, second = world.join_known(session_ms=3 * SESSION_MS)
+    world.pass_ms(4 * SESSION_MS)
+    assert [first[0].generation_id, second[0].generation_id] == [1, 1]
+
+
 def test_only_the_leader_is_told_of_the_members_and_their_subscriptions():
     world = World()
     a, answers_a = world.join_known(protocols=[("range", b"a")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.broker import fetch_sessions
 from kafkaraw.broker.fetch_sessions import EVICTION_MS
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import ZERO_UUID
@@ -185,6 +186,46 @@ def test_a_smaller_session_that_is_not_new_gives_way_to_a_larger_one(state: Brok
     clock.now_ms += 1
     assert fetch(state, {0: 0, 1: 0}).session_id > 0
     assert fetch(state, {}, (small, 2)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_an_idle_session_expires_though_there_are_free_places(state: BrokerState, clock: FixedClock) -> None:
+    session_id = fetch(state, {0: 0}).session_id
+    clock.now_ms += EVICTION_MS + 1
+    fetch(state, {0: 0})
+    assert len(state.fetch_sessions) == 1
+    assert fetch(state, {}, (session_id, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "SESSION_PARTITIONS_MAX", 20)
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 100)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_client_that_names_too_many_partitions_has_no_session(state: BrokerState) -> None:
+    answer = fetch(state, dict.fromkeys(range(21), 0))
+    assert (answer.session_id, len(state.fetch_sessions)) == (0, 0)
+    opened = fetch(state, dict.fromkeys(range(20), 0))
+    assert opened.session_id
+    grown = fetch(state, {20: 0}, (opened.session_id, 1))
+    assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(state.fetch_sessions) == 0
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_all_sessions_together_have_a_limit_of_partitions(clock: FixedClock) -> None:
+    state = make_state(clock=clock)
+    create(state, "t")
+    sessions = [fetch(state, dict.fromkeys(range(20), 0)).session_id for _ in range(6)]
+    assert [bool(session) for session in sessions] == [True] * 5 + [False]
+    assert fetch(state, {0: 0}).session_id == 0
+    fetch(state, {}, (sessions[0], -1))
+    assert fetch(state, {0: 0}).session_id
+    clock.now_ms += EVICTION_MS + 1
+    assert fetch(state, {0: 0}).session_id
+    assert len(state.fetch_sessions) == 1
+    state.close()
 
 
 def test_a_topic_that_does_not_exist_is_told_of_in_every_answer(state: BrokerState) -> None:

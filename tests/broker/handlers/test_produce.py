@@ -128,3 +128,21 @@ def test_the_brokers_timestamp_is_told_when_it_counts():
     create(state, "t")
     answer = ask(state, request(state, batch(b"a")))
     assert answer.responses[0].partition_responses[0].log_append_time_ms == state.clock.time_ms()
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_an_ordinary_client_may_not_write_to_an_internal_topic(topic: str, version: int):
+    state = make_state()
+    create(state, topic)
+    answer = ask(state, request(state, batch(b"a"), topic=topic), version)
+    assert outcomes(answer) == [(ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
+    assert answer.responses[0].partition_responses[0].log_start_offset == -1
+    assert outcomes(ask(state, request(state, batch(b"a"), topic=topic, acks=5))) == [
+        (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    ]
+    with pytest.raises(CloseConnection, match="INVALID_TOPIC_EXCEPTION"):
+        ask(state, request(state, batch(b"a"), topic=topic, acks=0))
+    assert state.partition(TopicPartition(topic, 0)).log.log_end_offset == 0
+    as_admin = ask(state, request(state, batch(b"a", key=b"k"), topic=topic), version, client_id="__admin_client")
+    assert outcomes(as_admin) == [(ErrorCode.NONE, 0)]

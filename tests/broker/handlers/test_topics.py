@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from typing import Any
+
 import pytest
 
+from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import (
@@ -11,8 +17,10 @@ from kafkaraw.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 from kafkaraw.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkaraw.testing.virtual import run_virtual
 from tests.broker.handlers.test_metadata import create
 from tests.broker.support import ask, make_state
 
@@ -137,3 +145,82 @@ def test_deletion_can_be_switched_off(version: int, code: ErrorCode):
     create(state, "t")
     assert [result.error_code for result in delete(state, "t", version=version)] == [code]
     assert state.catalog.topic("t") is not None
+
+
+def asking_for(*names: str, partitions: int = 1, **fields: Any) -> CreateTopicsRequest:
+    topics = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        for name in names
+    ]
+    return CreateTopicsRequest(topics=topics, **fields)
+
+
+def test_topics_of_a_large_request_are_made_in_turns_with_other_clients():
+    async def main() -> None:
+        state = make_state()
+        names = [f"t{number}" for number in range(10 * PARTITIONS_PER_TURN)]
+        answer = ask(state, asking_for(*names))
+        assert isinstance(answer, Deferred)
+        answers: list[CreateTopicsResponse] = []
+        answer.when_done(answers.append)
+        made = []
+        while not answers:
+            made.append(len(state.catalog.topics()))
+            await asyncio.sleep(0)
+        assert max(after - before for before, after in itertools.pairwise(made)) <= PARTITIONS_PER_TURN
+        assert len(made) >= 9
+        assert {topic.error_code for topic in answers[0].topics} == {ErrorCode.NONE}
+        assert [topic.name for topic in answers[0].topics] == names
+
+    run_virtual(lambda simulation: main(), 1)
+
+
+def test_topics_that_are_left_are_not_made_when_the_client_has_gone():
+    async def main() -> None:
+        state = make_state()
+        answer = ask(state, asking_for(*(f"t{number}" for number in range(3 * PARTITIONS_PER_TURN))))
+        answer.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(state.catalog.topics()) == PARTITIONS_PER_TURN
+
+    run_virtual(lambda simulation: main(), 1)
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"),
+    [
+        ((5_000, 5_000), ErrorCode.NONE),
+        ((5_000, 5_001), ErrorCode.POLICY_VIOLATION),
+        ((10_000, -1), ErrorCode.POLICY_VIOLATION),
+        ((10_001,), ErrorCode.POLICY_VIOLATION),
+        ((10_000, -5), ErrorCode.NONE),
+    ],
+)
+def test_a_request_for_more_than_10000_partitions_is_refused_as_a_whole(counts: tuple[int, ...], code: ErrorCode):
+    async def main() -> CreateTopicsResponse:
+        topics = [asking_for(f"t{at}", partitions=count).topics[0] for at, count in enumerate(counts)]
+        answer = ask(make_state(), CreateTopicsRequest(topics=topics, validate_only=True))
+        if not isinstance(answer, Deferred):
+            return answer
+        done: asyncio.Future[CreateTopicsResponse] = asyncio.get_running_loop().create_future()
+        answer.when_done(done.set_result)
+        return await done
+
+    answer = run_virtual(lambda simulation: main(), 1)
+    assert answer.topics[0].error_code == code
+    if code:
+        assert {topic.error_message for topic in answer.topics} == {
+            "Excessively large number of partitions per request."
+        }
+
+
+def test_names_collide_with_topics_that_are_there_and_no_longer_with_deleted_ones():
+    state = make_state()
+    assert [topic.error_code for topic in ask(state, asking_for("a.b_c", "a_b.c")).topics] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    state.delete_topic(state.catalog.topic("a.b_c"))
+    assert ask(state, asking_for("a_b.c")).topics[0].error_code == ErrorCode.NONE
+    assert state.catalog.colliding("a.b.c") == "a_b.c"

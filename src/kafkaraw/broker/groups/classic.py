@@ -30,6 +30,7 @@ from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkaraw.protocol.messages.leave_group import MemberIdentity
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkaraw.protocol.printable import printable
 
 MEMBER_ID_REQUIRED_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
@@ -218,7 +219,7 @@ class ClassicProtocol:
         self._timers.cancel(_sync(group))
         first = group.is_empty
         group.move_to(_S.PREPARING_REBALANCE, self._means.now_ms())
-        _logger.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        _logger.info("group %r rebalances after generation %d: %s", group.group_id, group.generation, printable(reason))
         if first:
             delay_ms = self._limits.initial_rebalance_delay_ms
             self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
@@ -252,6 +253,7 @@ class ClassicProtocol:
             self._complete(group)
 
     def _complete_if_all_joined(self, group: ClassicGroup) -> None:
+        """Complete a rebalance for which no member is missing; the first one of a group ends with its delay only."""
         first = group.previous_state is _S.EMPTY
         if group.state is _S.PREPARING_REBALANCE and not first and group.all_joined:
             self._complete(group)
@@ -261,18 +263,18 @@ class ClassicProtocol:
         self._timers.cancel(_join(group))
         for member in list(group.members.values()):
             if member.joined is None and member.instance_id is None:
-                _logger.info("group %s: %s did not join again in time", group.group_id, member.member_id)
+                _logger.info("group %r: %r did not join again in time", group.group_id, member.member_id)
                 group.remove(member.member_id)
                 self._timers.cancel(_session(group, member.member_id))
         if group.state is _S.DEAD:
             return
         if group.members and not group.elect_joined_leader():
-            _logger.warning("group %s: nobody has joined again; waiting for sessions to end", group.group_id)
+            _logger.warning("group %r: nobody has joined again; waiting for sessions to end", group.group_id)
             self._wait_for_joins(group)
             return
         group.begin_generation(self._means.now_ms())
         _logger.info(
-            "group %s is in generation %d with %d members", group.group_id, group.generation, len(group.members)
+            "group %r is in generation %d with %d members", group.group_id, group.generation, len(group.members)
         )
         if group.is_empty:
             self._means.write([group.record({})], self._emptied(group))
@@ -290,7 +292,7 @@ class ClassicProtocol:
     def _emptied(self, group: ClassicGroup) -> Callable[[ErrorCode], None]:
         def written(code: ErrorCode) -> None:
             if code:  # harmless: should the broker fail, the members of before are loaded, and time out
-                _logger.warning("group %s: that it is empty was not written: %s", group.group_id, code.name)
+                _logger.warning("group %r: that it is empty was not written: %s", group.group_id, code.name)
 
         return written
 
@@ -409,7 +411,7 @@ class ClassicProtocol:
             code = group.check_member(member_id, one.group_instance_id)
             if code:
                 return code
-        _logger.info("group %s: %s left; reason: %s", group.group_id, member_id, one.reason or "not provided")
+        _logger.info("group %r: %r left; reason: %r", group.group_id, member_id, one.reason or "not provided")
         self._timers.cancel(_session(group, member_id))
         member = group.members.get(member_id)
         if member is not None:
@@ -431,14 +433,13 @@ class ClassicProtocol:
         elif member is None or member.is_quiet_by_right:
             return
         else:
-            _logger.info("group %s: %s is silent for too long and out", group_id, member_id)
+            _logger.info("group %r: %r is silent for too long and out", group_id, member_id)
             member.answer_join(refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
             group.remove(member_id)
             if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
                 self._rebalance_or_complete(group, f"{member_id} timed out")
                 return
-        if group.state is _S.PREPARING_REBALANCE and group.all_joined:
-            self._complete(group)
+        self._complete_if_all_joined(group)
 
     # ---- a change of leader
 

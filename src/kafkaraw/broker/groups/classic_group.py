@@ -21,6 +21,7 @@ from kafkaraw.protocol.embedded.group_offsets import GroupMetadataKey, GroupMeta
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kafkaraw.protocol.messages.sync_group import SyncGroupResponse
+from kafkaraw.protocol.printable import printable
 
 CONSUMER_TYPE: Final = "consumer"
 UNKNOWN_MEMBER: Final = ""
@@ -254,7 +255,7 @@ class ClassicGroup:
         if self.state not in MAY_FOLLOW[state]:
             raise IllegalTransition(f"group {self.group_id}: {self.state.value} cannot become {state.value}")
         self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
-        _logger.debug("group %s: %s -> %s", self.group_id, self.previous_state.value, state.value)
+        _logger.debug("group %r: %s -> %s", self.group_id, self.previous_state.value, state.value)
 
     def add(self, member: ClassicMember) -> None:
         """Have a new member; the first one leads."""
@@ -297,7 +298,7 @@ class ClassicGroup:
             return True
         joined = next((member.member_id for member in self.members.values() if member.joined is not None), None)
         if joined is not None:
-            _logger.info("group %s: %s leads instead of %s", self.group_id, joined, self.leader_id)
+            _logger.info("group %r: %r leads instead of %r", self.group_id, joined, self.leader_id)
             self.leader_id = joined
         return joined is not None
 
@@ -328,7 +329,7 @@ class ClassicGroup:
                     allow_trailing_bytes=True,
                 )
             except ProtocolError as error:
-                _logger.warning("group %s: a subscription cannot be read: %s", self.group_id, error)
+                _logger.warning("group %r: a subscription cannot be read: %s", self.group_id, printable(error))
                 return None
             topics.update(said.topics)
         return frozenset(topics)

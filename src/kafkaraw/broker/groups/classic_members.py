@@ -32,6 +32,7 @@ from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkaraw.protocol.messages.leave_group import MemberIdentity
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkaraw.protocol.printable import printable
 
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
@@ -74,7 +75,7 @@ class ClassicMembers:
                 return
             member = self._join(change, member_id, request, caller)
         except Refusal as refusal:
-            _logger.info("group %s: %s cannot join: %s", request.group_id, member_id, refusal.message)
+            _logger.info("group %r: %r cannot join: %s", request.group_id, member_id, printable(refusal.message))
             answer(refused_join(refusal.code))
             return
         response = JoinGroupResponse(

@@ -46,6 +46,7 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from kafkaraw.protocol.printable import printable
 
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
@@ -253,7 +254,7 @@ class ConsumerProtocol:
         seen = metadata_hash(self._topics, group.topics())
         if bump or seen != group.metadata_hash:
             change.add(group.epoch_record(group.epoch + 1, seen))
-            _logger.info("group %s is in epoch %d", group.group_id, group.epoch)
+            _logger.info("group %r is in epoch %d", group.group_id, group.epoch)
 
     def _drop_unused_regexes(self, change: Change) -> None:
         group = change.group
@@ -291,7 +292,7 @@ class ConsumerProtocol:
             if group.target.get(member_id) != parts:
                 change.add(group.target_record(member_id, parts))
         change.add(group.target_epoch_record(group.epoch, now_ms))
-        _logger.debug("group %s has a target for epoch %d by %s", group.group_id, group.epoch, name)
+        _logger.debug("group %r has a target for epoch %d by %s", group.group_id, group.epoch, name)
 
     def reconciled(
         self, change: Change, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
@@ -336,7 +337,7 @@ class ConsumerProtocol:
         """Have members no longer; the group may become a classic one by that."""
         group = change.group
         for member_id in member_ids:
-            _logger.info("group %s: %s is gone", group.group_id, member_id)
+            _logger.info("group %r: %r is gone", group.group_id, member_id)
         if goes_down_without(group, member_ids, self._means.limits):
             self.go_down(
                 change, member_ids, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
@@ -367,7 +368,7 @@ class ConsumerProtocol:
         except Refusal:
             return
         if member_id in change.group.members:
-            _logger.info("group %s: %s is out, %s", group_id, member_id, why)
+            _logger.info("group %r: %r is out, %s", group_id, member_id, printable(why))
             self.remove(change, [member_id])
             self._carry_out(change, lambda code: self._fenced(group_id, member_id, why, code))
 

@@ -13,6 +13,7 @@ from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.printable import printable
 
 NO_PRODUCER: Final = (-1, -1)
 # What a coordinator says when its log refuses: clients look for the coordinator and try again.
@@ -99,7 +100,7 @@ class Writer:
         try:
             position = self._journal.append(records, producer)
         except Refusal as refusal:
-            _logger.warning("the state of groups is not written: %s", refusal.message)
+            _logger.warning("the state of groups is not written: %s", printable(refusal.message))
             done(_ANSWERS.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self._position = position

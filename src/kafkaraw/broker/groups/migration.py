@@ -30,6 +30,7 @@ from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.printable import printable
 from kafkaraw.records import TopicPartition
 
 NEVER_MS: Final = 0
@@ -71,7 +72,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> Change:
             for member_id, member in group.members.items()
         ]
     except ProtocolError as error:
-        _logger.warning("group %s cannot be upgraded: %s", group.group_id, error)
+        _logger.warning("group %r cannot be upgraded: %s", group.group_id, printable(error))
         raise _no_upgrade(group, "the embedded consumer protocol is malformed") from error
     change = Change(ConsumerGroup(group.group_id), records=list(group.tombstones()))
     made, epoch = change.group, group.generation
@@ -80,7 +81,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> Change:
     change.add(*(made.target_record(member.member_id, _parts(member)) for member in members))
     change.add(made.target_epoch_record(epoch, NEVER_MS))
     change.add(*(made.assignment_record(member) for member in members))
-    _logger.info("group %s is one of the new protocol from epoch %d on", group.group_id, epoch)
+    _logger.info("group %r is one of the new protocol from epoch %d on", group.group_id, epoch)
     return change
 
 
@@ -189,7 +190,7 @@ def _may_go_down(group: ConsumerGroup, count: int, limits: Limits) -> bool:
     elif count > limits.size_max:
         problem = "its group size is greater than classic group max size"
     if problem:
-        _logger.info("group %s stays one of the new protocol because %s", group.group_id, problem)
+        _logger.info("group %r stays one of the new protocol because %s", group.group_id, printable(problem))
     return not problem
 
 
@@ -222,7 +223,7 @@ def downgrade(change: Change, leaving: Iterable[str], topics: Topics, now_ms: in
     change.records.extend(group.tombstones())
     change.records.append(made.record())
     change.becomes = made
-    _logger.info("group %s is a classic one from generation %d on", group.group_id, made.generation)
+    _logger.info("group %r is a classic one from generation %d on", group.group_id, made.generation)
     return made
 
 

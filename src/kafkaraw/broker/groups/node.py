@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,7 +22,6 @@ from kafkaraw.broker.ids import RandomBits, random_uuid_text
 from kafkaraw.broker.state_topics.hosting import Hosting
 from kafkaraw.broker.state_topics.replicated import ReplicatedLog
 from kafkaraw.broker.state_topics.state_topic import StateTopic
-from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import ControlType, TopicPartition
@@ -94,7 +92,7 @@ class GroupNode:
         )
         try:
             found = list(journal.read())
-        except (OSError, ProtocolError, struct.error) as error:
+        except OSError as error:
             index = partition.topic_partition.partition
             _logger.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)
             return None
@@ -224,19 +222,17 @@ class _Journal:
         self._log.when_replicated(position, done)
 
     def read(self) -> Iterator[Batch]:
-        """Everything that was written.
+        """Everything that was written and can be decoded.
 
         Raises:
-            ProtocolError: it makes no sense.
-            struct.error: a record is too short.
+            OSError: the storage is broken.
         """
-        for found in self._log.batches():
+        for found in self._log.read(lambda record: decode_record(record.key or b"", record.value)):
             producer_id = found.header.producer_id if found.header.is_transactional else -1
             if found.control is not None:
                 yield Batch(producer_id, (), found.control is ControlType.COMMIT)
-                continue
-            decoded = (decode_record(record.key or b"", record.value) for record in found.records)
-            yield Batch(producer_id, [record for record in decoded if record is not None])
+            else:
+                yield Batch(producer_id, found.records)
 
 
 def _loop_ms() -> float:

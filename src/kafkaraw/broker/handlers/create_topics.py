@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafkaraw.broker.configs.config_layers import topic_entries
+from kafkaraw.broker.deferred import Deferred, in_turns
 from kafkaraw.broker.handlers.config_resources import layers_of
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topics.topic_creation import Plan, Wish, plan_topic
+from kafkaraw.broker.topics.catalog import Topic
+from kafkaraw.broker.topics.topic_creation import DEFAULT, PARTITIONS_MAX, PARTITIONS_PER_TURN, Plan, Wish, plan_topic
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import (
@@ -31,53 +34,114 @@ STRICT_QUOTA_VERSION_MIN: Final = 6
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-def handle(state: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+def handle(
+    state: BrokerState, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse | Deferred[CreateTopicsResponse]:
     """Create each topic by itself; one that fails does not stop the others."""
-    asked = Counter(topic.name for topic in request.topics)
     quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
-        try:
-            if asked[topic.name] > 1:
-                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            results.append(_create(state, topic, quota, validate_only=request.validate_only))
-        except Refusal as refusal:
-            results.append(
-                CreatableTopicResult(
-                    name=topic.name, error_code=refusal.code, error_message=refusal.message, configs=[]
-                )
-            )
-    return CreateTopicsResponse(throttle_time_ms=quota.throttle_ms, topics=results)
+    creation = _Creation(state, quota, request)
+    if creation.partitions_count > PARTITIONS_MAX:
+        message = "Excessively large number of partitions per request."
+        return creation.refused(ErrorCode.POLICY_VIOLATION, message)
+    return in_turns(creation.turns(), creation.create, creation.response)
 
 
-def _create(
-    state: BrokerState, asked: CreatableTopic, quota: MutationQuota, *, validate_only: bool
-) -> CreatableTopicResult:
-    wish = Wish(
-        name=asked.name,
-        partitions=asked.num_partitions,
-        replication_factor=asked.replication_factor,
-        assignments=[(one.partition_index, one.broker_ids) for one in asked.assignments],
-        configs={config.name: config.value for config in asked.configs},
-    )
-    plan = plan_topic(wish, state.catalog, state.config)
-    quota.record(len(plan.assignments))
-    topic_id = ZERO_UUID
-    if not validate_only:
+class _Creation:
+    """One request with what it works on."""
+
+    def __init__(self, state: BrokerState, quota: MutationQuota, request: CreateTopicsRequest) -> None:
+        self._state = state
+        self._quota = quota
+        self._validate_only = request.validate_only
+        self._named = Counter(topic.name for topic in request.topics)
+        self._topics = list({topic.name: topic for topic in request.topics}.values())
+        self._results: list[CreatableTopicResult] = []
+        self.partitions_count = sum(self._partitions_of(topic) for topic in request.topics)
+
+    def _partitions_of(self, topic: CreatableTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return max(0, self._state.config.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions)
+
+    def refused(self, code: ErrorCode, message: str) -> CreateTopicsResponse:
+        """The answer that creates nothing."""
+        for topic in self._topics:
+            self._results.append(_failed(topic, Refusal(code, message)))
+        return self.response()
+
+    def response(self) -> CreateTopicsResponse:
+        """The answer."""
+        return CreateTopicsResponse(throttle_time_ms=self._quota.throttle_ms, topics=self._results)
+
+    def turns(self) -> Iterator[list[CreatableTopic]]:
+        """The topics, in pieces that take so little time that other clients may wait for it."""
+        turn: list[CreatableTopic] = []
+        weight = 0
+        for topic in self._topics:
+            if turn and weight + self._partitions_of(topic) > PARTITIONS_PER_TURN:
+                yield turn
+                turn, weight = [], 0
+            turn.append(topic)
+            weight += max(1, self._partitions_of(topic))
+        if turn:
+            yield turn
+
+    def create(self, topics: Sequence[CreatableTopic]) -> None:
+        """Create topics, and write them down together."""
+        made: dict[str, Topic] = {}
+        results = []
+        for topic in topics:
+            try:
+                if self._named[topic.name] > 1:
+                    raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                results.append(self._create(topic, made))
+            except Refusal as refusal:
+                results.append(_failed(topic, refusal))
         try:
-            topic_id = state.create_topic(plan).topic_id
+            self._state.controller.complete_topics(list(made.values()))
         except OSError as error:
-            _logger.error("cannot create topic %s: %s", asked.name, error)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be stored: {error.strerror}") from error
-    return CreatableTopicResult(
-        name=plan.name,
-        topic_id=topic_id,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        num_partitions=len(plan.assignments),
-        replication_factor=len(plan.assignments[0]),
-        configs=_configs(state, plan),
-    )
+            not_stored = _not_stored(", ".join(made), error)
+            results = [
+                _failed(topic, not_stored) if topic.name in made else result
+                for topic, result in zip(topics, results, strict=True)
+            ]
+        self._results += results
+
+    def _create(self, asked: CreatableTopic, made: dict[str, Topic]) -> CreatableTopicResult:
+        wish = Wish(
+            name=asked.name,
+            partitions=asked.num_partitions,
+            replication_factor=asked.replication_factor,
+            assignments=[(one.partition_index, one.broker_ids) for one in asked.assignments],
+            configs={config.name: config.value for config in asked.configs},
+        )
+        plan = plan_topic(wish, self._state.catalog, self._state.config)
+        self._quota.record(len(plan.assignments))
+        topic_id = ZERO_UUID
+        if not self._validate_only:
+            try:
+                made[plan.name] = self._state.controller.begin_topic(plan)
+            except OSError as error:
+                raise _not_stored(plan.name, error) from error
+            topic_id = made[plan.name].topic_id
+        return CreatableTopicResult(
+            name=plan.name,
+            topic_id=topic_id,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            num_partitions=len(plan.assignments),
+            replication_factor=len(plan.assignments[0]),
+            configs=_configs(self._state, plan),
+        )
+
+
+def _failed(topic: CreatableTopic, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=refusal.code, error_message=refusal.message, configs=[])
+
+
+def _not_stored(names: str, error: OSError) -> Refusal:
+    _logger.error("cannot create topic %s: %s", names, error)
+    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be stored: {error.strerror}")
 
 
 def _configs(state: BrokerState, plan: Plan) -> list[CreatableTopicConfigs]:

@@ -38,6 +38,8 @@ from kafkaraw.records import TopicPartition
 
 TOPIC_ID_VERSION_MIN: Final = 13
 LEADER_VERSION_MIN: Final = 10
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""The client id that may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
 ACKS: Final = (ALL_IN_SYNC, 0, 1)
 NO_OFFSET: Final = -1
 _EXPECTED: Final = frozenset(
@@ -195,6 +197,8 @@ class _Produce:
         batch = only_batch(data.records, self._context.api_version)
         if self._acks not in ACKS:
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {self._acks}")
+        if topic.is_internal and self._context.client_id != ADMIN_CLIENT_ID:
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
         if partition is None or not partition.is_leader:
             partition = led_partition(self._state, key)  # which says why not
         if self._codes.get(key):

@@ -7,6 +7,7 @@ descriptor, so a slice need only stay open until it is sent; this module therefo
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -25,6 +26,7 @@ class DiskFile:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size_bytes = os.fstat(self._fd).st_size
+        self._is_torn = False  # bytes of a failed write follow the last whole one
 
     @property
     def size_bytes(self) -> int:
@@ -33,14 +35,17 @@ class DiskFile:
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end, or nothing."""
+        if self._is_torn:  # a shorter write would leave the rest of the failed one behind it
+            self.truncate(self._size_bytes)
         view = memoryview(data)
         written = 0
         try:
             while written < len(view):
                 written += os.pwrite(self._fd, view[written:], self._size_bytes + written)
         except OSError:
+            self._is_torn = True
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._size_bytes)
+                self.truncate(self._size_bytes)
             raise
         self._size_bytes += written
 
@@ -62,6 +67,7 @@ class DiskFile:
         """Drop everything from byte `size` on."""
         os.ftruncate(self._fd, size)
         self._size_bytes = size
+        self._is_torn = False
 
     def sync(self) -> None:
         """Make what was written survive a crash of the machine."""
@@ -111,7 +117,17 @@ class FileStorage:
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with all that is in it; one that does not exist is no error."""
-        shutil.rmtree(self.path / folder, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            # With one free descriptor, where rmtree takes two: a creation that ran out of them must be able to go back.
+            for name in os.listdir(self.path / folder):
+                with contextlib.suppress(IsADirectoryError, PermissionError):
+                    (self.path / folder / name).unlink()
+            try:
+                (self.path / folder).rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                shutil.rmtree(self.path / folder)  # somebody has put folders into it
 
     def files(self, folder: str) -> list[str]:
         """Names of the files in a folder, sorted."""

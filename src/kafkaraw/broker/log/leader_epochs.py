@@ -42,6 +42,12 @@ class LeaderEpochs:
         self._epochs: list[int] = []
         self._starts: list[int] = []
 
+    def copy(self) -> LeaderEpochs:
+        """The same rows, to be changed apart from these."""
+        copied = LeaderEpochs()
+        copied._epochs, copied._starts = self._epochs.copy(), self._starts.copy()
+        return copied
+
     @property
     def rows(self) -> list[tuple[int, int]]:
         """(epoch, first offset), oldest first."""

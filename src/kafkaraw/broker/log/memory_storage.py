@@ -6,6 +6,9 @@ them after a clean stop, or without their unsynced bytes after `lose_unsynced()`
 
 from __future__ import annotations
 
+import errno
+import os
+
 from kafkaraw.broker.log.memory_chunks import Chunk, ChunkPool
 from kafkaraw.broker.log.storage import ROOT, Buffer, LogFile
 
@@ -119,6 +122,8 @@ class MemoryStorage:
 
     def rename_folder(self, folder: str, new_name: str) -> None:
         """Rename a folder with all that is in it."""
+        if folder not in self._logs:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
         self._logs[new_name] = self._logs.pop(folder)
         self._texts[new_name] = self._texts.pop(folder)
 

@@ -65,6 +65,7 @@ class PartitionLog:
         self._unsynced_records = 0
         self._log_start_offset = 0
         self.epochs = LeaderEpochs()
+        self._epochs_file_is_stale = False
 
     def open(self, on_batch: Callable[[BatchHeader], None] | None = None, *, log_start_offset: int = 0) -> None:
         """Read what is on the storage; the last segment is checked byte by byte and cut where it is torn.
@@ -144,6 +145,9 @@ class PartitionLog:
     def append(self, batch: memoryview, header: BatchHeader) -> None:
         """Write one whole batch whose base offset is `log_end_offset`.
 
+        The batch is the last thing that is written: a failure before leaves at most an epoch without batches in the
+        epoch file, which `open` removes.
+
         Args:
             batch: its bytes.
             header: what they begin with.
@@ -155,23 +159,42 @@ class PartitionLog:
         full = active.size_bytes + header.size > self.segment_bytes
         if active.size_bytes and (full or header.last_offset - active.base_offset > OFFSET_SPAN_MAX):
             active = self._roll()
+        self.begin_epoch(header.partition_leader_epoch, header.base_offset)
         active.append(batch, header)
         self._unsynced_records += header.records_count
-        self.begin_epoch(header.partition_leader_epoch, header.base_offset)
 
     def begin_epoch(self, epoch: int, start_offset: int) -> None:
         """Note that a leader epoch writes from an offset on; nothing happens when that is known.
 
         Raises:
+            OSError: the storage is full or broken; the epochs are as they were, and the next call writes them.
+        """
+        if epoch > self.epochs.latest:
+            epochs = self.epochs.copy()
+            epochs.assign(epoch, start_offset)
+            self._write_epochs(epochs)
+            self.epochs = epochs
+        elif self._epochs_file_is_stale:
+            self._write_epochs(self.epochs)
+
+    def _write_epochs(self, epochs: LeaderEpochs) -> None:
+        """Write epochs to their file; when all was written in the first one, the batches say as much.
+
+        Raises:
             OSError: the storage is full or broken.
         """
-        if epoch > self.epochs.latest and self.epochs.assign(epoch, start_offset):
-            self._write_epochs()
+        if epochs.rows != [(0, 0)] or self._epochs_file_is_stale:
+            self._epochs_file_is_stale = True
+            self._storage.write_text(self.folder, EPOCHS_FILE, epochs.text(), durable=False)
+        self._epochs_file_is_stale = False
 
-    def _write_epochs(self) -> None:
-        """Write the epochs down; when all was written in the first one, the batches say as much."""
-        if self.epochs.rows != [(0, 0)]:
-            self._storage.write_text(self.folder, EPOCHS_FILE, self.epochs.text(), durable=False)
+    def _rewrite_epochs(self) -> None:
+        """Write epochs after rows were removed; should that fail, the next `append` tries again before its batch."""
+        self._epochs_file_is_stale = True
+        try:
+            self._write_epochs(self.epochs)
+        except OSError as error:
+            _logger.warning("%s: the leader epochs cannot be written, trying again later: %s", self.folder, error)
 
     def move_start(self, offset: int) -> bool:
         """Let the log start later, and remove the segments that lie before that whole.
@@ -194,10 +217,7 @@ class PartitionLog:
             segment.close()
             self._storage.remove_file(self.folder, segment.name)
         if self.epochs.cut_start(offset):
-            try:
-                self._write_epochs()
-            except OSError as error:  # the batches that are left say as much
-                _logger.warning("%s: its epochs cannot be written down: %s", self.folder, error)
+            self._rewrite_epochs()
         return True
 
     def loses_segments(self, start_offset: int) -> bool:
@@ -258,7 +278,7 @@ class PartitionLog:
         self._segments[-1].cut(offset)
         self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
         if self.epochs.cut_end(self.log_end_offset):
-            self._write_epochs()
+            self._rewrite_epochs()
 
     def restart_at(self, offset: int) -> None:
         """Drop everything, and go on at `offset`.
@@ -266,13 +286,16 @@ class PartitionLog:
         Raises:
             OSError: the storage is full or broken.
         """
-        while self._segments:
-            self._drop_last_segment()
-        self._add(Segment(self._storage, self.folder, offset))
+        fresh = self._new_segment(offset)
+        old, self._segments, self._base_offsets = self._segments, [], []
+        self._add(fresh)
         self._log_start_offset = offset
-        self._remove_files(self._snapshots().values())
         self.epochs.clear()
-        self._write_epochs()
+        self._rewrite_epochs()
+        for segment in old:
+            segment.close()
+        self._remove_files(segment.name for segment in old if segment.name != fresh.name)
+        self._remove_files(self._snapshots().values())
 
     def _drop_last_segment(self) -> None:
         segment = self._segments.pop()
@@ -288,8 +311,14 @@ class PartitionLog:
     def _roll(self) -> Segment:
         """Start a new segment. The old one is synced, so that only the last one can be torn after a crash."""
         self.sync()
-        segment = Segment(self._storage, self.folder, self.log_end_offset)
+        segment = self._new_segment(self.log_end_offset)
         self._add(segment)
+        return segment
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        """An empty segment; a file of that name is left where a removal failed, and nothing in it counts."""
+        segment = Segment(self._storage, self.folder, base_offset)
+        segment.empty_file()
         return segment
 
     @property

@@ -116,6 +116,15 @@ class Segment:
         self.index.cut(row)
         self.next_offset = self.index.last_offset(row - 1) + 1 if row else self.base_offset
 
+    def empty_file(self) -> None:
+        """Drop what the file of a new segment holds already.
+
+        Raises:
+            OSError: the storage is broken.
+        """
+        if self._file.size_bytes:
+            self._file.truncate(0)
+
     def headers(self) -> Iterator[BatchHeader]:
         """The header of every batch, oldest first."""
         window = _Window(self._file)

@@ -73,11 +73,19 @@ class LogStorage(Protocol):
         ...
 
     def rename_folder(self, folder: str, new_name: str) -> None:
-        """Rename a folder with all that is in it."""
+        """Rename a folder with all that is in it.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+        """
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it; one that does not exist is no error."""
+        """Remove a folder with all that is in it; one that does not exist is no error.
+
+        Raises:
+            OSError: the storage is broken, or there is no free descriptor.
+        """
         ...
 
     def files(self, folder: str) -> list[str]:

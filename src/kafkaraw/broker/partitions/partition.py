@@ -290,17 +290,31 @@ class Partition:
             name = folder_name(self.topic_partition)
             _logger.error("%s cannot be written: %s", name, error)
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be written: {error.strerror}") from error
-        if self._followers is not None:
-            self._wake_followers()
-            self._watch_lag()
-        self._advance()
+        finally:  # a batch that failed may be in the log all the same, when it could not be removed
+            if self._followers is not None:
+                self._wake_followers()
+                self._watch_lag()
+            self._advance()
         return Appended(header.base_offset, header.next_offset, -1 if append_time is None else append_time)
 
     def _store(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        """Append a batch, and note what it says of its producer: both or neither.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        marker = marker_of(batch) if header.is_control else None
         self.log.append(batch, header)
-        self._note(header, now_ms, marker_of(batch) if header.is_control else None)
-        if self.log.unsynced_records >= self.config.flush_messages:
-            self.log.sync()
+        try:
+            if self.log.unsynced_records >= self.config.flush_messages:
+                self.log.sync()
+        except OSError:
+            # The producer is told that the batch failed. Should it not leave the log either, it is noted below.
+            self.log.truncate_to(header.base_offset)
+            raise
+        finally:
+            if self.log.log_end_offset >= header.next_offset:
+                self._note(header, now_ms, marker)
 
     def _advance(self) -> None:
         """Move the high watermark as far as it may go, and tell those who wait."""
@@ -539,7 +553,9 @@ class Partition:
         try:
             self.log.begin_epoch(self.leader_epoch, self._epoch_start_offset)
         except OSError as error:
-            _logger.error("%s: its epochs cannot be written down: %s", self.log.folder, error)
+            _logger.error(
+                "%s: leader epoch %d is written with its first batch: %s", self.log.folder, self.leader_epoch, error
+            )
         others = [node for node in self.state.replicas if node != self.node_id]
         if others:
             self._followers = Followers(others, self.state.isr, _now_s(), self._lag_max_s)

@@ -22,6 +22,7 @@ from kafkaraw.protocol.apis import API_BY_NAME
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkaraw.protocol.printable import printable
 
 _logger = logging.getLogger("kafkaraw.broker")
 BARE_TOKENS_VERSION: Final = 0
@@ -138,7 +139,7 @@ class Login:
             reply = self._mechanism.step(bytes(token))
             self._check_same_user(self._mechanism.user)
         except AuthenticationError as error:
-            _logger.info("login from %s by %s refused: %s", self._peer, self._mechanism.name, error)
+            _logger.info("login from %s by %s refused: %s", self._peer, self._mechanism.name, printable(error))
             self._move_to(LoginState.FAILED)
             raise
         if self._mechanism.user is None:

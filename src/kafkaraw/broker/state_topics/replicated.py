@@ -6,11 +6,15 @@ Source: org.apache.kafka.coordinator.common.runtime.{PartitionWriter, Coordinato
 
 from __future__ import annotations
 
+import logging
+import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     Batch,
@@ -24,19 +28,42 @@ from kafkaraw.records import (
 
 _READ_BYTES: Final = 1 << 20
 NO_PRODUCER: Final = (-1, -1)
+SKIPPED_SHOWN: Final = 10
+"""How many undecodable records of a log are logged one by one."""
+
+_logger = logging.getLogger("kafkaraw.broker")
+
+T = TypeVar("T")
 
 
-class Found(NamedTuple):
+class Found(NamedTuple, Generic[T]):
     """One batch of the log.
 
     Attributes:
         control: what a marker says; None for a batch with records.
-        records: the records; none for a marker.
+        records: what the records say; nothing for a marker.
     """
 
     header: BatchHeader
     control: ControlType | None
-    records: Sequence[Record]
+    records: Sequence[T]
+
+
+@dataclass(slots=True)
+class _Skipped:
+    """Counts what cannot be decoded in a log, and logs the first of it."""
+
+    folder: str
+    count: int = 0
+
+    def note(self, offset: int, error: Exception) -> None:
+        self.count += 1
+        if self.count <= SKIPPED_SHOWN:
+            _logger.error("%s: what is at offset %d cannot be decoded and is skipped: %r", self.folder, offset, error)
+
+    def end(self) -> None:
+        if self.count > SKIPPED_SHOWN:
+            _logger.error("%s: %d records or batches cannot be decoded and were skipped", self.folder, self.count)
 
 
 class ReplicatedLog:
@@ -89,21 +116,44 @@ class ReplicatedLog:
         """Call `done` when all replicas in sync have what is before an offset; see the function of that name."""
         when_replicated(self._partition, next_offset, done)
 
-    def batches(self) -> Iterator[Found]:
-        """Everything that the log holds, oldest first.
+    def read(self, decode: Callable[[Record], T | None]) -> Iterator[Found[T]]:
+        """Everything that the log holds, oldest first. What cannot be decoded is logged and skipped, as Kafka does.
+
+        Args:
+            decode: what a record says; None for one of a kind that is not known. May raise ProtocolError, ValueError or
+                struct.error.
 
         Raises:
-            ProtocolError: a batch makes no sense.
+            OSError: the storage is broken.
         """
         log = self._partition.log
+        skipped = _Skipped(log.folder)
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             for header, wire in iter_headers(memoryview(log.copy(offset, _READ_BYTES))):
-                if header.is_control:
-                    yield Found(header, control_type_of(wire), ())
-                else:
-                    yield Found(header, None, tuple(Batch("", 0, wire, start_offset=offset)))
+                try:
+                    if header.is_control:
+                        yield Found(header, control_type_of(wire), ())
+                    else:
+                        records = tuple(Batch("", 0, wire, start_offset=offset))
+                        yield Found(header, None, _decoded(records, decode, skipped))
+                except ProtocolError as error:
+                    skipped.note(header.base_offset, error)
                 offset = header.next_offset
+        skipped.end()
+
+
+def _decoded(records: Sequence[Record], decode: Callable[[Record], T | None], skipped: _Skipped) -> list[T]:
+    found = []
+    for record in records:
+        try:
+            said = decode(record)
+        except (ProtocolError, ValueError, struct.error) as error:
+            skipped.note(record.offset, error)
+        else:
+            if said is not None:
+                found.append(said)
+    return found
 
 
 def when_replicated(partition: Partition, next_offset: int, done: Callable[[ErrorCode], None]) -> None:

@@ -88,6 +88,7 @@ class Catalog:
         self.racks: dict[int, str | None] = {}
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._by_metric_name: dict[str, dict[str, None]] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self.version = 0
 
@@ -103,6 +104,10 @@ class Catalog:
         """The topic with that id."""
         return self._by_id.get(topic_id)
 
+    def colliding(self, name: str) -> str | None:
+        """A topic whose metrics would have the same names: it differs in '.' and '_' only."""
+        return next(iter(self._by_metric_name.get(_metric_name(name), ())), None)
+
     def add(self, topic: Topic, states: Sequence[PartitionState] = ()) -> None:
         """Take in a topic whose name is not taken, or a new form of one that is there.
 
@@ -113,6 +118,7 @@ class Catalog:
         self.version += 1
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self._by_metric_name.setdefault(_metric_name(topic.name), {})[topic.name] = None
         for index, (key, replicas) in enumerate(zip(topic.partitions(), topic.assignments, strict=True)):
             if index < len(states):
                 self._states[key] = states[index]
@@ -124,6 +130,10 @@ class Catalog:
         self.version += 1
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
+        same_metrics = self._by_metric_name[_metric_name(topic.name)]
+        del same_metrics[topic.name]
+        if not same_metrics:
+            del self._by_metric_name[_metric_name(topic.name)]
         for key in topic.partitions():
             del self._states[key]
 
@@ -143,3 +153,8 @@ class Catalog:
     def set_state(self, topic_partition: TopicPartition, state: PartitionState) -> None:
         """Note who holds and who leads a partition."""
         self._states[topic_partition] = state
+
+
+def _metric_name(topic: str) -> str:
+    """How a topic is called in the names of metrics, which take no '.'."""
+    return topic.replace(".", "_")

@@ -21,7 +21,11 @@ from kafkaraw.protocol.error_codes import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 10_000
+PARTITIONS_PER_TURN: Final = 50
+"""How many new partitions are made in one turn of the event loop, and written down together."""
 DEFAULT: Final = -1
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""The topic in which KRaft controllers keep their log; the name is theirs."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -59,6 +63,8 @@ def plan_topic(wish: Wish, catalog: Catalog, config: BrokerConfig) -> Plan:
         Refusal: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
             INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION or INVALID_CONFIG.
     """
+    if wish.name == METADATA_TOPIC:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     check_name(wish.name)
     if catalog.topic(wish.name) is not None:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
@@ -89,11 +95,10 @@ def check_name(name: str) -> None:
 
 def _check_collision(name: str, catalog: Catalog) -> None:
     """Two names that differ in '.' and '_' only would share the names of their metrics."""
-    flat = name.replace(".", "_")
-    for topic in catalog.topics():
-        if topic.name.replace(".", "_") == flat:
-            message = f"Topic '{name}' collides with existing topic: {topic.name}"
-            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    found = catalog.colliding(name)
+    if found is not None:
+        message = f"Topic '{name}' collides with existing topic: {found}"
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _assigned_by_broker(wish: Wish, catalog: Catalog, config: BrokerConfig) -> tuple[tuple[int, ...], ...]:

@@ -358,7 +358,7 @@ class TransactionCoordinator:
 
         def completed(code: ErrorCode) -> None:
             if code and not self._resigned:
-                _logger.info("%s: %s; trying again", ending.transactional_id, code.name)
+                _logger.info("%r: %s; trying again", ending.transactional_id, code.name)
                 self._markers.later(marked_all)
 
         self._markers.write(ending, marked_all)
@@ -375,7 +375,7 @@ class TransactionCoordinator:
             current = entry.current
             overdue = current.state is _S.ONGOING and now_ms > current.started_ms + current.timeout_ms
             if overdue and entry.pending is None:
-                _logger.info("aborting the transaction of %s: it timed out", current.transactional_id)
+                _logger.info("aborting the transaction of %r: it timed out", current.transactional_id)
                 self._end(entry, current.fencing_abort(now_ms), _ignored)
 
     def forget_unused(self) -> None:

@@ -22,7 +22,6 @@ from kafkaraw.broker.transactions.coordinator import Identity, Limits, Transacti
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog
 from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
-from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import ControlType, TopicPartition, encode_control_batch
 
@@ -89,7 +88,7 @@ class TransactionNode:
         )
         try:
             found = log.read()
-        except (OSError, ProtocolError) as error:
+        except OSError as error:
             _logger.error("%s-%d cannot be read, its transactional ids are not served: %s", TOPIC, index, error)
             return None
 

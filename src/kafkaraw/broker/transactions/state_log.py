@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from itertools import chain, groupby
-from typing import Final
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
@@ -19,7 +19,7 @@ from kafkaraw.broker.transactions.states import Transaction, TransactionState
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.embedded.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import TopicPartition
+from kafkaraw.records import Record, TopicPartition
 
 TOPIC: Final = "__transaction_state"
 KEY_VERSION: Final = 0
@@ -62,22 +62,34 @@ class PartitionStateLog:
         self._log.when_replicated(position, lambda code: done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
 
     def read(self) -> list[Transaction]:
-        """The newest state of each transactional id.
+        """The newest state of each transactional id that can be decoded.
 
         Raises:
-            ProtocolError: a record makes no sense.
+            OSError: the storage is broken.
         """
         found: dict[str, Transaction] = {}
-        for record in chain.from_iterable(batch.records for batch in self._log.batches()):
-            key = record.key or b""
-            (version,) = _VERSION.unpack_from(key)
-            if version != KEY_VERSION:
-                continue  # of a later Kafka
-            name = decode_message(TransactionLogKey, version, key, _VERSION.size).transactional_id
-            found.pop(name, None)
-            if record.value is not None:
-                found[name] = _transaction_of(name, record.value)
+        for batch in self._log.read(_decoded):
+            for name, state in batch.records:
+                found.pop(name, None)
+                if state is not None:
+                    found[name] = state
         return list(found.values())
+
+
+class _Stored(NamedTuple):
+    """What a record says: the state of a transactional id, or that it has none any more."""
+
+    transactional_id: str
+    state: Transaction | None
+
+
+def _decoded(record: Record) -> _Stored | None:
+    key = record.key or b""
+    (version,) = _VERSION.unpack_from(key)
+    if version != KEY_VERSION:
+        return None  # of a later Kafka
+    name = decode_message(TransactionLogKey, version, key, _VERSION.size).transactional_id
+    return _Stored(name, None if record.value is None else _transaction_of(name, record.value))
 
 
 def _value_of(transaction: Transaction) -> bytes:

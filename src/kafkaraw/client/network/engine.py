@@ -343,7 +343,7 @@ class Engine:
             self.config.bootstrap_servers, self._try_server, deadline, discard=lambda found: found[1].abort()
         )
         self.cluster.update(response, int(asyncio.get_running_loop().time() * 1000))
-        log.info("found cluster %s of %d brokers", self.cluster.cluster_id, len(self.cluster.brokers))
+        log.info("found cluster %r of %d brokers", self.cluster.cluster_id, len(self.cluster.brokers))
         # A server that is advertised under the address that was dialled needs no second connection.
         node_id = self.cluster.node_at(address.host, address.port)
         if node_id is None or self._pool.is_connected(node_id):

@@ -36,6 +36,7 @@ from kafkaraw.protocol.messages.join_group import (
 )
 from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kafkaraw.protocol.printable import printable
 
 log = logging.getLogger(__name__)
 
@@ -286,7 +287,7 @@ class ClassicMember(GroupMember):
         self._failures = 0
         self._beat, self._beat_at_ms = 0, now_ms + self.settings.heartbeat_interval_ms
         log.info(
-            "group %r: joined generation %d as %s%s",
+            "group %r: joined generation %d as %r%s",
             *(self.settings.group_id, self.generation_id, self.member_id),
             ", which leads" if response.leader == response.member_id else "",
         )
@@ -397,7 +398,7 @@ class ClassicMember(GroupMember):
         log.warning(
             "group %r: the leader gave this member partitions of %s, which it has not subscribed to: mend the leader's "
             "assignor %r",
-            *(self.settings.group_id, ", ".join(strange), self._assignor.name if self._assignor else ""),
+            *(self.settings.group_id, printable(", ".join(strange)), self._assignor.name if self._assignor else ""),
         )
         self._try_again("the assignment does not fit the subscription", now_ms)  # after a pause: it may go on like this
 

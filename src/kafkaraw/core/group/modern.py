@@ -26,6 +26,7 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from kafkaraw.protocol.printable import printable
 from kafkaraw.records import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -258,7 +259,7 @@ class ModernMember(GroupMember):
         self._beat_at_ms = now_ms + self._interval_ms
         self.member_id = response.member_id or self.member_id
         if self.phase is Phase.JOINING:
-            log.info("group %r: joined as %s, epoch %d", self.settings.group_id, self.member_id, response.member_epoch)
+            log.info("group %r: joined as %r, epoch %d", self.settings.group_id, self.member_id, response.member_epoch)
             self._change(Change.IS_IN)
         self.generation_id = response.member_epoch
         if response.assignment is not None:
@@ -349,7 +350,7 @@ class ModernMember(GroupMember):
 
     def _react(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
         meaning = MODERN.meaning_of(response.error_code)
-        why = f"{error_name(response.error_code)}: {response.error_message or ''}"
+        why = f"{error_name(response.error_code)}: {printable(response.error_message or '')}"
         if response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID and self._in_doubt:
             log.info("group %r: heartbeat: %s; that may be this one: taking the name back", self.settings.group_id, why)
             self._releasing = True

@@ -20,6 +20,7 @@ from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode, error_name
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkaraw.protocol.printable import printable
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +200,7 @@ class SaslConversation:
 
     def _answer_received(self, response: SaslAuthenticateResponse) -> None:
         if response.error_code != ErrorCode.NONE:
-            words = response.error_message or "no reason given"
+            words = printable(response.error_message or "no reason given")
             self._refused(f"{words} ({error_name(response.error_code)}, mechanism {self.mechanism.name})")
         self._take(bytes(response.auth_bytes), response.session_lifetime_ms)
 

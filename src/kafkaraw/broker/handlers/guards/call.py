@@ -66,7 +66,7 @@ class Call:
         allowed = self.authorizer.allows(self.client, operation, resource_type, name)
         if not allowed and log_denial:
             _logger.info(
-                "%s from %s may not %s %s %r: %s is refused",
+                "%r from %s may not %s %s %r: %s is refused",
                 *self.client,
                 operation.name,
                 resource_type.name,

@@ -13,6 +13,7 @@ from typing import Final
 
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.handlers.guards.call import MESSAGES, Call
+from kafkaraw.broker.topics.topic_creation import METADATA_TOPIC
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -43,7 +44,6 @@ from kafkaraw.protocol.messages.metadata import (
 
 METADATA_BY_ID: Final = 12
 DELETE_BY_ID: Final = 6
-METADATA_TOPIC: Final = "__cluster_metadata"
 UNKNOWN: Final = -1
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

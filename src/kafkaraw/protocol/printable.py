@@ -1,0 +1,14 @@
+"""Text from the other end of the wire, for logs: a line stays a line, and a terminal is given no commands.
+
+For messages that quote such text, as those of errors do; a value by itself is logged with `%r`.
+"""
+
+from __future__ import annotations
+
+
+def printable(text: object) -> str:
+    """The text with line breaks, escapes and whatever else cannot be printed written as Python writes them."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
