@@ -149,6 +149,28 @@ def test_a_peer_that_reads_nothing_is_not_answered_without_end(broker: EmbeddedB
             assert receive(sock)[:4] == struct.pack(">i", number)
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory of another process is read from /proc")
+@pytest.mark.parametrize("size", [0, 4, 8, 12])
+def test_tiny_frames_behind_a_long_poll_cost_bounded_memory(size: int):
+    """They are refused when they are too short for a request, and left in the network when too many wait."""
+    with EmbeddedBroker(process=True) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").result(20)
+        partition = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1000)
+        long_poll = FetchRequest(
+            max_wait_ms=60_000, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic="t", partitions=[partition])]
+        )
+        frames = struct.pack(">i", size) + bytes(size)
+        with dial(broker) as sock:
+            sock.sendall(framed(long_poll, 11))
+            before = resident_bytes(broker.process_id)
+            sock.settimeout(1)
+            with pytest.raises(OSError):  # the connection is closed, or nothing more is taken
+                for _ in range(100):
+                    sock.sendall(frames * (1 << 18))
+            assert resident_bytes(broker.process_id) - before < 8 << 20
+        assert_serves(broker)
+
+
 def _unsent_bytes(connection: object) -> int:
     link = connection._link
     if link is None or link._transport is None:

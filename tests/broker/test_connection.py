@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -277,6 +278,44 @@ def test_requests_behind_a_waiting_fetch_take_bounded_memory():
         await asyncio.sleep(1)
         assert peer.link.correlation_ids() == [0, 1, 2]
         assert peer.link.log == ["pause", "resume"]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_a_frame_shorter_than_a_request_header_closes_the_connection_before_it_waits(
+    size: int, caplog: pytest.LogCaptureFixture
+):
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.fetch()
+        peer.send_bytes(bytes(size))
+        assert peer.link.log == ["close"]
+        assert not peer.connection._frames
+
+    with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
+        simulate(scenario)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"closing the connection from 127.0.0.1:50000: header: at byte {size}: "
+        f"a request header has at least 8 bytes, got {size}"
+    ]
+
+
+def test_short_requests_behind_a_waiting_fetch_take_bounded_memory():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.fetch()
+        shortest = encode_request(RequestHeader(3, 0, 1, None), METADATA)
+        tracemalloc.start()
+        try:
+            while not peer.link.log:
+                peer.send_bytes(shortest)
+                assert len(peer.connection._frames) <= 2_048
+            assert tracemalloc.get_traced_memory()[0] < WAITING_BYTES_MAX
+        finally:
+            tracemalloc.stop()
+        assert peer.link.log == ["pause"]
+        peer.connection.link_lost(None)
 
     simulate(scenario)
 

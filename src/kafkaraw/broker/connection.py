@@ -32,6 +32,7 @@ from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
 from kafkaraw.net import Link
 from kafkaraw.protocol import (
+    REQUEST_HEADER_SIZE_MIN,
     RequestHeader,
     ResponseHeader,
     decode_message,
@@ -42,6 +43,11 @@ from kafkaraw.protocol.apis import API_BY_KEY
 
 WAITING_BYTES_MAX: Final = 1 << 20
 """Requests that may wait in memory behind one that is being answered; more are left in the network's buffers."""
+FRAME_COST_BYTES: Final = 512
+"""What a waiting request counts besides its bytes: its buffer, the view of it and its place in the queue.
+
+They take about 300 bytes. So at most 2,048 requests wait, however short they are.
+"""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -123,9 +129,17 @@ class BrokerConnection:
         """A request has come."""
         if self._closing:
             return
+        if len(frame) < REQUEST_HEADER_SIZE_MIN and self._link is not None and self._login_is_over:
+            self._closing_on_failure(self._link, decode_request_header, frame)
+            return
         self._frames.append(frame)
-        self._waiting_bytes += len(frame)
+        self._waiting_bytes += len(frame) + FRAME_COST_BYTES
         self._work()
+
+    @property
+    def _login_is_over(self) -> bool:
+        """Whether each frame must have a request header. Some tokens of a login are sent without one, and are short."""
+        return self._login is None or self._login.state is LoginState.COMPLETE
 
     def writing_paused(self, paused: bool) -> None:
         """The client reads too slowly, or has caught up."""
@@ -149,6 +163,7 @@ class BrokerConnection:
         """Take no more requests, and close the link once what was answered is sent."""
         self._closing = True
         self._frames.clear()
+        self._waiting_bytes = 0
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -176,7 +191,7 @@ class BrokerConnection:
         try:
             while self._frames and self._link is not None and self._may_answer(self._link):
                 frame = self._frames.popleft()
-                self._waiting_bytes -= len(frame)
+                self._waiting_bytes -= len(frame) + FRAME_COST_BYTES
                 self._answer(self._link, frame)
         finally:
             self._working = False
@@ -216,7 +231,7 @@ class BrokerConnection:
         header, at = decode_request_header(frame)
         self._dispatch(link, header, frame, at)
 
-    def _closing_on_failure(self, link: Link, act: Callable[..., None], *arguments: object) -> None:
+    def _closing_on_failure(self, link: Link, act: Callable[..., object], *arguments: object) -> None:
         """The root of request handling: a bad request costs its connection, never the broker or another client."""
         try:
             act(*arguments)
