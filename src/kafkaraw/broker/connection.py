@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT
+from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
@@ -28,6 +28,7 @@ from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.broker.security.principals import PrincipalMapping
+from kafkaraw.broker.sending_watch import SendingWatch
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
 from kafkaraw.net import Link
@@ -87,6 +88,7 @@ class BrokerConnection:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
+        self._sending: SendingWatch | None = None
         self._last_used = 0.0
         self._now: Callable[[], float] = lambda: 0.0
 
@@ -101,6 +103,8 @@ class BrokerConnection:
             principals = security.listeners[self._listener].principals
             self._closing_on_failure(link, self._identify, link.peer_certificate, principals)
         idle_ms = self._state.config.connections_max_idle_ms
+        limit_ms = self._state.config.connection_limits.unsent_limit_ms
+        self._sending = SendingWatch(link, min(limit_ms, idle_ms if idle_ms > 0 else limit_ms) / 1000, self._end_stuck)
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
             self._watch_idleness(idle_ms / 1000)
@@ -114,6 +118,19 @@ class BrokerConnection:
     def _end_slow_login(self, link: Link, timeout_ms: int) -> None:
         _logger.warning(
             "closing the connection from %s: not logged in after %d ms (%s)", link.peer, timeout_ms, LOGIN_TIMEOUT
+        )
+        self.abort()
+
+    def _end_stuck(self, limit_s: float) -> None:
+        link = self._link
+        if link is None:
+            return
+        _logger.warning(
+            "aborting the connection from %s: it took none of %d unsent bytes for %g s (%s)",
+            link.peer,
+            link.unsent_bytes,
+            limit_s,
+            UNSENT_LIMIT,
         )
         self.abort()
 
@@ -150,6 +167,8 @@ class BrokerConnection:
         """The connection is gone."""
         link, self._link = self._link, None
         self.close()
+        if self._sending is not None:
+            self._sending.stop()
         for timer in (self._idle_timer, self._quiet_timer, self._login_timer):
             if timer is not None:
                 timer.cancel()
@@ -169,11 +188,15 @@ class BrokerConnection:
             self._waiting = None
         if self._link is not None:
             self._link.close()
+            if self._sending is not None:
+                self._sending.closing()
 
     def abort(self) -> None:
         """Close the link at once, and drop what was answered but not sent."""
         link = self._link
         self.close()
+        if self._sending is not None:
+            self._sending.stop()
         if link is not None:
             link.abort()
 
@@ -356,12 +379,15 @@ class BrokerConnection:
         link.send(encode_response_segments(ResponseHeader(header.correlation_id), response, version))
 
     def _watch_idleness(self, idle_seconds: float) -> None:
-        """Close the connection when nothing has happened for so long; else look again when that may be."""
+        """Close the connection when nothing has happened for so long; else look again when that may be.
+
+        Answers that are still unsent keep it open, as long as bytes leave (`SendingWatch`).
+        """
         loop = asyncio.get_running_loop()
         due = self._last_used + idle_seconds
         if self._link is None:
             return
-        if loop.time() >= due and self._waiting is None:
+        if loop.time() >= due and self._waiting is None and not self._link.unsent_bytes:
             _logger.info("closing the connection from %s: idle for %g s", self._link.peer, idle_seconds)
             self.close()
             return
