@@ -19,7 +19,7 @@ FACES = [
     (kafkaraw.Consumer, kafkaraw.AsyncConsumer),
     (kafkaraw.Admin, kafkaraw.AsyncAdmin),
 ]
-HEAVY = ["asyncio", "ssl", "pyarrow", "pyspark", "click", "rich", "lz4", "zstandard", "cramjam", "crc32c"]
+HEAVY = ["asyncio", "ssl", "pyarrow", "pyspark", "click", "rich", "lz4", "zstandard", "cramjam", "crc32c", "re2"]
 
 # Spelled differently in Python itself: `async for` and `for`, `async with` and `with`.
 TWINS = {

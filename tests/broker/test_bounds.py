@@ -8,6 +8,7 @@ import random
 import resource
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,6 +148,57 @@ def test_a_peer_that_reads_nothing_is_not_answered_without_end(broker: EmbeddedB
         assert max(unsent) < 4 << 20
         for number in range(100):
             assert receive(sock)[:4] == struct.pack(">i", number)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
+def test_a_fetch_that_is_not_read_takes_no_descriptor_for_its_parts(tmp_path: Path):
+    with EmbeddedBroker(data_dir=tmp_path, properties={"connections.max.idle.ms": "1000"}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for value in (bytes(17_000), bytes(900_000)):
+                producer.send("t", value, partition=0).result(20)
+        parts = [FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)] * 3
+        parts += [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=18_000)] * 400
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=1 << 30, topics=[FetchTopic(topic="t", partitions=parts)]
+        )
+        before = descriptors()
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(dial(broker, receive_buffer=4096)) for _ in range(10)]
+            for sock in socks:
+                for number in range(20):
+                    sock.sendall(framed(request, 11, number))
+            assert_serves(broker)
+            assert descriptors() - before <= 2 * len(socks)
+            deadline = time.monotonic() + 10
+            while descriptors() - before > len(socks):  # those of the broker's ends are aborted at the idle limit
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory of another process is read from /proc")
+@pytest.mark.parametrize("size", [0, 4, 8, 12])
+def test_tiny_frames_behind_a_long_poll_cost_bounded_memory(size: int):
+    """They are refused when they are too short for a request, and left in the network when too many wait."""
+    with EmbeddedBroker(process=True) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").result(20)
+        partition = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1000)
+        long_poll = FetchRequest(
+            max_wait_ms=60_000, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic="t", partitions=[partition])]
+        )
+        frames = struct.pack(">i", size) + bytes(size)
+        with dial(broker) as sock:
+            sock.sendall(framed(long_poll, 11))
+            before = resident_bytes(broker.process_id)
+            sock.settimeout(1)
+            with pytest.raises(OSError):  # the connection is closed, or nothing more is taken
+                for _ in range(100):
+                    sock.sendall(frames * (1 << 18))
+            assert resident_bytes(broker.process_id) - before < 8 << 20
+        assert_serves(broker)
 
 
 def _unsent_bytes(connection: object) -> int:

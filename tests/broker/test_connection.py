@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ class RecordingLink:
         self.sent: list[bytes] = []
         self.log: list[str] = []
         self.write_paused = False
+        self.unsent_bytes = self.sent_bytes = 0
         self.pause_after: int | None = None
 
     def send(self, segments: Segments) -> None:
@@ -281,6 +283,44 @@ def test_requests_behind_a_waiting_fetch_take_bounded_memory():
     simulate(scenario)
 
 
+@pytest.mark.parametrize("size", range(8))
+def test_a_frame_shorter_than_a_request_header_closes_the_connection_before_it_waits(
+    size: int, caplog: pytest.LogCaptureFixture
+):
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.fetch()
+        peer.send_bytes(bytes(size))
+        assert peer.link.log == ["close"]
+        assert not peer.connection._frames
+
+    with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
+        simulate(scenario)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"closing the connection from 127.0.0.1:50000: header: at byte {size}: "
+        f"a request header has at least 8 bytes, got {size}"
+    ]
+
+
+def test_short_requests_behind_a_waiting_fetch_take_bounded_memory():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.fetch()
+        shortest = encode_request(RequestHeader(3, 0, 1, None), METADATA)
+        tracemalloc.start()
+        try:
+            while not peer.link.log:
+                peer.send_bytes(shortest)
+                assert len(peer.connection._frames) <= 2_048
+            assert tracemalloc.get_traced_memory()[0] < WAITING_BYTES_MAX
+        finally:
+            tracemalloc.stop()
+        assert peer.link.log == ["pause"]
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
     import asyncio
 
@@ -292,6 +332,68 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
         assert peer.link.log == []
         await asyncio.sleep(2)
         assert peer.link.log == ["close"]
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
+def test_a_client_that_takes_no_byte_of_its_answers_is_aborted_and_a_slow_one_is_not(
+    caplog: pytest.LogCaptureFixture,
+):
+    async def scenario(_: Simulation) -> None:
+        peer = Peer(connections_max_unsent_ms=10_000)
+        peer.link.unsent_bytes = 5_000
+        for sent in range(1, 40):
+            peer.link.sent_bytes = sent
+            await asyncio.sleep(8)
+        assert peer.link.log == []
+        await asyncio.sleep(15)
+        assert "abort" in peer.link.log
+        peer.connection.link_lost(None)
+
+    with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
+        simulate(scenario)
+    assert [record.getMessage() for record in caplog.records] == [
+        "aborting the connection from 127.0.0.1:50000: it took none of 5000 unsent bytes for 10 s "
+        "(connections.max.unsent.ms)"
+    ]
+
+
+def test_an_idle_client_that_takes_no_byte_of_its_answers_is_aborted_at_the_idle_limit():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer(connections_max_idle_ms=10_000)
+        peer.link.unsent_bytes = 5_000
+        await asyncio.sleep(16)
+        assert "abort" in peer.link.log
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
+def test_an_idle_client_that_still_takes_bytes_is_not_closed():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer(connections_max_idle_ms=10_000)
+        peer.link.unsent_bytes = 5_000
+        for sent in range(1, 10):
+            peer.link.sent_bytes = sent
+            await asyncio.sleep(5)
+        assert peer.link.log == []
+        peer.link.unsent_bytes = 0
+        await asyncio.sleep(2)
+        assert peer.link.log == ["close"]
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
+def test_a_closed_connection_whose_last_answers_are_not_taken_is_aborted():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        peer.link.unsent_bytes = 5_000
+        peer.connection.close()
+        await asyncio.sleep(50)
+        assert peer.link.log[0] == "close"
+        assert "abort" in peer.link.log
         peer.connection.link_lost(None)
 
     simulate(scenario)

@@ -97,6 +97,11 @@ class Table:
         self.clients.append(client)
         return client
 
+    def close(self) -> None:
+        """Close the connections."""
+        for client in self.clients:
+            client.close()
+
     def told(self, answer: Any) -> Any:
         """An answer, with made-up ids named."""
         if dataclasses.is_dataclass(answer):
@@ -433,18 +438,13 @@ CONVERSATIONS: Final[dict[str, Callable[[Table], Iterator[Any]]]] = {
 
 def have(talk: Callable[[Table], Iterator[Any]], bootstrap_servers: str, group_id: str) -> list[Any]:
     """Have a conversation; gives everything that was told."""
-    table = Table(bootstrap_servers, group_id)
-    try:
+    with contextlib.closing(Table(bootstrap_servers, group_id)) as table:
         return [table.told(answer) for answer in talk(table)]
-    finally:
-        for client in table.clients:
-            client.close()
 
 
 def written(bootstrap_servers: str, group_id: str) -> list[str]:
     """The records about a group in `__consumer_offsets`, with made-up ids named; sorted, for some come in any order."""
-    table = Table(bootstrap_servers, group_id)
-    try:
+    with contextlib.closing(Table(bootstrap_servers, group_id)) as table:
         with Consumer(bootstrap_servers=bootstrap_servers) as consumer:
             partitions = consumer.partitions_for(OFFSETS_TOPIC)
             consumer.assign(partitions)
@@ -456,6 +456,3 @@ def written(bootstrap_servers: str, group_id: str) -> list[str]:
                     found += [record for record in records if record is not None]
         own = [record for record in found if group_id in (getattr(record.key, name, "") for name in _GROUP_NAMES)]
         return sorted(f"{type(record.key).__name__} {json.dumps(table.told(record), default=repr)}" for record in own)
-    finally:
-        for client in table.clients:
-            client.close()

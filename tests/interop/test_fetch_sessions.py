@@ -126,6 +126,48 @@ class Story:
         self.raw.close()
         return found
 
+    def name_partitions_twice(self, epoch: int) -> list[list[tuple[Any, ...]]]:
+        """What is said, topic by topic, to a request that names the topic and its partitions several times."""
+        named = [[(0, 0), (1, 0), (0, 1)], [(2, 0)], [(1, 2), (0, 1), (2, 77)]]
+        topics = [
+            FetchTopic(
+                topic=self.topic,
+                topic_id=self.topic_id,
+                partitions=[
+                    FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
+                    for number, offset in offsets
+                ],
+            )
+            for offsets in named
+        ]
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=epoch, topics=topics)
+        answer = self.raw.ask(request, self.version)
+        return [
+            [
+                (part.partition_index, ErrorCode(part.error_code).name, len(part.records or b""))
+                for part in one.partitions
+            ]
+            for one in answer.responses
+        ]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+@pytest.mark.parametrize("version", [4, *VERSIONS])
+def test_a_partition_that_is_named_twice_is_answered_once(
+    apache_kafka: ApacheKafka, our_broker: EmbeddedBroker, version: int, epoch: int
+) -> None:
+    if version < 7 and epoch == 0:
+        pytest.skip("this version has no sessions")
+    said = []
+    for broker in (apache_kafka, our_broker):
+        story = Story(broker.bootstrap_servers, version)
+        said.append(story.name_partitions_twice(epoch))
+        story.producer.close()
+        story.raw.close()
+    theirs, ours = said
+    assert sorted(part[0] for topic in theirs for part in topic) == [0, 1, 2]
+    assert ours == theirs
+
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_our_broker_answers_as_apache_kafka_does(

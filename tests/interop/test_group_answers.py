@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
-from tests.interop import group_questions, migration_questions
+from kafkaraw.protocol.error_codes import ErrorCode
+from tests.interop import group_questions, migration_questions, regex_questions
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
 
 CONVERSATIONS = group_questions.CONVERSATIONS | migration_questions.CONVERSATIONS
@@ -49,3 +50,18 @@ def test_both_brokers_write_the_same(name: str, apache_at_once: ApacheKafka, our
         found.append(group_questions.written(servers, group_id))
     theirs, ours = found
     assert ours == theirs, "\n".join(difflib.unified_diff(theirs, ours, "theirs", "ours", n=0))
+
+
+@pytest.mark.parametrize("regex", regex_questions.INVALID)
+def test_both_brokers_refuse_the_same_regexes(regex: str, apache_at_once: ApacheKafka, our_broker: EmbeddedBroker):
+    group_id = f"regexes-{uuid.uuid4().hex[:6]}"
+    theirs = regex_questions.refusal(str(apache_at_once.bootstrap_servers), group_id, regex)
+    assert theirs[0] == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert regex_questions.refusal(our_broker.bootstrap_servers, group_id, regex) == theirs
+
+
+def test_both_brokers_match_the_same_topics(apache_at_once: ApacheKafka, our_broker: EmbeddedBroker):
+    prefix = f"regexes-{uuid.uuid4().hex[:6]}"
+    theirs = regex_questions.matched(str(apache_at_once.bootstrap_servers), prefix)
+    assert regex_questions.matched(our_broker.bootstrap_servers, prefix) == theirs
+    assert all(theirs.values()), theirs

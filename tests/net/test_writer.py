@@ -11,7 +11,8 @@ import pytest
 
 from kafkaraw.errors import NetworkError
 from kafkaraw.net import AsyncioNetwork
-from kafkaraw.net.writer import JOIN_BELOW_BYTES, SegmentWriter
+from kafkaraw.net.shared_files import SharedFile
+from kafkaraw.net.writer import JOIN_BELOW_BYTES, READ_AHEAD_MAX_BYTES, SegmentWriter, _join_neighbours
 from kafkaraw.protocol import FileSlice, segments_size
 from tests.net.handlers import LIMIT, Answerers, Pair, Recorder, pattern
 
@@ -275,6 +276,77 @@ def test_files_that_nobody_reads_pause_the_writer(network: AsyncioNetwork, fd: i
                 await asyncio.wait_for(pair.client.pause_changed.wait(), 10)
 
     asyncio.run(main())
+
+
+def test_bytes_that_leave_are_seen_while_a_long_file_is_sent(network: AsyncioNetwork, fd: int) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            pair.server.link.pause_reading()
+            for _ in range(20):
+                pair.link.send([FileSlice(fd, 0, len(CONTENT))])
+            total = 20 * (4 + len(CONTENT))
+            await asyncio.sleep(0.05)
+            stuck = pair.link.sent_bytes
+            assert 0 < stuck < total
+            assert pair.link.unsent_bytes == total - stuck
+            await asyncio.sleep(0.05)
+            assert pair.link.sent_bytes == stuck
+            pair.server.link.resume_reading()
+            for _ in range(20):
+                assert await pair.server.frame() == CONTENT
+            assert pair.link.sent_bytes > stuck
+            while pair.link.unsent_bytes:
+                await asyncio.sleep(0.001)
+            assert pair.link.sent_bytes == total
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_slices_of_one_file_have_one_descriptor(network: AsyncioNetwork, fd: int, shared: bool) -> None:
+    async def main() -> None:
+        owned = SharedFile.share(os.dup(fd)) if shared else None
+        number = fd if owned is None else owned.fileno()
+        async with Pair(network) as pair:
+            pair.server.link.pause_reading()
+            before = len(os.listdir("/proc/self/fd"))
+            pair.link.send([FileSlice(number, 0, len(CONTENT))] * 300)
+            del owned
+            assert len(os.listdir("/proc/self/fd")) == before + (not shared)
+            pair.server.link.resume_reading()
+            pair.link.abort()
+            await pair.client.loss()
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+    if os.path.isdir("/proc/self/fd"):
+        asyncio.run(main())
+    else:
+        pytest.skip("needs /proc")
+
+
+def test_a_shared_file_is_sent_to_its_end_after_its_owner_has_closed_it(network: AsyncioNetwork, fd: int) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            owned = SharedFile.share(os.dup(fd))
+            number = owned.fileno()
+            for _ in range(5):
+                pair.link.send([FileSlice(number, 0, len(CONTENT))])
+            del owned
+            for _ in range(5):
+                assert await pair.server.frame() == CONTENT
+            await asyncio.sleep(0.01)
+            with pytest.raises(OSError):
+                os.fstat(number)
+
+    asyncio.run(main())
+
+
+def test_not_all_short_slices_of_a_frame_are_read_at_once(fd: int) -> None:
+    slices = [FileSlice(fd, 0, 10_000)] * 1000
+    pieces = list(_join_neighbours(slices))
+    in_memory = sum(len(piece) for piece in pieces if not isinstance(piece, FileSlice))
+    assert 0 < in_memory <= READ_AHEAD_MAX_BYTES
+    assert in_memory + segments_size([piece for piece in pieces if isinstance(piece, FileSlice)]) == 10_000_000
 
 
 def test_aborting_in_the_middle_of_a_file_is_clean(network: AsyncioNetwork, fd: int) -> None:

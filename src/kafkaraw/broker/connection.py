@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT
+from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
 from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
@@ -28,10 +28,12 @@ from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.broker.security.principals import PrincipalMapping
+from kafkaraw.broker.sending_watch import SendingWatch
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
 from kafkaraw.net import Link
 from kafkaraw.protocol import (
+    REQUEST_HEADER_SIZE_MIN,
     RequestHeader,
     ResponseHeader,
     decode_message,
@@ -43,6 +45,11 @@ from kafkaraw.protocol.printable import printable
 
 WAITING_BYTES_MAX: Final = 1 << 20
 """Requests that may wait in memory behind one that is being answered; more are left in the network's buffers."""
+FRAME_COST_BYTES: Final = 512
+"""What a waiting request counts besides its bytes: its buffer, the view of it and its place in the queue.
+
+They take about 300 bytes. So at most 2,048 requests wait, however short they are.
+"""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -82,6 +89,7 @@ class BrokerConnection:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
+        self._sending: SendingWatch | None = None
         self._last_used = 0.0
         self._now: Callable[[], float] = lambda: 0.0
 
@@ -96,6 +104,8 @@ class BrokerConnection:
             principals = security.listeners[self._listener].principals
             self._closing_on_failure(link, self._identify, link.peer_certificate, principals)
         idle_ms = self._state.config.connections_max_idle_ms
+        limit_ms = self._state.config.connection_limits.unsent_limit_ms
+        self._sending = SendingWatch(link, min(limit_ms, idle_ms if idle_ms > 0 else limit_ms) / 1000, self._end_stuck)
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
             self._watch_idleness(idle_ms / 1000)
@@ -112,6 +122,19 @@ class BrokerConnection:
         )
         self.abort()
 
+    def _end_stuck(self, limit_s: float) -> None:
+        link = self._link
+        if link is None:
+            return
+        _logger.warning(
+            "aborting the connection from %s: it took none of %d unsent bytes for %g s (%s)",
+            link.peer,
+            link.unsent_bytes,
+            limit_s,
+            UNSENT_LIMIT,
+        )
+        self.abort()
+
     def _identify(self, certificate: bytes, principals: PrincipalMapping) -> None:
         """Learn from its certificate who the client is."""
         subject = subject_of(certificate)
@@ -124,9 +147,17 @@ class BrokerConnection:
         """A request has come."""
         if self._closing:
             return
+        if len(frame) < REQUEST_HEADER_SIZE_MIN and self._link is not None and self._login_is_over:
+            self._closing_on_failure(self._link, decode_request_header, frame)
+            return
         self._frames.append(frame)
-        self._waiting_bytes += len(frame)
+        self._waiting_bytes += len(frame) + FRAME_COST_BYTES
         self._work()
+
+    @property
+    def _login_is_over(self) -> bool:
+        """Whether each frame must have a request header. Some tokens of a login are sent without one, and are short."""
+        return self._login is None or self._login.state is LoginState.COMPLETE
 
     def writing_paused(self, paused: bool) -> None:
         """The client reads too slowly, or has caught up."""
@@ -137,6 +168,8 @@ class BrokerConnection:
         """The connection is gone."""
         link, self._link = self._link, None
         self.close()
+        if self._sending is not None:
+            self._sending.stop()
         for timer in (self._idle_timer, self._quiet_timer, self._login_timer):
             if timer is not None:
                 timer.cancel()
@@ -150,16 +183,21 @@ class BrokerConnection:
         """Take no more requests, and close the link once what was answered is sent."""
         self._closing = True
         self._frames.clear()
+        self._waiting_bytes = 0
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
         if self._link is not None:
             self._link.close()
+            if self._sending is not None:
+                self._sending.closing()
 
     def abort(self) -> None:
         """Close the link at once, and drop what was answered but not sent."""
         link = self._link
         self.close()
+        if self._sending is not None:
+            self._sending.stop()
         if link is not None:
             link.abort()
 
@@ -177,7 +215,7 @@ class BrokerConnection:
         try:
             while self._frames and self._link is not None and self._may_answer(self._link):
                 frame = self._frames.popleft()
-                self._waiting_bytes -= len(frame)
+                self._waiting_bytes -= len(frame) + FRAME_COST_BYTES
                 self._answer(self._link, frame)
         finally:
             self._working = False
@@ -217,7 +255,7 @@ class BrokerConnection:
         header, at = decode_request_header(frame)
         self._dispatch(link, header, frame, at)
 
-    def _closing_on_failure(self, link: Link, act: Callable[..., None], *arguments: object) -> None:
+    def _closing_on_failure(self, link: Link, act: Callable[..., object], *arguments: object) -> None:
         """The root of request handling: a bad request costs its connection, never the broker or another client."""
         try:
             act(*arguments)
@@ -342,12 +380,15 @@ class BrokerConnection:
         link.send(encode_response_segments(ResponseHeader(header.correlation_id), response, version))
 
     def _watch_idleness(self, idle_seconds: float) -> None:
-        """Close the connection when nothing has happened for so long; else look again when that may be."""
+        """Close the connection when nothing has happened for so long; else look again when that may be.
+
+        Answers that are still unsent keep it open, as long as bytes leave (`SendingWatch`).
+        """
         loop = asyncio.get_running_loop()
         due = self._last_used + idle_seconds
         if self._link is None:
             return
-        if loop.time() >= due and self._waiting is None:
+        if loop.time() >= due and self._waiting is None and not self._link.unsent_bytes:
             _logger.info("closing the connection from %s: idle for %g s", self._link.peer, idle_seconds)
             self.close()
             return

@@ -245,6 +245,7 @@ def in_session(
         answer: answers a request that names everything, at once or later.
     """
     by_ids = api_version >= _TOPIC_ID_VERSION_MIN
+    request = replace(request, topics=_each_once(request.topics, by_ids=by_ids))
     alone = replace(request, session_id=NO_SESSION, session_epoch=FINAL_EPOCH, forgotten_topics_data=[])
     if request.session_epoch in (OPENING_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
@@ -268,6 +269,18 @@ def in_session(
         return replace(response, session_id=session.session_id, responses=session.only_news(response.responses))
 
     return after(answer(everything), finish)
+
+
+def _each_once(topics: list[FetchTopic], *, by_ids: bool) -> list[FetchTopic]:
+    """What is asked, each partition once: of one that is named again, the last words count, as in Apache Kafka."""
+    names = {topic.topic_id if by_ids else topic.topic for topic in topics}
+    if len(names) == len(topics) and all(
+        len({each.partition for each in topic.partitions}) == len(topic.partitions) for topic in topics
+    ):
+        return topics
+    named = FetchSession(NO_SESSION, by_ids, 0, 0)
+    named.update(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics))
+    return named.topics()
 
 
 def _opened(sessions: FetchSessions, request: FetchRequest, response: FetchResponse, *, by_ids: bool) -> FetchResponse:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkaraw.client.network.diagnosis import Diagnosis, Visit
 
-_LIBRARIES: Final = ("crc32c", "cramjam", "lz4", "zstandard")
+_LIBRARIES: Final = ("crc32c", "cramjam", "google-re2", "lz4", "zstandard")
 
 EXIT_CODE_HELP: Final = """\b
 Exit codes:

@@ -45,6 +45,16 @@ class Link(Protocol):
         """Whether so much is unsent that the sender should wait for `LinkHandler.writing_paused(False)`."""
         ...
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were sent here, but are still in this process."""
+        ...
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that have left this process since the link was made; grows if the peer reads."""
+        ...
+
     def send(self, segments: Segments) -> None:
         """Send one frame; its 4-byte size is added here.
 

@@ -58,6 +58,16 @@ class StreamLink(asyncio.BufferedProtocol):
         """See `Link.write_paused`."""
         return self._writer is not None and self._writer.paused
 
+    @property
+    def unsent_bytes(self) -> int:
+        """See `Link.unsent_bytes`."""
+        return 0 if self._writer is None else self._writer.unsent_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """See `Link.sent_bytes`."""
+        return 0 if self._writer is None else self._writer.sent_bytes
+
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
         if self._writer is not None:

@@ -143,6 +143,16 @@ class _TappedLink:
         """See `Link.write_paused`."""
         return self._link.write_paused
 
+    @property
+    def unsent_bytes(self) -> int:
+        """See `Link.unsent_bytes`."""
+        return self._link.unsent_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """See `Link.sent_bytes`."""
+        return self._link.sent_bytes
+
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
         self._tap.sending(segments)

@@ -15,10 +15,10 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from io import FileIO
-from typing import TypeAlias
+from typing import IO, TypeAlias, cast
 
 from kafkaraw.net.link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, Segments
+from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 
 JOIN_BELOW_BYTES = 16 * 1024
@@ -28,15 +28,19 @@ PIECES_AT_ONCE_MAX = 1024
 _CORK = getattr(socket, "TCP_CORK", None)
 READ_CHUNK_BYTES = 256 * 1024
 """How much of a file is read at once where sendfile cannot be used (TLS)."""
+SENDFILE_CHUNK_BYTES = 1 << 20
+"""How much of a file one `loop.sendfile` sends; only between two of them can be seen that bytes leave."""
+READ_AHEAD_MAX_BYTES = 1 << 20
+"""How much of a frame's short file slices is read at once; further ones are sent like long ones."""
 
 
 class _FilePart:
-    """A file slice with a descriptor of its own, so that its owner may close or delete the file at any time."""
+    """A file slice with a reference to its file, so that the file's owner may close or delete it at any time."""
 
     __slots__ = ("file", "offset", "size")
 
-    def __init__(self, part: FileSlice) -> None:
-        self.file = FileIO(os.dup(part.fd), "rb", closefd=True)
+    def __init__(self, part: FileSlice, file: SharedFile) -> None:
+        self.file: SharedFile | None = file
         self.offset = part.offset
         self.size = part.size
 
@@ -60,10 +64,16 @@ def _ended_early(missing: int) -> OSError:
 def _join_neighbours(segments: Segments) -> Iterator[_Data | FileSlice]:
     """Yield what to write, in order: joined small segments, large ones as they are, large files."""
     small: list[_Data] = []
-    small_bytes = 0
+    small_bytes = read_bytes = 0
     for segment in segments:
-        size = segment.size if isinstance(segment, FileSlice) else len(segment)
-        if size < JOIN_BELOW_BYTES:
+        if isinstance(segment, FileSlice):
+            size = segment.size
+            whole = size >= JOIN_BELOW_BYTES or read_bytes + size > READ_AHEAD_MAX_BYTES
+            read_bytes += 0 if whole else size
+        else:
+            size = len(segment)
+            whole = size >= JOIN_BELOW_BYTES
+        if not whole:
             small.append(_read_whole(segment) if isinstance(segment, FileSlice) else segment)
             small_bytes += size
             if small_bytes < JOIN_BELOW_BYTES:
@@ -72,7 +82,7 @@ def _join_neighbours(segments: Segments) -> Iterator[_Data | FileSlice]:
             yield b"".join(small)
             small.clear()
             small_bytes = 0
-        if size >= JOIN_BELOW_BYTES:
+        if whole:
             yield segment
     if small:
         yield b"".join(small)
@@ -119,6 +129,7 @@ class SegmentWriter:
         self._on_file_sent = on_file_sent
         self._queue: deque[_Piece] = deque()
         self._queued_bytes = 0
+        self._written_bytes = 0
         self._pump: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._transport_paused = False
@@ -139,6 +150,7 @@ class SegmentWriter:
         """
         if self._closing:
             return
+        self._written_bytes += size
         try:
             if size >= JOIN_BELOW_BYTES:
                 self._flush_held()
@@ -150,6 +162,16 @@ class SegmentWriter:
                 self._flush_held()
         except OSError as error:
             self._fail(error)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the system has not taken yet. Part of what TLS has encrypted does not count."""
+        return self._transport.get_write_buffer_size() + self._queued_bytes + self._held_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that the system has taken since the beginning."""
+        return self._written_bytes - self.unsent_bytes
 
     def hold(self) -> None:
         """Keep short frames back, so that those up to `let_go` leave with one system call, and wake the peer once."""
@@ -183,9 +205,13 @@ class SegmentWriter:
             pieces = self._send_at_once(list(_join_neighbours(segments)))
         else:
             pieces = self._write_at_once(segments, size)
+        files: dict[int, SharedFile] = {}
         for piece in pieces:
             if isinstance(piece, FileSlice):
-                self._enqueue(_FilePart(piece))
+                file = files.get(piece.fd)
+                if file is None:
+                    file = files[piece.fd] = SharedFile.of(piece.fd)
+                self._enqueue(_FilePart(piece, file))
             else:
                 self._put(piece)
 
@@ -292,8 +318,10 @@ class SegmentWriter:
         while self._queue:
             piece = self._queue.popleft()
             if isinstance(piece, _FilePart):
-                with piece.file:
+                try:
                     await self._send_file(piece)
+                finally:
+                    piece.file = None  # not when the last traceback that leads here is gone
                 self._on_file_sent()
             else:
                 self._transport.write(piece)
@@ -317,16 +345,23 @@ class SegmentWriter:
         if self._transport.get_extra_info("sslcontext") is not None:
             await self._copy_file(part)
             return
-        await self._wait_drained()
-        if self._transport.is_closing():
-            raise ConnectionError("the connection closed while a file was being sent")
-        sent = await self._loop.sendfile(self._transport, part.file, part.offset, part.size, fallback=False)
-        self._queued_bytes -= part.size
-        if sent < part.size:
-            raise _ended_early(part.size - sent)
+        at, end = part.offset, part.offset + part.size
+        while at < end:
+            await self._wait_drained()
+            if self._transport.is_closing():
+                raise ConnectionError("the connection closed while a file was being sent")
+            size = min(SENDFILE_CHUNK_BYTES, end - at)
+            # Typed for files that can be read; what `sendfile` asks for is `fileno`.
+            file = cast("IO[bytes]", part.file)
+            sent = await self._loop.sendfile(self._transport, file, at, size, fallback=False)
+            at += sent
+            self._queued_bytes -= sent
+            if sent < size:
+                raise _ended_early(end - at)
 
     async def _copy_file(self, part: _FilePart) -> None:
         """Send a file by reading and writing it: the way under TLS, which must see the bytes."""
+        assert part.file is not None
         at, end = part.offset, part.offset + part.size
         while at < end:
             data = os.pread(part.file.fileno(), min(READ_CHUNK_BYTES, end - at), at)
@@ -369,8 +404,5 @@ class SegmentWriter:
         self.abort()
 
     def _drop_queue(self) -> None:
-        for piece in self._queue:
-            if isinstance(piece, _FilePart):
-                piece.file.close()
         self._queue.clear()
         self._queued_bytes = 0

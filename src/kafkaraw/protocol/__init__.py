@@ -5,6 +5,7 @@ and at `messages/` for the messages themselves.
 """
 
 from kafkaraw.protocol.declare import VersionRange as VersionRange
+from kafkaraw.protocol.frames import REQUEST_HEADER_SIZE_MIN as REQUEST_HEADER_SIZE_MIN
 from kafkaraw.protocol.frames import RequestHeader as RequestHeader
 from kafkaraw.protocol.frames import ResponseHeader as ResponseHeader
 from kafkaraw.protocol.frames import Segment as Segment

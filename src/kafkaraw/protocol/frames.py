@@ -31,6 +31,8 @@ Segment: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
 API_VERSIONS_KEY: Final = 18
 CONTROLLED_SHUTDOWN_KEY: Final = 7
+REQUEST_HEADER_SIZE_MIN: Final = 8
+"""Bytes of the shortest request header, version 0: API key, API version and correlation id."""
 # What compiled code may raise on hostile bytes or wrong values; anything else is a defect.
 DECODE_FAILURES: Final = (struct.error, IndexError, ValueError)
 ENCODE_FAILURES: Final = (struct.error, AttributeError, TypeError, ValueError)
@@ -90,8 +92,9 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         ProtocolError: the frame ends within the header, or the client id is not text.
     """
     view = memoryview(frame)
-    if len(view) < 8:
-        raise ProtocolError(f"a request header has at least 8 bytes, got {len(view)}", path="header", offset=len(view))
+    if len(view) < REQUEST_HEADER_SIZE_MIN:
+        text = f"a request header has at least {REQUEST_HEADER_SIZE_MIN} bytes, got {len(view)}"
+        raise ProtocolError(text, path="header", offset=len(view))
     api_key, api_version, correlation_id = struct.unpack_from(">hhi", view)
     header = RequestHeader(api_key, api_version, correlation_id)
     version = request_header_version(api_key, api_version)

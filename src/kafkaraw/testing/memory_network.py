@@ -282,6 +282,7 @@ class MemoryLink:
         self.local, self.peer = names
         self.write_paused = False
         self.heard = True
+        self._put_bytes = 0
         self._network = network
         self._reader = FrameReader(frame_size_max)
         self._inbox: deque[tuple[float, bytes | None]] = deque()  # (arrival, bytes or the end)
@@ -291,6 +292,16 @@ class MemoryLink:
     def limit_frames(self, frame_size_max: int) -> None:
         """See `Link.limit_frames`."""
         self._reader.limit = frame_size_max
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `Link.unsent_bytes`."""
+        return self.other.unread_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """See `Link.sent_bytes`."""
+        return self._put_bytes - self.other.unread_bytes
 
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
@@ -305,6 +316,7 @@ class MemoryLink:
             return
         self._network.history.append(Sent(self._network.loop.time(), self.number, self.by, data))
         for piece in self._network.cut_in_pieces(data) if self.heard else ():
+            self._put_bytes += len(piece)
             self.other.put(piece)
         self.report_writing()
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from kafkaraw.broker.configs.group_settings import Limits
+from kafkaraw.broker.groups import consumer
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import Claim
 from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.offsets import CommittedOffset
+from kafkaraw.broker.groups.regexes import REGEXES_PER_GROUP_MAX
+from kafkaraw.core.linear_regex import LinearRegex, compile_linear
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -276,12 +280,108 @@ def test_topics_that_the_member_may_not_see_do_not_match():
     assert a.parts == {"t": [0]}
 
 
-@pytest.mark.parametrize("regex", ["(", "(?=t)", "(?<!x)t", r"(t)\1", "t++", "(?>t)", "(?P<n>t)(?P=n)"])
+@pytest.mark.parametrize(
+    "regex", ["(", "(?=t)", "(?<!x)t", r"(t)\1", "t++", "(?>t)", "(?P<n>t)(?P=n)", r"t\Z", "a{1001}", "t" * 40_000]
+)
 def test_what_re2_does_not_take_is_refused(regex: str):
     around = world()
     answer = Member(around, "a", topics=(), subscribed_topic_regex=regex).join()
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.error_message is not None
+    assert "is not a valid regular expression: " in answer.error_message
     assert around.coordinator.group(GROUP) is None
+
+
+@pytest.mark.parametrize(
+    ("regex", "matched"),
+    [(r"\Qt\E", True), (r"t\z", True), (r"\pL", True), (r"[[:alpha:]]", True), ("(?i)T", True), (r"\pN", False)],
+)
+def test_the_syntax_of_regexes_is_that_of_re2(regex: str, matched: bool):
+    around = world(1)
+    a = Member(around, "a", topics=(), subscribed_topic_regex=regex)
+    assert a.join().error_code == NONE
+    assert a.parts == ({"t": [0]} if matched else {})
+
+
+def test_a_regex_that_backtracks_without_end_is_matched_at_once():
+    around = world(1)
+    for number in range(200):
+        around.has_topic(f"{number:03}".ljust(249, "a"), 1)
+    began = time.process_time()
+    assert Member(around, "a", topics=(), subscribed_topic_regex="(.|.)*,").join().error_code == NONE
+    assert time.process_time() - began < 0.5
+
+
+def test_topics_that_the_member_may_not_see_are_not_even_matched(monkeypatch: pytest.MonkeyPatch):
+    matched: list[str] = []
+
+    def compiled(text: str) -> LinearRegex:
+        regex = compile_linear(text)
+
+        class Recording:
+            def fullmatch(self, name: str) -> object | None:
+                matched.append(name)
+                return regex.fullmatch(name)
+
+        return LinearRegex(text, regex.size, Recording())
+
+    monkeypatch.setattr(consumer, "compile_regex", compiled)
+    around = world(1)
+    around.has_topic("secret", 1)
+    Member(around, "a", topics=(), subscribed_topic_regex=".*").join(sees=lambda name: name != "secret")
+    assert matched == ["t"]
+
+
+def test_topics_stay_hidden_when_another_member_is_removed():
+    """Without a member's permissions, a regex keeps what it matched: the coordinator's own eyes see too much."""
+    around = world(1)
+    a = Member(around, "a", topics=(), subscribed_topic_regex=".*")
+    a.join(sees=lambda name: name != "secret")
+    b = Member(around, "b")
+    b.join()
+    around.has_topic("secret", 1)
+    b.ask(member_epoch=-1)
+    assert "secret" not in group(around).topics()
+    a.beat(sees=lambda name: name != "secret")
+    assert "secret" not in group(around).topics()
+    around.has_topic("open", 1)
+    a.beat(sees=lambda name: name != "secret")
+    assert group(around).topics() == {"t", "open"}
+
+
+def test_the_regexes_of_a_group_are_limited_in_number():
+    around = world(1)
+    for number in range(REGEXES_PER_GROUP_MAX):
+        joined = Member(around, f"m{number}", topics=(), subscribed_topic_regex=f"t{number}?").join()
+        assert joined.error_code == NONE
+    refused = Member(around, "late", topics=(), subscribed_topic_regex="u?").join()
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert f"the limit is {REGEXES_PER_GROUP_MAX}" in (refused.error_message or "")
+    assert Member(around, "same", topics=(), subscribed_topic_regex="t0?").join().error_code == NONE
+
+
+def test_the_work_of_a_groups_regexes_is_limited_by_the_topics_that_the_member_sees():
+    around = world(1)
+    for number in range(400):
+        around.has_topic(f"{number:03}".ljust(249, "a"), 1)
+    costly = {"topics": (), "subscribed_topic_regex": "(?:.?){1000}x"}
+    began = time.process_time()
+    refused = Member(around, "a", **costly).join()
+    assert time.process_time() - began < 0.5
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "simplify the regexes" in (refused.error_message or "")
+    assert Member(around, "b", **costly).join(sees=lambda name: name == "t").error_code == NONE
+
+
+def test_a_regex_that_became_too_costly_keeps_what_it_matched(caplog: pytest.LogCaptureFixture):
+    around = world(1)
+    a = Member(around, "a", topics=(), subscribed_topic_regex="(?:.?){1000}")
+    a.join()
+    for number in range(400):
+        around.has_topic(f"{number:03}".ljust(249, "a"), 1)
+    assert a.beat().error_code == NONE
+    assert a.parts == {"t": [0]}
+    assert "new topics are not matched" in caplog.text
 
 
 # ---- static members

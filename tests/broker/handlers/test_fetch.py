@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,21 @@ def test_the_leader_epoch_is_compared(state: BrokerState, epoch: int, code: Erro
 def test_aborted_transactions_are_a_list_for_committed_readers_only(state: BrokerState):
     assert partitions(ask(state, fetch(state, 0, isolation_level=1)))[0].aborted_transactions == []
     assert partitions(ask(state, fetch(state, 0)))[0].aborted_transactions is None
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_a_partition_that_is_named_again_is_read_once_from_the_offset_named_last(
+    state: BrokerState, session_epoch: int
+):
+    append(state, 0, 4)
+    append(state, 1, 2)
+    request = fetch(state, 0, 0, session_epoch=session_epoch)
+    (topic,) = request.topics
+    again = FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=1 << 20)
+    request.topics += [replace(topic, partitions=[again] * 1000)] * 3
+    answer = ask(state, request)
+    assert [part.partition_index for part in partitions(answer)] == [0, 1]
+    assert counts(answer) == [1, 2]
 
 
 def test_a_fetch_of_nothing_is_answered_at_once(state: BrokerState):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kafkaraw.spark.options.java_regex import UntranslatableError, translate
@@ -52,8 +54,18 @@ def test_the_same_topics_match_as_in_java(spark):
         ("a(?i)b|c", "put them at its beginning"),
         ("(?x)a b", "the flag 'x'"),
         ("(?#note)a", "of a kind that is not known"),
+        ("a{,5}", "begins a repetition"),
+        ("a{2", "begins a repetition"),
     ],
 )
 def test_what_cannot_be_translated_is_refused_with_the_reason(pattern, why):
     with pytest.raises(UntranslatableError, match=why):
         translate(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(.|.)*,", "(a+)+,", r"(\w|\p{Alpha})*,"])
+def test_patterns_without_lookaround_are_matched_in_linear_time(pattern):
+    """Anybody who may create a topic chooses the names that a query's pattern is matched with."""
+    began = time.process_time()
+    assert translate(pattern).fullmatch("a" * 249) is None
+    assert time.process_time() - began < 0.2

@@ -35,7 +35,7 @@ from kafkaraw.broker.groups.consumer_requests import (
 from kafkaraw.broker.groups.means import Caller, Means
 from kafkaraw.broker.groups.migration import downgrade, goes_down_without
 from kafkaraw.broker.groups.reconciliation import Aim, reconcile
-from kafkaraw.broker.groups.regexes import compile_regex
+from kafkaraw.broker.groups.regexes import check_work, compile_regex
 from kafkaraw.broker.groups.topics import Topics, metadata_hash
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid
@@ -226,31 +226,36 @@ class ConsumerProtocol:
         if group.members.get(member.member_id) != member:
             change.add(group.member_record(member))
         changed = member.topic_names != before.topic_names
+        resolved = None
         if member.topic_regex != before.topic_regex:
             changed = True
             if member.topic_regex and member.topic_regex not in group.regexes:
-                change.add(group.regex_record(member.topic_regex, self._resolve(member.topic_regex, caller)))
-        self.refresh(change, bump=changed, caller=caller)
+                self._drop_unused_regexes(change)
+                resolved = member.topic_regex
+                change.add(group.regex_record(member.topic_regex, self._resolve(group, member.topic_regex, caller)))
+        self.refresh(change, bump=changed, caller=caller, resolved=resolved)
         return changed
 
-    def refresh(self, change: Change, *, bump: bool, caller: Caller | None = None) -> None:
+    def refresh(self, change: Change, *, bump: bool, caller: Caller | None = None, resolved: str | None = None) -> None:
         """Look at the topics again, if they have changed, and begin a new epoch if need be.
 
         Args:
             change: to the group.
             bump: begin one in any case.
-            caller: whose eyes expressions are matched with; None sees everything.
+            caller: the member whose permissions decide which topics a regex matches. Without one, regexes keep what
+                they matched until the next heartbeat of a member.
+            resolved: a regex that this request has matched already.
         """
         group = change.group
         self._drop_unused_regexes(change)
-        if not bump and group.topics_version == self._topics.version:
+        stale = group.topics_version != self._topics.version
+        if not bump and not stale:
             return
-        if group.topics_version != self._topics.version:
-            for regex, known in list(group.regexes.items()):
-                resolved = self._resolve(regex, caller)
-                if resolved.topics != known.topics:
-                    change.add(group.regex_record(regex, resolved))
-        group.topics_version = self._topics.version
+        if stale and (caller is not None or not group.regexes):
+            if caller is not None:
+                for regex in [known for known in group.regexes if known != resolved]:
+                    self._resolve_again(change, regex, caller)
+            group.topics_version = self._topics.version
         seen = metadata_hash(self._topics, group.topics())
         if bump or seen != group.metadata_hash:
             change.add(group.epoch_record(group.epoch + 1, seen))
@@ -261,10 +266,25 @@ class ConsumerProtocol:
         wanted = {member.topic_regex for member in group.members.values()}
         change.add(*(group.regex_record(regex, None) for regex in list(group.regexes) if regex not in wanted))
 
-    def _resolve(self, regex: str, caller: Caller | None) -> Resolved:
+    def _resolve_again(self, change: Change, regex: str, caller: Caller) -> None:
+        """Match a regex with the topics as they are now; if that is refused, it keeps what it matched."""
+        try:
+            resolved = self._resolve(change.group, regex, caller)
+        except Refusal as refusal:
+            _logger.warning(
+                "group %r: new topics are not matched with a regex of its members: %s",
+                change.group.group_id,
+                refusal.message,
+            )
+            return
+        if resolved.topics != change.group.regexes[regex].topics:
+            change.add(change.group.regex_record(regex, resolved))
+
+    def _resolve(self, group: ConsumerGroup, regex: str, caller: Caller) -> Resolved:
         pattern = compile_regex(regex)
-        names = (name for name in self._topics.names() if pattern.fullmatch(name))
-        found = frozenset(name for name in names if caller is None or caller.sees(name))
+        names = [name for name in self._topics.names() if caller.sees(name)]
+        check_work(regex, group.regexes, names)
+        found = frozenset(name for name in names if pattern.fullmatch(name))
         return Resolved(found, self._topics.version, self._means.now_ms())
 
     # ---- who is to read what

@@ -1,17 +1,16 @@
 """ListTransactions: the transactional ids that this node coordinates, filtered.
 
-The pattern is matched by Python's `re`; Kafka uses RE2, whose patterns mean the same apart from exotic ones.
+RE2 matches the pattern, as in Kafka.
 Source: KIP-664, KIP-994, KIP-1152; kafka.coordinator.transaction.TransactionStateManager.listTransactionStates.
 """
 
 from __future__ import annotations
 
-import re
-
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.states import Transaction
 from kafkaraw.broker.transactions.states import TransactionState as State
+from kafkaraw.core.linear_regex import InvalidRegexError, compile_linear
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -26,8 +25,8 @@ def handle(state: BrokerState, context: RequestContext, request: ListTransaction
     """List them."""
     unknown = [name for name in request.state_filters if name not in _LABELS]
     try:
-        pattern = re.compile(request.transactional_id_pattern or "")
-    except re.error:
+        pattern = compile_linear(request.transactional_id_pattern or "")
+    except InvalidRegexError:
         return ListTransactionsResponse(
             error_code=ErrorCode.INVALID_REGULAR_EXPRESSION, unknown_state_filters=[], transaction_states=[]
         )

@@ -1,7 +1,7 @@
 """A storage in a directory, laid out as Kafka lays out one of its `log.dirs`.
 
-Files are read by `FileSlice`, so that the network layer can send them without reading them. `Link.send` duplicates the
-descriptor, so a slice need only stay open until it is sent; this module therefore works by position (pread, pwrite).
+Files are read by `FileSlice`, so that the network layer can send them without reading them. They are shared with it: a
+file that is closed here stays open until its last answer is sent. So this module works by position (pread, pwrite).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kafkaraw.broker.log.storage import Buffer, LogFile
 from kafkaraw.errors import ConfigError
+from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 
 LOCK_FILE = ".lock"
@@ -25,6 +26,7 @@ class DiskFile:
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file: SharedFile | None = SharedFile.share(self._fd)
         self._size_bytes = os.fstat(self._fd).st_size
         self._is_torn = False  # bytes of a failed write follow the last whole one
 
@@ -74,10 +76,9 @@ class DiskFile:
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Let go of the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Let go of the file; what is being sent of it still is."""
+        self._file = None
+        self._fd = -1
 
 
 class FileStorage:

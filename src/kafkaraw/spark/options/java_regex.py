@@ -5,16 +5,21 @@ r"""Java's regular expressions for topic names, as Python's.
 characters only, so every class of characters can be written out as those of them that it holds; that makes the
 translation exact for topic names, and for nothing else.
 
-What cannot be translated is refused. Start at `translate`.
+What cannot be translated is refused. RE2 matches what it can, in linear time; only patterns with lookaround, back
+references, atomic groups or possessive quantifiers go to Python's `re`, which backtracks as Java does
+(docs/decisions/0018). Start at `translate`.
 Source: java.util.regex.Pattern.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import string
 from dataclasses import dataclass, field
 from typing import Final
+
+from kafkaraw.core.linear_regex import FullMatch, InvalidRegexError, compile_linear
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 """The characters of topic names."""
@@ -70,6 +75,7 @@ _PROPERTIES: Final = {
 _ANCHORS: Final = {"A": r"\A", "z": r"\Z", "Z": r"\Z", "b": r"\b", "B": r"\B", "G": r"\A"}
 _CONTROLS: Final = frozenset("tnrfae")
 _FLAGS: Final = {"i": "i", "u": "", "U": "", "m": "", "s": "", "d": ""}
+_END: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\Z")
 _NO_MATCH: Final = r"[^\s\S]"
 
 
@@ -77,13 +83,16 @@ class UntranslatableError(ValueError):
     """The pattern is no regular expression of Java's, or one that cannot be translated."""
 
 
-def translate(pattern: str) -> re.Pattern[str]:
+def translate(pattern: str) -> FullMatch:
     """A pattern that matches the same topic names; use `fullmatch`.
 
     Raises:
         UntranslatableError: the message says what is the matter, and where.
     """
     text = _Translation(pattern).whole()
+    with contextlib.suppress(InvalidRegexError):
+        # The end of the text is the one escape that the translation writes and RE2 spells otherwise.
+        return compile_linear(_END.sub(r"\1\\z", text), dot_matches_newline=True)
     try:
         return re.compile(text, re.ASCII | re.DOTALL)
     except re.error as error:
@@ -146,6 +155,8 @@ class _Translation:
                 raise self._wrong("a group is closed that was not opened")
             self.at += 1
             self.parts.append(")" * self.groups.pop().flags + ")")
+        elif character == "{" and not re.match(r"\{\d+(?:,\d*)?\}", self._rest):
+            raise self._wrong("{ begins a repetition such as {2} or {2,3}; a literal one is written \\{")
         elif character == "|" and self.groups[-1].flags_in_the_middle:
             # The flags of "a(?i)b|c" count for c as well, but the choice is between "ab" and "c".
             raise self._wrong("flags in the middle of a choice; put them at its beginning, or write (?i:...)")

@@ -7,7 +7,6 @@ Owns the driver's clients. An idle query must not hammer the brokers: the list o
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from kafkaraw.client.admin import TopicDescription, TopicListing
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
+from kafkaraw.core.linear_regex import FullMatch
 from kafkaraw.errors import BrokerError, KafkaError, StaleMetadataError, UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -205,7 +205,7 @@ class ClusterLookup:
                 known.missing.append(f"partition {tp.topic}-{tp.partition}")
         return known
 
-    def _ask_for_all(self, pattern: re.Pattern[str]) -> _Known:
+    def _ask_for_all(self, pattern: FullMatch) -> _Known:
         """The topics that match, apart from Kafka's internal ones; that there are none is nothing unusual."""
         known = _Known(time.monotonic())
         for topic in self._admin.list_topics():

@@ -1,0 +1,59 @@
+"""Watches whether a client takes its answers: one that does not holds memory and descriptors, and is dropped.
+
+Only bytes that leave count: a slow reader may be as slow as it likes. Start at `SendingWatch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kafkaraw.net import Link
+
+CLOSING_LIMIT_S: Final = 30.0
+"""How long a connection that the broker has closed may take no byte of what is left: it asks for nothing any more."""
+_LOOKS: Final = 4
+"""How often to look within the limit; so the limit is kept to a quarter of it."""
+
+
+class SendingWatch:
+    """Gives a link up when no byte has left for too long although there are some to send.
+
+    Args:
+        link: the link.
+        limit_s: how long, in seconds.
+        give_up: ends the link; is given the limit in seconds.
+    """
+
+    def __init__(self, link: Link, limit_s: float, give_up: Callable[[float], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._link = link
+        self._limit_s = limit_s
+        self._give_up = give_up
+        self._sent_bytes = 0
+        self._stuck_since: float | None = None
+        self._timer = self._loop.call_later(limit_s / _LOOKS, self._look)
+
+    def closing(self) -> None:
+        """Expect what is left to leave soon: the link is closed once it has."""
+        self._limit_s = min(self._limit_s, CLOSING_LIMIT_S)
+        self._timer.cancel()
+        self._timer = self._loop.call_later(self._limit_s / _LOOKS, self._look)
+
+    def stop(self) -> None:
+        """Look no more: the link is gone, or will be at once."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        sent_bytes = self._link.sent_bytes
+        moved, self._sent_bytes = sent_bytes != self._sent_bytes, sent_bytes
+        if not self._link.unsent_bytes:
+            self._stuck_since = None
+        elif moved or self._stuck_since is None:
+            self._stuck_since = now
+        elif now - self._stuck_since >= self._limit_s:
+            self._give_up(self._limit_s)
+            return
+        self._timer = self._loop.call_later(self._limit_s / _LOOKS, self._look)
