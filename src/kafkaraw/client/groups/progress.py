@@ -142,10 +142,10 @@ class Progress:
         """Whether a commit is under way that nobody waits for."""
         return bool(self.unwatched.tasks)
 
-    async def commits_end(self) -> None:
-        """Let those commits end."""
+    async def commits_end(self, deadline: Deadline | None = None) -> None:
+        """Let those commits end, as far as there is time."""
         if tasks := self.unwatched.tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=None if deadline is None else deadline.remaining)
 
     async def stored(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
@@ -200,18 +200,21 @@ class Progress:
             self._automatic = asyncio.get_running_loop().create_task(work, name="auto commit")
             self._automatic.add_done_callback(lambda _: place.leave())
 
-    async def commit_processed(self) -> None:
+    async def commit_processed(self, deadline: Deadline | None = None) -> None:
         """Store what was processed, if this consumer does so without being asked; a failure is logged.
 
         What the user has asked for before, and does not wait for, ends first: afterwards it might come too late.
-        """
-        await self.commits_end()
-        if self._config.commits_itself:
-            await self._commit_quietly(self._tenures.intend(self._news()), self._line.take_place())
 
-    async def _commit_quietly(self, intent: Intent, place: Place) -> None:
+        Args:
+            deadline: of all of it; None is `default_api_timeout_ms` for the commit.
+        """
+        await self.commits_end(deadline)
+        if self._config.commits_itself:
+            await self._commit_quietly(self._tenures.intend(self._news()), self._line.take_place(), deadline)
+
+    async def _commit_quietly(self, intent: Intent, place: Place, deadline: Deadline | None = None) -> None:
         try:
-            await self._commit(intent, place, Deadline(self._config.default_api_timeout_ms / 1000))
+            await self._commit(intent, place, deadline or Deadline(self._config.default_api_timeout_ms / 1000))
         except KafkaError as error:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
 
