@@ -66,6 +66,7 @@ class Progress:
         self._line = Line()
         self._tenures = Tenures()
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._unconfirmed: set[TopicPartition] = set()  # a commit of theirs may have been carried out, or may still be
         self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._was_in_doubt = True  # when the last processed positions were noted
         self._due_s: float | None = None
@@ -87,6 +88,7 @@ class Progress:
         self._tenures.keep(keep)
         self._stored = {partition: at for partition, at in self._stored.items() if partition in keep}
         self._processed = {partition: at for partition, at in self._processed.items() if partition in keep}
+        self._unconfirmed &= keep
 
     # -- committing
 
@@ -107,9 +109,11 @@ class Progress:
             await self._settled(deadline)
             began_s = self._metrics.begin()
             who = partial(self._owner, intent)
+            self._unconfirmed.update(intent.offsets)
             await self._commits.commit(intent.offsets, who, deadline, self._refused, self._settled)
             if intent.offsets:
                 self._metrics.committed(began_s)
+                self._unconfirmed.difference_update(intent.offsets)
                 self._stored.update(intent.offsets)
                 if self._reading.interception is not None:
                     self._reading.interception.committed(intent.offsets)
@@ -219,7 +223,15 @@ class Progress:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
 
     def _news(self) -> Positions:
-        return {partition: at for partition, at in self._processed.items() if self._stored.get(partition) != at}
+        """What was processed and is not stored, or not for certain: a commit without an answer may have taken effect.
+
+        That is committed again, also when the user has gone back since: else the later position would stay.
+        """
+        return {
+            partition: at
+            for partition, at in self._processed.items()
+            if partition in self._unconfirmed or self._stored.get(partition) != at
+        }
 
     async def close(self, deadline: Deadline) -> None:
         """Let commits that are under way end, as far as there is time."""
