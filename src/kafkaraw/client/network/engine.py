@@ -62,6 +62,7 @@ class Engine:
         network: dials brokers; the real network when None.
         clock: wall clock; the real one when None.
         rng: source of jitter; the operating system's when None.
+        entropy: what nobody can guess; the operating system's when None.
 
     Attributes:
         cluster: what is known about brokers, topics and leaders.
@@ -75,10 +76,13 @@ class Engine:
         network: Network | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
+        entropy: Callable[[int], bytes] | None = None,
     ) -> None:
         real = system_runtime()
         self.config = config
-        self.runtime = Runtime(network or network_for(config), clock or real.clock, rng or real.rng)
+        self.runtime = Runtime(
+            network or network_for(config), clock or real.clock, rng or real.rng, entropy or real.entropy
+        )
         self.cluster = ClusterView()
         self._pool = ConnectionPool(config, self.runtime)
         self._metadata = Metadata(self.cluster, self._ask_metadata, config, self.runtime)
@@ -94,7 +98,7 @@ class Engine:
         """Make an engine on a given runtime; the real one when None."""
         if runtime is None:
             return cls(config)
-        return cls(config, network=runtime.network, clock=runtime.clock, rng=runtime.rng)
+        return cls(config, network=runtime.network, clock=runtime.clock, rng=runtime.rng, entropy=runtime.entropy)
 
     # -- life
 
