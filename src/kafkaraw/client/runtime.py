@@ -7,6 +7,7 @@ else in this package may import `random` or `time` or make a network.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,15 @@ class Runtime:
     Attributes:
         network: dials brokers.
         clock: wall clock, for record timestamps.
-        rng: source of jitter and of the choice among equals.
+        rng: source of jitter and of the choice among equals; not of what must not be guessed.
+        entropy: bytes that nobody can guess, as many as asked for: nonces and salts of logins. Another one than the
+            operating system's is for simulations only.
     """
 
     network: Network
     clock: Clock
     rng: random.Random
+    entropy: Callable[[int], bytes] = secrets.token_bytes
 
 
 def system_runtime() -> Runtime:

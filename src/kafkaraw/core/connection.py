@@ -37,6 +37,8 @@ from kafkaraw.core.connection_events import (
     Action,
     BecomeReady,
     CloseAsked,
+    Compute,
+    Computed,
     ConnectionLimits,
     End,
     Event,
@@ -161,6 +163,8 @@ class ConnectionMachine:
                 self._login_given(mechanism, now_ms)
             case LoginMissing(error):
                 self._end(error)
+            case Computed():
+                self._computed(now_ms)
             case LinkLost(error):
                 self._link_lost(error)
             case CloseAsked():
@@ -327,6 +331,20 @@ class ConnectionMachine:
                 login.receive(response)
         except ProtocolError as error:
             self._end_by_peer(at_stage(error, f"{self.peer}: in the middle of the login"))
+        except KafkaError as error:
+            self._end(error)
+        else:
+            if login.computation is None:
+                self._go_on_with_login(login, now_ms)
+            else:
+                self._actions.append(Compute(login.computation))
+
+    def _computed(self, now_ms: float) -> None:
+        login = self._login
+        if login is None or login.computation is None or self.state not in _LOGGING_IN:
+            return
+        try:
+            login.computed()
         except KafkaError as error:
             self._end(error)
         else:

@@ -6,6 +6,7 @@ which would double the time that making them takes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -85,11 +86,18 @@ class LoginMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """What `Compute` asked for was called."""
+
+
+@dataclass(frozen=True, slots=True)
 class CloseAsked:
     """The client wants the connection closed."""
 
 
-Event: TypeAlias = LinkMade | FrameReceived | LinkLost | Submit | Abandon | LoginGiven | LoginMissing | CloseAsked
+Event: TypeAlias = (
+    LinkMade | FrameReceived | LinkLost | Submit | Abandon | LoginGiven | LoginMissing | Computed | CloseAsked
+)
 
 
 # -- actions -------------------------------------------------------------------------------------------------------
@@ -133,13 +141,20 @@ class NeedLogin:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """Call this on another thread: the login goes on with `Computed`."""
+
+    computation: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The connection is over, for this reason; close the link. Comes once, after the `Fail` of every request."""
 
     error: KafkaError
 
 
-Action: TypeAlias = Send | BecomeReady | Succeed | Fail | NeedLogin | End
+Action: TypeAlias = Send | BecomeReady | Succeed | Fail | NeedLogin | Compute | End
 
 
 @dataclass(frozen=True, slots=True)

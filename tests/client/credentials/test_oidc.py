@@ -7,6 +7,7 @@ import base64
 import http.server
 import json
 import logging
+import random
 import ssl
 import threading
 import time
@@ -20,10 +21,10 @@ import trustme
 
 from kafkaraw import Admin
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.credentials.jwt import expiry_ms
 from kafkaraw.client.credentials.oidc import ANSWER_SIZE_MAX, Endpoint, EndpointTokens
 from kafkaraw.client.credentials.source import CachedTokens
 from kafkaraw.core.retry import Backoff
+from kafkaraw.core.sasl.json_web_tokens import expiry_ms
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import AuthenticationError, ConfigError, KafkaError, NetworkError, Stage
 from kafkaraw.testing.virtual import Simulation, run_virtual
@@ -150,11 +151,75 @@ def test_an_answer_that_is_no_token_is_refused(answer: httpx.Response, words: st
     assert words in str(error)
 
 
-@pytest.mark.parametrize("claims", [{"exp": True}, {"exp": "9"}, {"exp": -1}, {"exp": 1e300}, {}, [1]])
+@pytest.mark.parametrize(
+    "claims", [{"exp": True}, {"exp": "9"}, {"exp": -1}, {"exp": 1e300}, {"exp": float("nan")}, {}]
+)
 def test_a_token_that_does_not_say_when_it_ends_is_refused(claims: object):
     payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     with pytest.raises(ValueError, match="exp"):
         expiry_ms(f"x.{payload}.y")
+
+
+@pytest.mark.parametrize("token", ["x", "x.W10.y", "x.#.y", "x.e30"])
+def test_what_is_no_token_has_no_end(token: str):
+    with pytest.raises(ValueError, match="no JSON Web Token"):
+        expiry_ms(token)
+
+
+class Peer:
+    """An HTTP server on this machine that keeps what it is sent and refuses it."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.received += await reader.read(65536)
+        writer.write(b"HTTP/1.1 401 no\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+@pytest.mark.parametrize(
+    ("url", "reaches_proxy"),
+    [
+        ("http://localhost:{own}/token", False),
+        ("http://127.0.0.1:{own}/token", False),
+        ("http://127.0.0.2:{own}/token", False),
+        ("https://localhost:{own}/token", False),
+        ("http://idp.invalid/token", False),  # as an allow-list may name it
+        ("https://idp.invalid/token", True),
+    ],
+)
+def test_a_proxy_of_the_environment_is_asked_for_https_to_other_machines_only(
+    url: str, reaches_proxy: bool, monkeypatch: pytest.MonkeyPatch
+):
+    async def main() -> tuple[bytes, bytes]:
+        proxy, own = Peer(), Peer()
+        servers = []
+        for peer in (proxy, own):
+            servers.append(server := await asyncio.start_server(peer.serve, "0.0.0.0", 0))
+            peer.port = server.sockets[0].getsockname()[1]
+        for name in PROXIES:
+            for spelled in (name, name.lower()):
+                monkeypatch.setenv(spelled, f"http://127.0.0.1:{proxy.port}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        source = EndpointTokens(endpoint(url=url.format(own=own.port)), random.Random(1))
+        with pytest.raises(KafkaError):
+            await source.token(0.5)
+        for server in servers:
+            server.close()
+        return proxy.received, own.received
+
+    received, direct = asyncio.run(main())
+    secret = base64.b64encode(f"me:too:{SECRET}".encode())
+    assert bool(received) == reaches_proxy
+    assert secret not in received  # a tunnel for TLS, if anything
+    assert (secret in direct) == (url.startswith("http:") and "{own}" in url)
 
 
 def test_a_token_is_kept_for_four_fifths_of_its_life_and_fetched_once_for_many():

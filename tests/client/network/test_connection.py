@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafkaraw.client.network.connection import Connection
+from kafkaraw import Admin
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.client.network.connection import FRAME_SIZE_MAX as CLIENT_FRAME_SIZE_MAX
+from kafkaraw.client.network.connection import FRAME_SIZE_MAX_AT_FIRST, Connection
 from kafkaraw.errors import (
     ClosedError,
     KafkaError,
@@ -97,6 +100,36 @@ def test_a_tls_port_is_recognised() -> None:
 def test_garbage_is_recognised() -> None:
     for garbage in (b"SSH-2.0-OpenSSH_9.2\r\n", b"\xff\xff\xff\xff", b"220 mail.test ESMTP\r\n", b"\0\0\0\2\0\0"):
         assert isinstance(opening_error(lambda request, garbage=garbage: garbage), ProtocolError)
+
+
+def test_before_api_versions_is_answered_frames_have_a_small_limit() -> None:
+    error = opening_error(lambda request: (FRAME_SIZE_MAX_AT_FIRST + 1).to_bytes(4, "big"))
+    assert isinstance(error, ProtocolError)
+    assert f"frame of {FRAME_SIZE_MAX_AT_FIRST + 1} bytes, the limit is {FRAME_SIZE_MAX_AT_FIRST}" in str(error)
+    assert FRAME_SIZE_MAX_AT_FIRST <= 1 << 20
+
+
+@pytest.mark.parametrize(("mechanism", "before"), [("", 1), ("PLAIN", 3), ("SCRAM-SHA-256", 4)])
+def test_the_limit_of_frames_is_lifted_when_the_login_is_complete(
+    mechanism: str, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+    received = Connection.frame_received
+
+    def noted(self: Connection, frame: memoryview) -> None:
+        limits.append(self._link._reader.limit)
+        received(self, frame)
+
+    monkeypatch.setattr(Connection, "frame_received", noted)
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism} if mechanism else {}
+    user = {"sasl_username": "ada", "sasl_password": "opensesame"} if mechanism else {}
+    with (
+        EmbeddedBroker(users={"ada": "opensesame"} if mechanism else None) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers, **login, **user) as admin,
+    ):
+        admin.list_topics()
+    assert set(limits[:before]) == {FRAME_SIZE_MAX_AT_FIRST}
+    assert set(limits[before:]) == {CLIENT_FRAME_SIZE_MAX}
 
 
 def test_a_peer_that_hangs_up_is_named() -> None:

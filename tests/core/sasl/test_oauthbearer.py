@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from kafkaraw.core.sasl.oauthbearer import (
     OAuthBearerClient,
     UnsecuredOAuthBearerServer,
     UnsecuredRules,
+    read_client_first,
     read_unsecured_token,
     unsecured_token,
 )
@@ -59,6 +61,11 @@ def test_a_refusal_is_acknowledged_and_then_final():
         (token(claims={"exp": NOW_S + 60}), "no subject"),
         (token(claims={"sub": "ada"}), "no time of expiry"),
         (token(claims={"sub": "ada", "exp": True}), "no time of expiry"),
+        (token(claims={"sub": "ada", "exp": float("nan")}), "no time of expiry"),
+        (token(claims={"sub": "ada", "exp": float("inf")}), "no time of expiry"),
+        (token(claims={"sub": "ada", "exp": -float("inf")}), "no time of expiry"),
+        (token(claims={"sub": "ada", "exp": 10**400}), "no time of expiry"),
+        (token(claims={"sub": "ada", "exp": -1}), "no time of expiry"),
         (token(claims={"sub": "ada", "exp": NOW_S}), "has expired"),
         ("a.b", "not an unsecured token"),
         ("a.b.", "no JSON Web Signature"),
@@ -71,7 +78,19 @@ def test_a_token_that_proves_nothing_is_refused(text: str, words: str):
 
 
 @pytest.mark.parametrize(
-    "first", [b"", b"n,,\x01\x01", b"n,,\x01auth=Basic abc\x01\x01", b"y,,\x01auth=Bearer a\x01\x01"]
+    "first",
+    [
+        b"",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Basic abc\x01\x01",
+        b"y,,\x01auth=Bearer a\x01\x01",
+        b"n,,\x01auth=Bearer a\x01",
+        b"n,,\x01auth=Bearer a\x01\x01\x01",
+        b"n,,\x01auth=Bearer a\x01more\x01\x01",
+        b"n,,\x01auth=Bearer a\x01auth=Bearer b\x01\x01",
+        b"n,,\x01m\xc3\xb6re=1\x01auth=Bearer a\x01\x01",
+        b"n,a=b,c,\x01auth=Bearer a\x01\x01",
+    ],
 )
 def test_a_message_of_another_form_is_refused(first: bytes):
     with pytest.raises(AuthenticationError, match="expected form"):
@@ -81,3 +100,27 @@ def test_a_message_of_another_form_is_refused(first: bytes):
 def test_what_is_no_bearer_token_is_not_sent():
     with pytest.raises(AuthenticationError, match="no bearer token"):
         OAuthBearerClient("a\x01b")
+
+
+def test_the_pairs_around_the_token_may_be_any():
+    for first in (
+        b"n,a=ada,\x01host=b=c\x01auth=Bearer abc\x01port=\x01\x01",
+        b"n,a=ada,\x01auth=bearer   abc\x01\x01",
+    ):
+        assert read_client_first(first) == ("ada", "abc")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"n,,\x01" + b"auth=Bearer a\x01" * 30_000,
+        b"n,,\x01" + b"a=\x01" * 150_000 + b"!\x01\x01",
+        b"n,,\x01auth=Bearer " + b"a" * 500_000 + b"!\x01\x01",
+        b"n,a=" + b"a" * 500_000,
+    ],
+)
+def test_the_largest_message_of_another_form_is_refused_in_linear_time(first: bytes):
+    began_s = time.process_time()
+    with pytest.raises(AuthenticationError, match="expected form"):
+        read_client_first(first)
+    assert time.process_time() - began_s < 1

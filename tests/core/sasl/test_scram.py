@@ -107,3 +107,28 @@ def test_names_and_passwords_are_taken_as_they_are_written():
     assert len(hashed) == 4
     name = ScramClient("SCRAM-SHA-256", "\u2168,=", "x", "nonce").step(None)
     assert name == "n,,n=\u2168=2C=3D,r=nonce".encode()
+
+
+@pytest.mark.parametrize(("iterations", "is_slow"), [(4_096, False), (8_192, False), (8_193, True), (262_144, True)])
+def test_many_iterations_are_a_computation_of_their_own(iterations: int, is_slow: bool):
+    server = ScramServer(
+        "SCRAM-SHA-256", {"user": make_credential("SCRAM-SHA-256", "pencil", SALT, iterations)}.get, SERVER_NONCE
+    )
+    client = rfc_client()
+    challenge = server.step(client.step(None))
+    computation = client.computation(challenge)
+    assert (computation is not None) == is_slow
+    if computation is not None:
+        computation()
+    client.step(server.step(client.step(challenge)))
+    assert client.complete
+    assert client.computation(challenge) is None
+
+
+def test_a_challenge_that_is_not_safe_to_answer_is_not_computed():
+    client = rfc_client()
+    client.step(None)
+    for challenge in (SERVER_FIRST.replace(b"4096", b"262145"), SERVER_FIRST.replace(b"4096", b"999999999"), b"\xff"):
+        assert client.computation(challenge) is None
+        with pytest.raises(AuthenticationError):
+            client.step(challenge)

@@ -5,6 +5,7 @@ A password is hashed here and never sent; its salt comes from the client's sourc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +27,7 @@ from kafkaraw.protocol.messages.describe_user_scram_credentials import (
     UserName,
 )
 
-_SALT_BITS: Final = 192
+_SALT_BYTES: Final = 24
 _ITERATIONS_MAX: Final = 16_384
 
 
@@ -83,6 +84,7 @@ class UserAdmin:
         by_user: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
         for change in changes:
             by_user.setdefault(change.user, []).append(self._wire_form(change))
+            await asyncio.sleep(0)  # hashing many passwords must not hold up the loop
         deadline = self._calls.deadline(timeout)
 
         async def once(users: Sequence[str]) -> dict[str, KafkaError]:
@@ -159,7 +161,7 @@ class UserAdmin:
             raise UsageError(f"{change.mechanism!r} is not a SCRAM mechanism: use {' or '.join(TYPE_OF_MECHANISM)}")
         if isinstance(change, ScramRemoval):
             return ScramCredentialDeletion(name=change.user, mechanism=number)
-        salt = self._calls.engine.runtime.rng.getrandbits(_SALT_BITS).to_bytes(_SALT_BITS // 8, "big")
+        salt = self._calls.engine.runtime.entropy(_SALT_BYTES)
         # What a broker would refuse is hashed once only: it says so in its own words.
         rounds = change.iterations if ITERATIONS_MIN <= change.iterations <= _ITERATIONS_MAX else 1
         salted = salted_password(change.mechanism, change.password, salt, rounds)

@@ -36,7 +36,7 @@ def credentials_for(config: ClientConfig, runtime: Runtime) -> Credentials | Non
 
 def _password(config: ClientConfig, runtime: Runtime) -> Credentials:
     name, username, password = config.sasl_mechanism, config.sasl_username, config.sasl_password
-    return PasswordCredentials(str(name), username or "", password or "", runtime.rng)
+    return PasswordCredentials(str(name), username or "", password or "", runtime.entropy)
 
 
 def _bearer(config: ClientConfig, runtime: Runtime) -> Credentials:

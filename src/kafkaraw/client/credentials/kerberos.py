@@ -138,6 +138,9 @@ class KerberosClient:
         """See `ClientMechanism.complete`."""
         return self._next is _Step.DONE
 
+    def computation(self, challenge: bytes) -> None:
+        """See `ClientMechanism.computation`."""
+
     def step(self, challenge: bytes | None) -> bytes:
         """See `ClientMechanism.step`: tokens until the context stands, then the layer, then an empty answer."""
         if challenge is None:

@@ -2,8 +2,9 @@
 
 Source: RFC 6749 section 4.4, KIP-768, KIP-1139, Kafka's HttpJwtRetriever. An answer that says no is an
 AuthenticationError at once; an endpoint that cannot be reached, is overloaded or breaks is asked again, with a growing
-pause, until the time for the login is up. Redirects are not followed, answers are bounded, and neither the secret nor
-an answer's content appears in a message, the provider's own error code excepted.
+pause, until the time for the login is up. Proxies of the environment (HTTPS_PROXY, ALL_PROXY) are used for https to
+other machines only: with plain http they would read the secret. Redirects are not followed, answers are bounded, and
+neither the secret nor an answer's content appears in a message, the provider's own error code excepted.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlsplit
 
-from kafkaraw.client.credentials.jwt import expiry_ms
 from kafkaraw.client.credentials.source import Token
+from kafkaraw.client.credentials.urls import is_loopback
 from kafkaraw.core.retry import Backoff, RandomSource
+from kafkaraw.core.sasl.json_web_tokens import expiry_ms
 from kafkaraw.errors import AuthenticationError, NetworkError, Stage
 
 if TYPE_CHECKING:
@@ -115,7 +117,12 @@ class EndpointTokens:
         verify = endpoint.tls() if endpoint.url.startswith("https:") and self._transport is None else False
         try:
             async with (
-                httpx.AsyncClient(verify=verify, transport=self._transport, timeout=limits) as client,
+                httpx.AsyncClient(
+                    verify=verify,
+                    transport=self._transport,
+                    timeout=limits,
+                    trust_env=_may_use_proxies(endpoint.url),
+                ) as client,
                 client.stream("POST", endpoint.url, data=form, headers=headers) as answer,
             ):
                 return self._read(answer.status_code, await _content(answer))
@@ -144,6 +151,15 @@ class EndpointTokens:
             return Token(token, expiry_ms(token))
         except ValueError as error:
             raise AuthenticationError(f"the token of {self._endpoint.url} cannot be used: {error}") from None
+
+
+def _may_use_proxies(url: str) -> bool:
+    """Whether the proxies of the environment may carry the secret.
+
+    They get it encrypted with https; with plain http they could read it. This machine is never reached through them.
+    """
+    parts = urlsplit(url)
+    return parts.scheme == "https" and not is_loopback(parts.hostname or "")
 
 
 async def _content(answer: httpx.Response) -> bytes:

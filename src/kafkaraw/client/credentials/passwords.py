@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Final
 
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.core.sasl.plain import NAME as PLAIN
 from kafkaraw.core.sasl.plain import PlainClient
 from kafkaraw.core.sasl.scram import ScramClient
 
-if TYPE_CHECKING:
-    import random
-
-NONCE_BITS = 192
+NONCE_BYTES: Final = 24
 
 
 class PasswordCredentials:
@@ -22,17 +20,17 @@ class PasswordCredentials:
         mechanism: PLAIN or one of SCRAM's.
         username: who.
         password: theirs.
-        rng: source of nonces.
+        entropy: source of nonces, which nobody must be able to guess.
     """
 
-    def __init__(self, mechanism: str, username: str, password: str, rng: random.Random) -> None:
+    def __init__(self, mechanism: str, username: str, password: str, entropy: Callable[[int], bytes]) -> None:
         self._name = mechanism
         self._username = username
         self._password = password
-        self._rng = rng
+        self._entropy = entropy
 
     async def mechanism(self, host: str, timeout: float) -> ClientMechanism:
         """See `Credentials.mechanism`."""
         if self._name == PLAIN:
             return PlainClient(self._username, self._password)
-        return ScramClient(self._name, self._username, self._password, f"{self._rng.getrandbits(NONCE_BITS):048x}")
+        return ScramClient(self._name, self._username, self._password, self._entropy(NONCE_BYTES).hex())

@@ -7,11 +7,20 @@ what is listed may be plain http, too.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
-from typing import Final
 from urllib.parse import urlsplit
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+def is_loopback(host: str) -> bool:
+    """Whether a host of a URL is this machine: `localhost` and names below it, 127.0.0.0/8, ::1."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def url_fault(url: str, allowed: Sequence[str]) -> str:
@@ -27,6 +36,6 @@ def url_fault(url: str, allowed: Sequence[str]) -> str:
         return "a user name or password inside a URL ends up in logs: use the client id and secret"
     if allowed:
         return "" if url in allowed else "it is not in sasl_oauthbearer_allowed_urls"
-    if parts.scheme == "http" and host not in _LOOPBACK:
+    if parts.scheme == "http" and not is_loopback(host):
         return "the client's secret would travel in the clear: use https, or list it in sasl_oauthbearer_allowed_urls"
     return ""

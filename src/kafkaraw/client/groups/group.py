@@ -158,10 +158,13 @@ class Group:
                 self._placing = asyncio.get_running_loop().create_task(
                     self._stored(frozenset(self._unplaced), deadline_s), name="finding committed positions"
                 )
-            done, _ = await asyncio.wait({self._placing}, timeout=deadline.remaining)
+            task = self._placing
+            done, _ = await asyncio.wait({task}, timeout=deadline.remaining)
             if not done:
                 return False
-            task, self._placing = self._placing, None
+            if self._placing is not task:
+                continue  # another call has waited for it, too, and has come first
+            self._placing = None
             starts = task.result()
             for partition in self._unplaced & starts.keys():
                 self._reading.seek(partition, starts[partition].offset, starts[partition].leader_epoch)
@@ -260,7 +263,7 @@ class Group:
             except Exception as error:  # noqa: BLE001 - a callback of the user's may raise anything
                 problem = error
         elif self._engine.is_started:
-            await self.progress.commit_processed()
+            await self.progress.commit_processed(deadline)
         await self.membership.callbacks.others_over(deadline)
         await self.progress.close(deadline)
         problem = problem or self.progress.unwatched.tell_last()

@@ -19,6 +19,8 @@ from kafkaraw.core.connection_events import (
     Action,
     BecomeReady,
     CloseAsked,
+    Compute,
+    Computed,
     ConnectionLimits,
     End,
     Event,
@@ -33,14 +35,18 @@ from kafkaraw.core.connection_events import (
 )
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
-from kafkaraw.errors import ClosedError, KafkaError, UsageError
+from kafkaraw.errors import AuthenticationError, ClosedError, KafkaError, UsageError
 from kafkaraw.net import Link, Network
+from kafkaraw.net.daemon_thread import run_in_daemon_thread
 from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import segments_size
 
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
+FRAME_SIZE_MAX_AT_FIRST = 1 << 20
+"""Largest response before the broker is known to be one: until ApiVersions is answered and the login complete."""
 CLOSE_TIMEOUT_S = 1.0
+"""How long the last bytes of a connection may take to leave, in seconds."""
 SIZE_PREFIX_BYTES = 4
 _READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 
@@ -68,6 +74,7 @@ class Connection:
         open_deadline: when it must be ready, on the loop's clock, in seconds.
         metrics: where to count.
         login: how to log in; None where no login is wanted.
+        frame_size_max: largest response, once the connection is ready, in bytes.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class Connection:
         open_deadline: float,
         metrics: NodeMetrics,
         login: Login | None = None,
+        frame_size_max: int = FRAME_SIZE_MAX,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._machine = ConnectionMachine(peer, limits)
@@ -91,6 +99,7 @@ class Connection:
         self._asking = 0
         self._used_at = self._loop.time()
         self._login = login
+        self._frame_size_max = frame_size_max
         self._logging_in: asyncio.Task[None] | None = None
 
     @classmethod
@@ -119,7 +128,8 @@ class Connection:
                 renewal of the login.
             request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
             max_in_flight: how many requests may be unanswered at once; more wait their turn.
-            frame_size_max: largest response to accept, in bytes.
+            frame_size_max: largest response to accept, in bytes; until the login is complete, or without one until
+                ApiVersions is answered, it is `FRAME_SIZE_MAX_AT_FIRST` at most.
             metrics: of the broker, where to count; its name stands in the connection log.
             login: how to log in; None for a listener that wants no login.
 
@@ -140,10 +150,11 @@ class Connection:
         )
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         metrics = metrics or NodeMetrics(BOOTSTRAP)
-        connection = cls(peer, limits, loop.time() + connect_timeout, metrics, login)
+        connection = cls(peer, limits, loop.time() + connect_timeout, metrics, login, frame_size_max)
         try:
             handler = tapped(connection, connection._name_in_log, "client")
-            await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=frame_size_max)
+            at_first = min(frame_size_max, FRAME_SIZE_MAX_AT_FIRST)
+            await network.dial(host, port, handler, timeout=connect_timeout, frame_size_max=at_first)
             await connection._ready
         except BaseException as error:
             metrics.connections_failed += isinstance(error, KafkaError)
@@ -273,14 +284,18 @@ class Connection:
         if self._link is not None:
             self._link.resume_reading()
 
-    async def close(self) -> None:
-        """Fail what is unanswered, send what is unsent, close. Takes a second at most."""
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Fail what is unanswered, send what is unsent as far as there is time, close.
+
+        Args:
+            timeout: seconds; more than `CLOSE_TIMEOUT_S` counts as that.
+        """
         self._handle(CloseAsked())
         if self._link is None:
             return
         self._link.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._lost.wait(), CLOSE_TIMEOUT_S)
+            await asyncio.wait_for(self._lost.wait(), min(timeout, CLOSE_TIMEOUT_S))
         self._link.abort()
 
     def abort(self) -> None:
@@ -344,6 +359,16 @@ class Connection:
         else:
             self._handle(LoginGiven(mechanism))
 
+    async def _compute(self, computation: Callable[[], None]) -> None:
+        try:
+            await run_in_daemon_thread(computation, "kafkaraw-login")
+        except Exception as error:  # noqa: BLE001 - a hash that this machine's OpenSSL does not allow, or no memory
+            failure = AuthenticationError(f"{self.peer} [SASL]: the login cannot be computed: {error!r}")
+            failure.__cause__ = error
+            self._handle(LoginMissing(failure))
+        else:
+            self._handle(Computed())
+
     def _handle(self, event: Event) -> None:
         self._machine.receive(event, self._loop.time() * 1000)
         self._act()
@@ -385,11 +410,15 @@ class Connection:
             case Fail(key, error):
                 _settle(key, error)
             case BecomeReady():
+                if self._link is not None:
+                    self._link.limit_frames(self._frame_size_max)
                 _settle(self._ready, None)
             case NeedLogin(deadline_ms):
                 assert self._login is not None
                 preparing = self._prepare_login(self._login, deadline_ms / 1000 - self._loop.time())
                 self._logging_in = self._loop.create_task(preparing, name=f"log in at {self.peer}")
+            case Compute(computation):
+                self._logging_in = self._loop.create_task(self._compute(computation), name=f"compute for {self.peer}")
             case End(error):
                 if self._logging_in is not None:
                     self._logging_in.cancel()

@@ -17,7 +17,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metrics.client_metrics import ClientMetrics
 from kafkaraw.client.network.bootstrap import first_to_answer, may_pass
-from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
 from kafkaraw.client.network.metadata import Metadata
 from kafkaraw.client.network.pool import ConnectionPool, Lane
 from kafkaraw.client.network.security import network_for
@@ -62,6 +62,7 @@ class Engine:
         network: dials brokers; the real network when None.
         clock: wall clock; the real one when None.
         rng: source of jitter; the operating system's when None.
+        entropy: what nobody can guess; the operating system's when None.
 
     Attributes:
         cluster: what is known about brokers, topics and leaders.
@@ -75,10 +76,13 @@ class Engine:
         network: Network | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
+        entropy: Callable[[int], bytes] | None = None,
     ) -> None:
         real = system_runtime()
         self.config = config
-        self.runtime = Runtime(network or network_for(config), clock or real.clock, rng or real.rng)
+        self.runtime = Runtime(
+            network or network_for(config), clock or real.clock, rng or real.rng, entropy or real.entropy
+        )
         self.cluster = ClusterView()
         self._pool = ConnectionPool(config, self.runtime)
         self._metadata = Metadata(self.cluster, self._ask_metadata, config, self.runtime)
@@ -94,7 +98,7 @@ class Engine:
         """Make an engine on a given runtime; the real one when None."""
         if runtime is None:
             return cls(config)
-        return cls(config, network=runtime.network, clock=runtime.clock, rng=runtime.rng)
+        return cls(config, network=runtime.network, clock=runtime.clock, rng=runtime.rng, entropy=runtime.entropy)
 
     # -- life
 
@@ -129,14 +133,18 @@ class Engine:
         finally:
             self._start_lock.release()
 
-    async def close(self) -> None:
-        """Close all connections; whoever waits for an answer gets an error. May be called twice."""
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Close all connections; whoever waits for an answer gets an error. May be called twice.
+
+        Args:
+            timeout: seconds, as for `Connection.close`.
+        """
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         await self._metadata.close()
-        await self._pool.close()
+        await self._pool.close(timeout)
 
     @property
     def is_started(self) -> bool:

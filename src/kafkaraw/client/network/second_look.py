@@ -17,7 +17,7 @@ from kafkaraw.net.tls import handshake_context
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 TIMEOUT_S: Final = 2.0
-FRAME_SIZE_MAX: Final = 1 << 20
+FRAME_SIZE_MAX_AT_FIRST: Final = 1 << 20
 _WEB_REQUEST: Final = b"HEAD / HTTP/1.0\r\n\r\n"
 _HANDSHAKE_VERSION: Final = 1
 
@@ -66,7 +66,7 @@ async def _tls(address: Address, timeout: float) -> str:
     try:
         network = AsyncioNetwork(dial_tls=handshake_context())
         link = await network.dial(
-            address.host, address.port, _Listener(), timeout=timeout, frame_size_max=FRAME_SIZE_MAX
+            address.host, address.port, _Listener(), timeout=timeout, frame_size_max=FRAME_SIZE_MAX_AT_FIRST
         )
     except KafkaError:
         return ""
@@ -78,7 +78,7 @@ async def _web_server(address: Address, timeout: float) -> str:
     listener = _Listener()
     try:
         link = await AsyncioNetwork().dial(
-            address.host, address.port, listener, timeout=timeout, frame_size_max=FRAME_SIZE_MAX
+            address.host, address.port, listener, timeout=timeout, frame_size_max=FRAME_SIZE_MAX_AT_FIRST
         )
     except KafkaError:
         return ""

@@ -11,6 +11,7 @@ version 1 (KIP-152), and bare, as frames without a Kafka header, after version 0
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
@@ -102,11 +103,14 @@ class SaslConversation:
     Attributes:
         state: where it is.
         session_lifetime_ms: how long the broker keeps the login, once COMPLETE; 0 is as long as the connection.
+        computation: to be called, on any thread, and then `computed`, before the login goes on; None when it may.
     """
 
     def __init__(self, peer: str, *, renews: bool = False) -> None:
         self.state = _S.REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE if renews else _S.SEND_APIVERSIONS_REQUEST
         self.session_lifetime_ms = 0
+        self.computation: Callable[[], None] | None = None
+        self._challenge = BareToken(b""), 0
         self._handshake_version: int | None = None
         self._what = "renewing the login" if renews else "login"
         self._mechanism: ClientMechanism | None = None
@@ -143,7 +147,8 @@ class SaslConversation:
     @property
     def awaits_bare_token(self) -> bool:
         """Whether the next frame is a token without a Kafka header."""
-        return self.state is _S.INTERMEDIATE and self._handshake_version == BARE_TOKENS_VERSION
+        bare = self._handshake_version == BARE_TOKENS_VERSION
+        return bare and self.state is _S.INTERMEDIATE and self.computation is None
 
     def next_request(self) -> SaslRequest | None:
         """Return what to send now; None when the login is complete.
@@ -204,7 +209,24 @@ class SaslConversation:
             self._refused(f"{words} ({error_name(response.error_code)}, mechanism {self.mechanism.name})")
         self._take(bytes(response.auth_bytes), response.session_lifetime_ms)
 
+    def computed(self) -> None:
+        """`computation` was called: answer the token that it was for.
+
+        Raises:
+            AuthenticationError: as `receive`.
+        """
+        self.computation = None
+        challenge, session_lifetime_ms = self._challenge
+        self._answer(challenge.token, session_lifetime_ms)
+
     def _take(self, token: bytes, session_lifetime_ms: int) -> None:
+        self.computation = self.mechanism.computation(token)
+        if self.computation is None:
+            self._answer(token, session_lifetime_ms)
+        else:
+            self._challenge = BareToken(token), session_lifetime_ms
+
+    def _answer(self, token: bytes, session_lifetime_ms: int) -> None:
         self._token = self._step(token)
         if self.mechanism.complete:
             self.session_lifetime_ms = session_lifetime_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -16,6 +17,17 @@ class ClientMechanism(Protocol):
     @property
     def complete(self) -> bool:
         """Whether nothing more is to be said, and the broker has proved what the mechanism lets it prove."""
+        ...
+
+    def computation(self, challenge: bytes) -> Callable[[], None] | None:
+        """What has to be computed before `step` can answer, if that takes long enough to hold up an event loop.
+
+        Args:
+            challenge: as for `step`.
+
+        Returns:
+            what to call once, on any thread, before `step`; None when `step` is quick.
+        """
         ...
 
     def step(self, challenge: bytes | None) -> bytes:

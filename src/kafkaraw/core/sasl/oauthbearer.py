@@ -7,22 +7,20 @@ tests; it exists only where it was asked for by name, because a broker that take
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafkaraw.core.sasl.json_web_tokens import expiry_s, json_object
 from kafkaraw.errors import AuthenticationError
 
 NAME: Final = "OAUTHBEARER"
 _SEPARATOR: Final = "\x01"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-_CLIENT_FIRST: Final = re.compile(
-    r"n,(?:a=(?P<authorization_id>[^,]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
-    r"auth=[Bb]earer +(?P<token>[A-Za-z0-9\-._~+/]+=*)\x01(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
-)
+_HEADER: Final = re.compile(r"n,(?:a=(?P<authorization_id>[^,]*))?,")
+_BEARER: Final = re.compile(r"[Bb]earer +(?P<token>[A-Za-z0-9\-._~+/]+=*)")
 INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
 
 
@@ -45,6 +43,9 @@ class OAuthBearerClient:
         pairs = {"auth": f"Bearer {token}", **(extensions or {})}
         self._token = "n,," + _SEPARATOR + "".join(f"{name}={value}{_SEPARATOR}" for name, value in pairs.items())
         self.complete = False
+
+    def computation(self, challenge: bytes) -> None:
+        """See `ClientMechanism.computation`."""
 
     def step(self, challenge: bytes | None) -> bytes:
         """See `ClientMechanism.step`: an answer with content is a refusal, which is acknowledged."""
@@ -94,21 +95,42 @@ class UnsecuredOAuthBearerServer:
         """See `ServerMechanism.step`."""
         if self._refusal:
             raise AuthenticationError(self._refusal)
-        found = _CLIENT_FIRST.fullmatch(response.decode(errors="replace"))
-        if found is None:
-            raise AuthenticationError("Authentication failed: the OAUTHBEARER message is not of the expected form")
+        first = read_client_first(response)
         try:
-            token = read_unsecured_token(found["token"], self._now_s, self._rules)
+            token = read_unsecured_token(first.token, self._now_s, self._rules)
         except ValueError as error:
             self._refusal = f"Authentication failed: {error}"
             return INVALID_TOKEN
         if set(self._rules.required_scope.split()) - token.scopes:
             self._refusal = "Authentication failed: the token lacks a scope that is required"
             return json.dumps({"status": "insufficient_scope", "scope": self._rules.required_scope}).encode()
-        if found["authorization_id"] not in (None, "", token.user):
+        if first.authorization_id not in ("", token.user):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is not its own")
         self.user, self.expires_ms = token.user, int(token.expires_s * 1000)
         return b""
+
+
+class ClientFirst(NamedTuple):
+    """A client's first message: on whose behalf, empty for its own, and the token."""
+
+    authorization_id: str
+    token: str
+
+
+def read_client_first(message: bytes) -> ClientFirst:
+    """Read a client's first message, in time that grows with its length only.
+
+    Raises:
+        AuthenticationError: it is not of the form that RFC 7628 gives it, or has not exactly one token.
+    """
+    header, *pairs = message.decode(errors="replace").split(_SEPARATOR)
+    gs2 = _HEADER.fullmatch(header)
+    named = [pair.partition("=") for pair in pairs[:-2]]
+    bearers = [_BEARER.fullmatch(value) for name, _, value in named if name == "auth"]
+    well_formed = pairs[-2:] == ["", ""] and all(name.isascii() and name.isalpha() and is_ for name, is_, _ in named)
+    if gs2 is None or not well_formed or len(bearers) != 1 or bearers[0] is None:
+        raise AuthenticationError("Authentication failed: the OAUTHBEARER message is not of the expected form")
+    return ClientFirst(gs2["authorization_id"] or "", bearers[0]["token"])
 
 
 class UnsecuredToken(NamedTuple):
@@ -128,13 +150,13 @@ def read_unsecured_token(token: str, now_s: float, rules: UnsecuredRules) -> Uns
     parts = token.split(".")
     if len(parts) != 3 or parts[2]:
         raise ValueError("not an unsecured token: it has a signature, which this broker cannot check")
-    header, claims = _json_object(parts[0]), _json_object(parts[1])
+    header, claims = json_object(parts[0]), json_object(parts[1])
     if header.get("alg") != "none":
         raise ValueError("not an unsecured token: its algorithm is not 'none'")
-    user, expires_s = claims.get(rules.principal_claim), claims.get("exp")
+    user, expires_s = claims.get(rules.principal_claim), expiry_s(claims)
     if not isinstance(user, str) or not user:
         raise ValueError("the token names no subject")
-    if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
+    if expires_s is None:
         raise ValueError("the token has no time of expiry")
     if expires_s + rules.clock_skew_ms / 1000 <= now_s:
         raise ValueError("the token has expired")
@@ -156,13 +178,3 @@ def unsecured_token(subject: str, now_s: float, lifetime_s: float = 3600) -> str
 
 def _base64_json(value: Mapping[str, object]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
-
-
-def _json_object(part: str) -> dict[str, object]:
-    try:
-        found = json.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, RecursionError):
-        raise ValueError("the token is no JSON Web Signature") from None
-    if not isinstance(found, dict):
-        raise ValueError("the token is no JSON Web Signature")
-    return found

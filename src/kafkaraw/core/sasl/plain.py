@@ -23,6 +23,9 @@ class PlainClient:
         self._token = f"\0{username}\0{password}".encode()
         self.complete = False
 
+    def computation(self, challenge: bytes) -> None:
+        """See `ClientMechanism.computation`."""
+
     def step(self, challenge: bytes | None) -> bytes:
         """See `ClientMechanism.step`: one message, to which the broker has nothing to add."""
         if challenge is None:

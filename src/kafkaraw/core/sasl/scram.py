@@ -26,6 +26,8 @@ MECHANISM_OF_TYPE: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 TYPE_OF_MECHANISM: Final = {name: number for number, name in MECHANISM_OF_TYPE.items()}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 262_144
+ITERATIONS_AT_ONCE_MAX: Final = 8_192
+"""Up to so many take a few milliseconds; more are left to another thread (`ClientMechanism.computation`)."""
 REFUSED: Final = "Authentication failed during {during} due to invalid credentials with SASL mechanism {name}"
 _NO_BINDING: Final = "n,,"
 
@@ -85,6 +87,7 @@ class ScramClient:
         self._digest = HASHES[name]
         self._nonce = nonce
         self._first_bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._salted: tuple[bytes, int, bytes] | None = None
         self._signature = b""
         self._next = _Step.FIRST
 
@@ -92,6 +95,18 @@ class ScramClient:
     def complete(self) -> bool:
         """See `ClientMechanism.complete`."""
         return self._next is _Step.DONE
+
+    def computation(self, challenge: bytes) -> Callable[[], None] | None:
+        """See `ClientMechanism.computation`: hashing the password, when the broker asks for many iterations."""
+        if self._next is not _Step.FINAL:
+            return None
+        try:
+            _, salt, iterations = self._read_first(_text(challenge))
+        except AuthenticationError:
+            return None  # `step` raises it
+        if iterations <= ITERATIONS_AT_ONCE_MAX:
+            return None
+        return lambda: self._hash(salt, iterations)
 
     def step(self, challenge: bytes | None) -> bytes:
         """See `ClientMechanism.step`."""
@@ -106,7 +121,8 @@ class ScramClient:
         self._verify(text)
         return b""
 
-    def _final(self, server_first: str) -> bytes:
+    def _read_first(self, server_first: str) -> tuple[str, bytes, int]:
+        """Nonce, salt and iterations of the broker's first message, checked."""
         values = _attributes(server_first)
         if "e" in values:
             raise AuthenticationError(f"{self.name}: the broker says {values['e']}")
@@ -120,9 +136,19 @@ class ScramClient:
         if not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
             raise AuthenticationError(
                 f"{self.name}: the broker asks for {iterations} iterations; "
-                f"this client takes {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+                f"this client takes {ITERATIONS_MIN} to {ITERATIONS_MAX}; set the credential anew with fewer or more"
             )
-        salted = hashlib.pbkdf2_hmac(self._digest, self._password, salt, int(iterations))
+        return nonce, salt, int(iterations)
+
+    def _hash(self, salt: bytes, iterations: int) -> None:
+        self._salted = salt, iterations, hashlib.pbkdf2_hmac(self._digest, self._password, salt, iterations)
+
+    def _final(self, server_first: str) -> bytes:
+        nonce, salt, iterations = self._read_first(server_first)
+        if self._salted is None or self._salted[:2] != (salt, iterations):
+            self._hash(salt, iterations)
+        assert self._salted is not None
+        salted = self._salted[2]
         client_key = _hmac(self._digest, salted, b"Client Key")
         stored_key = hashlib.new(self._digest, client_key).digest()
         without_proof = f"c={_encode(_NO_BINDING.encode())},r={nonce}"
