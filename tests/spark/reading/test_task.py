@@ -222,3 +222,18 @@ def test_rows_come_in_batches_of_bounded_length(monkeypatch):
     monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
     batches = list(read_range(OffsetRange("t", 0, 0, 65_000), SCHEMA, ReadSettings({}, True, 30_000)))
     assert [batch.num_rows for batch in batches] == [20_000, 20_000, 20_000, 5_000]
+
+
+def test_a_task_gives_about_16_mib_of_decompressed_records_at_a_time(monkeypatch):
+    """5 KB on the wire may be 100 MB; a wire batch is never divided."""
+    wires = b"".join(
+        encode_batch([(0, None, bytes(4 << 20), None)], codec="zstd", base_offset=offset) for offset in range(25)
+    )
+    log = Log(end=25)
+    log.poll = lambda timeout: {T0: Batch("t", 0, memoryview(wires), start_offset=0)}
+    monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
+    offsets = []
+    for batch in read_range(OffsetRange("t", 0, 0, 23, "id"), SCHEMA, ReadSettings({}, True, 30_000)):
+        assert batch.nbytes <= 20 << 20
+        offsets += batch.column("offset").to_pylist()
+    assert offsets == list(range(23))

@@ -55,21 +55,21 @@ class OffsetLookupTimeout(KafkaTimeoutError):
 
     Attributes:
         found: the offsets that are known.
-        missing: the last error of each partition whose offset is not known.
+        failures: the last error of each partition whose offset is not known.
     """
 
     def __init__(
         self,
         message: str,
         found: Mapping[TopicPartition, OffsetAndTimestamp],
-        missing: Mapping[TopicPartition, KafkaError],
+        failures: Mapping[TopicPartition, KafkaError],
     ) -> None:
         super().__init__(message)
         self.found: dict[TopicPartition, OffsetAndTimestamp] = dict(found)
-        self.missing: dict[TopicPartition, KafkaError] = dict(missing)
+        self.failures = {of: failure for of, failure in failures.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), self.found, self.missing)
+        return type(self), (str(self), self.found, self.failures)
 
 
 async def look_up(

@@ -182,7 +182,7 @@ class ClusterLookup:
             self._unknown_ends = frozenset()
         except OffsetLookupTimeout as error:
             refused = frozenset(
-                tp for tp, failure in error.missing.items() if tp in known and _is_not_available(failure)
+                tp for tp, failure in error.failures.items() if tp in known and _is_not_available(failure)
             )
             self._warn_of_unknown_ends(refused, known)
             found = {tp: offset.offset for tp, offset in error.found.items()} | {tp: known[tp] for tp in refused}

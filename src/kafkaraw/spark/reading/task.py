@@ -17,7 +17,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.errors import BrokerError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import Batch, Columns
+from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.client import Settings, typed_settings
 from kafkaraw.spark.reading.arrow import BatchAssembler, decoded_columns
@@ -32,7 +32,6 @@ _log = logging.getLogger(__name__)
 # Large enough for the cost per batch not to matter, small enough to keep both sides busy and memory low.
 _ROWS_PER_BATCH = 10_000
 _ROWS_PER_BATCH_MAX = 20_000
-_BYTES_PER_BATCH = 16 << 20
 _POLL_TIMEOUT_S = 0.1
 _END_CHECK_AFTER_S = 1.0
 
@@ -101,10 +100,13 @@ class _RangeRead:
         assembler = BatchAssembler(schema, self._work.topic, self._work.partition)
         rows = 0
         for fetched in self._fetched():
-            rows = fetched.fill(columns, rows, "us", end_offset=self._work.end)
-            if rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= _BYTES_PER_BATCH:
-                yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
-                rows = 0
+            left: Batch | None = fetched
+            while left is not None:
+                room = ARROW_DATA_BYTES - columns.data_size_bytes
+                rows, left = left.fill(columns, rows, "us", end_offset=self._work.end, data_max_bytes=room)
+                if left is not None or rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= ARROW_DATA_BYTES:
+                    yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
+                    rows = 0
         if rows:
             yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
 
