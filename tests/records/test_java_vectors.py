@@ -60,7 +60,7 @@ def test_a_batch_with_a_delete_horizon_has_its_records_times() -> None:
     assert [(record.timestamp_ms, record.key, record.value, record.headers) for record in batch] == RECORDS[:10]
     assert [record.offset for record in batch] == list(range(1000, 1030, 3))
     columns = Columns(frozenset({"timestamp", "offset"}), 10)
-    assert batch.fill(columns) == 10
+    assert batch.fill(columns) == (10, None)
     assert columns.timestamp is not None and columns.offset is not None
     assert list(columns.timestamp) == [timestamp for timestamp, *_ in RECORDS[:10]]
     assert list(columns.offset) == list(range(1000, 1030, 3))
@@ -73,7 +73,7 @@ def test_a_batch_without_records_moves_the_position() -> None:
     assert (header.records_count, header.base_offset, header.last_offset) == (0, 1000, 1027)
     assert (header.producer_id, header.base_sequence, header.is_transactional) == (123, 567, True)
     batch = Batch("t", 0, memoryview(data), start_offset=1000)
-    assert (list(batch), batch.values(), batch.fill(Columns(frozenset({"offset"}), 0))) == ([], [], 0)
+    assert (list(batch), batch.values(), batch.fill(Columns(frozenset({"offset"}), 0))) == ([], [], (0, None))
     assert batch.next_offset == 1028
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROW_GROUP_ROWS: Final = 128 * 1024
+_ROW_GROUP_BYTES: Final = 128 * 1024 * 1024
 _PIECE_RECORDS: Final = 5000
 
 
@@ -93,6 +94,7 @@ class ColumnsOutput:
         self._writer: Any = None
         self._waiting: list[pyarrow.RecordBatch] = []
         self._rows = 0
+        self._size_bytes = 0  # of those that wait
         self._stream = stream
 
     @property
@@ -102,12 +104,15 @@ class ColumnsOutput:
 
     def write(self, batch: Batch) -> int:
         """Write the records; says how many they are."""
-        columns = batch.to_arrow()
-        self._waiting.append(columns)
-        self._rows += columns.num_rows
-        if self._rows >= _ROW_GROUP_ROWS:
-            self._write_waiting()
-        return int(columns.num_rows)
+        rows = 0
+        for columns in batch.arrow_batches():
+            rows += columns.num_rows
+            self._waiting.append(columns)
+            self._rows += columns.num_rows
+            self._size_bytes += columns.nbytes
+            if self._rows >= _ROW_GROUP_ROWS or self._size_bytes >= _ROW_GROUP_BYTES:
+                self._write_waiting()
+        return rows
 
     def flush(self) -> None:
         """Parquet keeps what does not fill a row group; a stream has no reason to."""
@@ -128,7 +133,7 @@ class ColumnsOutput:
         import pyarrow as pa
 
         table = pa.Table.from_batches(self._waiting).unify_dictionaries()
-        self._waiting, self._rows = [], 0
+        self._waiting, self._rows, self._size_bytes = [], 0, 0
         if self._writer is None:
             self._writer = self._open(table.schema)
         self._writer.write_table(table)

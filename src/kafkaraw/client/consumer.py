@@ -315,7 +315,8 @@ class AsyncConsumer:
     ) -> pyarrow.RecordBatch:
         """Wait for records, and give what there is as Arrow columns; no record objects are made.
 
-        So neither deserializers nor an interceptor's `on_consume` see them: key and value are what was sent.
+        So neither deserializers nor an interceptor's `on_consume` see them: key and value are what was sent. A call
+        decompresses about 16 MiB, or one batch of the producer's if that has more; the next call goes on behind that.
 
         Args:
             max_records: most rows; None is `max_poll_records`.
@@ -332,7 +333,11 @@ class AsyncConsumer:
             KafkaError: as `poll`.
         """
         names = check_columns(columns)
-        return to_arrow(await self._reading.take(self._reading.limit(max_records), timeout, ARROW_BYTES), names)
+        batches = await self._reading.take(self._reading.limit(max_records), timeout, ARROW_BYTES)
+        converted, left = to_arrow(batches, names)
+        if left:
+            self._reading.cursor.put_back(left)
+        return converted
 
     # -- asking
 

@@ -17,7 +17,7 @@ from kafkaraw.records._implementation import (
     Ticket,
     fill,
 )
-from kafkaraw.records.batch import ARROW_COLUMNS, Batch, encode_batch
+from kafkaraw.records.batch import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, encode_batch
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
 from kafkaraw.records.control import (
@@ -68,6 +68,7 @@ from kafkaraw.records.splitting import split_batch
 
 __all__ = [
     "ARROW_COLUMNS",
+    "ARROW_DATA_BYTES",
     "CODECS",
     "DECOMPRESSED_SIZE_MAX_BYTES",
     "HEADER_SIZE",

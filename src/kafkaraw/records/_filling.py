@@ -72,10 +72,11 @@ def fill(
         CorruptBatch: the columns keep their first `at` rows.
         BatchTooLarge: as above.
     """
-    return _fill([(parse_header(batch), batch)], columns, at, unit, None, start_offset, end_offset, size_max_bytes)
+    wires: list = [(parse_header(batch), batch)]
+    return _fill(wires, columns, at, unit, None, start_offset, end_offset, size_max_bytes, None)
 
 
-def fill_batches(
+def fill_batches(  # noqa: PLR0913 - what, where to, and the limits
     wires: Iterable[tuple[object, memoryview]],
     columns: object,
     at: cython.Py_ssize_t,
@@ -85,6 +86,7 @@ def fill_batches(
     start_offset: int = 0,
     end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+    data_max_bytes: int | None = None,
 ) -> int:
     """Append the records of many wire batches to columns. See `interface.FillBatches`.
 
@@ -92,11 +94,11 @@ def fill_batches(
         CorruptBatch: the columns keep their first `at` rows.
         BatchTooLarge: as above.
     """
-    return _fill(wires, columns, at, unit, check, start_offset, end_offset, size_max_bytes)
+    return _fill(wires, columns, at, unit, check, start_offset, end_offset, size_max_bytes, data_max_bytes)
 
 
 @cython.cfunc
-def _fill(
+def _fill(  # noqa: PLR0913 - what, where to, and the limits
     wires: object,
     columns: object,
     at: cython.Py_ssize_t,
@@ -105,8 +107,10 @@ def _fill(
     start_offset: object,
     end_offset: object,
     size_max_bytes: object,
+    data_max_bytes: object,
 ) -> object:
     columns.start_at(at, unit)
+    data_max: cython.longlong = _INT64_MAX if data_max_bytes is None else data_max_bytes
     factor: cython.longlong = _MICROSECONDS if unit == "us" else 1
     bodies: list = []
     unchecked: list = []  # for each body its batch, if that is to be checked when it is written, else None
@@ -126,6 +130,8 @@ def _fill(
             sizes.values += body.view.len
             bodies.append(body)
             unchecked.append((parsed, batch) if plain else None)
+            if sizes.values >= data_max:
+                break
     if columns.headers is not None or not _has_room(columns, cython.address(sizes)):
         for index, wire in enumerate(unchecked):
             if wire is not None:

@@ -26,8 +26,8 @@ from cython.cimports.kafkaraw.records._reader import set_bytes_size
 from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, next_wanted, rewind
 from cython.cimports.libc.string import memcpy
 
-from kafkaraw.errors import CorruptBatch
-from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_id, too_large
+from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, batch_too_large, codec_by_id, of_partition
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _RECORD_SIZE_MIN = cython.declare(cython.Py_ssize_t, 7)
@@ -78,9 +78,12 @@ class Body:
         content: object = batch[_HEADER_SIZE:]
         attributes: cython.int = header.attributes  # looked into here: the header's properties cost a call each
         if attributes & _CODEC_MASK:
-            content = codec_by_id(attributes & _CODEC_MASK).decompress(content, size_max_bytes)
+            try:
+                content = codec_by_id(attributes & _CODEC_MASK).decompress(content, size_max_bytes)
+            except BatchTooLarge:
+                raise batch_too_large(header, size_max_bytes) from None
         elif len(content) > size_max_bytes:
-            raise too_large(size_max_bytes)
+            raise batch_too_large(header, size_max_bytes)
         PyObject_GetBuffer(content, cython.address(self.view), PyBUF_SIMPLE)
         self.held = True
         self.header = header
@@ -326,7 +329,10 @@ class _Records:
     @cython.exceptval(-1)
     def begin(self, batch: object, header: object) -> cython.int:
         body: Body = Body()
-        body.begin(batch, header, self.start_offset, self.end_offset, self.size_max_bytes)
+        try:
+            body.begin(batch, header, self.start_offset, self.end_offset, self.size_max_bytes)
+        except BatchTooLarge as error:
+            raise of_partition(error, self.topic, self.partition) from None
         body.check()
         self.timestamp_type = header.timestamp_type
         self.body = body

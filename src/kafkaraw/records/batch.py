@@ -9,15 +9,15 @@ Source: KIP-98; Kafka's DefaultRecordBatch and CompletedFetch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import BatchTooLarge, UsageError
 from kafkaraw.records._implementation import BatchBuilder, fill, fill_batches, read_batches, read_values
 from kafkaraw.records.columns import COLUMN_NAMES, Columns
-from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name
+from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name, of_partition
 from kafkaraw.records.header import (
     CONTROL_BIT,
+    MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -29,7 +29,7 @@ from kafkaraw.records.header import (
     verify_crc,
 )
 from kafkaraw.records.interface import TimestampUnit
-from kafkaraw.records.legacy import batches_of
+from kafkaraw.records.legacy import batches_of, unwrapped
 from kafkaraw.records.record import Headers, Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 ARROW_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 """Columns of `Batch.to_arrow`, in order."""
+
+ARROW_DATA_BYTES: Final = 16 << 20
+"""How many decompressed bytes become one Arrow batch, unless a single wire batch has more."""
 
 PlainRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers | None]
 """Timestamp in milliseconds, key, value, headers."""
@@ -187,6 +190,8 @@ class Batch:
         """
         count = 0
         for header, wire in self._batches:
+            if header.magic != MAGIC:  # its header does not tell how many there are
+                ((header, wire),) = unwrapped(wire)
             given = self._count_in(header)
             if given and count + given > limit:
                 head = self._copy()
@@ -224,13 +229,16 @@ class Batch:
             yield header, wire
 
     def _meant(self) -> Iterator[Wire]:
-        """Give the wire batches that hold records for the user, as they are."""
+        """Give the wire batches that hold records for the user; compressed messages of old formats one at a time."""
         for header, wire in self._batches:
             if header.attributes & CONTROL_BIT or not header.records_count or header.next_offset <= self.start_offset:
                 continue
             if self.end_offset is not None and header.base_offset >= self.end_offset:
                 return
-            yield header, wire
+            if header.magic == MAGIC:
+                yield header, wire
+            else:
+                yield from unwrapped(wire)
 
     def _check(self, header: BatchHeader, wire: memoryview) -> None:
         """Verify the checksum, once."""
@@ -265,17 +273,28 @@ class Batch:
         if self._convert is not None:
             return [record.value for record in self]
         values: list[bytes | None] = []
-        for header, wire in self._readable():
-            values += read_values(
-                wire,
-                header,
-                start_offset=self.start_offset,
-                end_offset=self.end_offset,
-                size_max_bytes=self._size_max_bytes,
-            )
+        try:
+            for header, wire in self._readable():
+                values += read_values(
+                    wire,
+                    header,
+                    start_offset=self.start_offset,
+                    end_offset=self.end_offset,
+                    size_max_bytes=self._size_max_bytes,
+                )
+        except BatchTooLarge as error:
+            raise of_partition(error, self.topic, self.partition) from None
         return values
 
-    def fill(self, columns: Columns, at: int = 0, unit: TimestampUnit = "ms", *, end_offset: int | None = None) -> int:
+    def fill(
+        self,
+        columns: Columns,
+        at: int = 0,
+        unit: TimestampUnit = "ms",
+        *,
+        end_offset: int | None = None,
+        data_max_bytes: int | None = None,
+    ) -> tuple[int, Batch | None]:
         """Append the records to columns, from row `at` on.
 
         Args:
@@ -283,28 +302,47 @@ class Batch:
             at: how many rows it has.
             unit: unit of the timestamps.
             end_offset: records from here on are left out; the batch's own when None.
+            data_max_bytes: append no further wire batch once the decompressed ones have so many bytes; None is no
+                limit.
 
         Returns:
-            the new number of rows.
+            the new number of rows, and what is left; None when nothing is.
 
         Raises:
             CorruptBatch: damaged data.
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
         end_offset = self.end_offset if end_offset is None else end_offset
-        return fill_batches(
-            takewhile(lambda wire: end_offset is None or wire[0].base_offset < end_offset, self._meant()),
-            columns,
-            at,
-            unit,
-            check=None if self._checked is None else self._check,
-            start_offset=self.start_offset,
-            end_offset=end_offset,
-            size_max_bytes=self._size_max_bytes,
-        )
+        position: int | None = self.start_offset
+
+        def wires() -> Iterator[Wire]:
+            nonlocal position
+            for wire in self._meant():
+                if end_offset is not None and wire[0].base_offset >= end_offset:
+                    break
+                position = wire[0].next_offset
+                yield wire
+            position = None
+
+        try:
+            rows = fill_batches(
+                wires(),
+                columns,
+                at,
+                unit,
+                check=None if self._checked is None else self._check,
+                start_offset=self.start_offset,
+                end_offset=end_offset,
+                size_max_bytes=self._size_max_bytes,
+                data_max_bytes=data_max_bytes,
+            )
+        except BatchTooLarge as error:
+            raise of_partition(error, self.topic, self.partition) from None
+        rest = None if position is None else self.starting_at(position)
+        return rows, rest if rest is not None and rest.records_count else None
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> ArrowBatch:
-        """Give the records as a `pyarrow.RecordBatch`.
+        """Give the records as a `pyarrow.RecordBatch`; `arrow_batches` gives them in several.
 
         Args:
             columns: which of `ARROW_COLUMNS`, in the order wanted; all when None.
@@ -317,16 +355,46 @@ class Batch:
         Raises:
             UsageError: an unknown column.
             CorruptBatch: damaged data.
-            BatchTooLarge: more than `size_max_bytes` when decompressed.
+            BatchTooLarge: more than `size_max_bytes` when decompressed, one wire batch or the columns of all of them.
         """
+        names = _arrow_columns(columns)
+        filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
+        step_bytes = min(ARROW_DATA_BYTES, self._size_max_bytes)
+        rows, rest = self.fill(filled, data_max_bytes=step_bytes)
+        while rest is not None:
+            if filled.data_size_bytes >= self._size_max_bytes:
+                raise BatchTooLarge(
+                    f"{self.topic}-{self.partition}: the records from offset {self.start_offset} to "
+                    f"{self.next_offset - 1} have more than the {self._size_max_bytes} bytes allowed at once when "
+                    "decompressed; convert them with arrow_batches()"
+                )
+            rows, rest = rest.fill(filled, rows, data_max_bytes=step_bytes)
+        return self._arrow(names, filled, rows)
+
+    def arrow_batches(self, columns: Iterable[str] | None = None) -> Iterator[ArrowBatch]:
+        """Give the records as one or more `pyarrow.RecordBatch`, cut after about `ARROW_DATA_BYTES` decompressed bytes.
+
+        A wire batch is never divided, so one that is larger makes a larger `pyarrow.RecordBatch`.
+
+        Args:
+            columns: as for `to_arrow`.
+
+        Raises:
+            UsageError: an unknown column.
+            CorruptBatch: damaged data.
+            BatchTooLarge: a wire batch has more than `size_max_bytes` when decompressed.
+        """
+        names = _arrow_columns(columns)
+        rest: Batch | None = self
+        while rest is not None:
+            filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
+            rows, rest = rest.fill(filled, data_max_bytes=ARROW_DATA_BYTES)
+            yield self._arrow(names, filled, rows)
+
+    def _arrow(self, names: Sequence[str], filled: Columns, rows: int) -> ArrowBatch:
+        """Make Arrow's batch of columns with so many rows."""
         import pyarrow as pa
 
-        names = ARROW_COLUMNS if columns is None else tuple(columns)
-        unknown = [name for name in names if name not in ARROW_COLUMNS]
-        if unknown:
-            raise UsageError(f"unknown columns {unknown}; known are {list(ARROW_COLUMNS)}")
-        filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
-        rows = self.fill(filled)
         arrays = filled.to_arrow_arrays()
         if "topic" in names:
             indices = pa.repeat(pa.scalar(0, pa.int32()), rows)
@@ -340,6 +408,14 @@ class Batch:
             f"Batch({self.topic}-{self.partition}, offsets {self.start_offset} to {self.next_offset - 1}, "
             f"{self.size_bytes} bytes)"
         )
+
+
+def _arrow_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
+    names = ARROW_COLUMNS if columns is None else tuple(columns)
+    unknown = [name for name in names if name not in ARROW_COLUMNS]
+    if unknown:
+        raise UsageError(f"unknown columns {unknown}; known are {list(ARROW_COLUMNS)}")
+    return names
 
 
 def _offset_behind(header: BatchHeader, wire: memoryview, start: int, count: int) -> int:

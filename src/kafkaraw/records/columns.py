@@ -174,8 +174,9 @@ class Columns:
 
     @property
     def data_size_bytes(self) -> int:
-        """Bytes of keys and values so far; a column can hold 2 GiB."""
-        return sum(len(column.data) for column in (self.key, self.value) if column is not None)
+        """Bytes of keys, values and headers so far; a column can hold 2 GiB."""
+        headers = () if self.headers is None else (self.headers.keys, self.headers.values)
+        return sum(len(column.data) for column in (self.key, self.value, *headers) if column is not None)
 
     def start_at(self, at: int, unit: str) -> None:
         """Prepare for writing from row `at` on: rows behind it, of a fill that failed midway, are dropped.

@@ -19,7 +19,7 @@ import lz4.frame
 import zstandard
 
 from kafkaraw.errors import BatchTooLarge, ConfigError, CorruptBatch
-from kafkaraw.records.header import Buffer
+from kafkaraw.records.header import BatchHeader, Buffer
 
 DECOMPRESSED_SIZE_MAX_BYTES: Final = 128 * 1024 * 1024
 """Default limit on the decompressed size of one batch."""
@@ -48,6 +48,19 @@ class Codec:
 def too_large(size_max_bytes: int) -> BatchTooLarge:
     """The error of a batch that passes the limit on its decompressed size."""
     return BatchTooLarge(f"a batch has more than the {size_max_bytes} bytes allowed when decompressed")
+
+
+def batch_too_large(header: BatchHeader, size_max_bytes: int) -> BatchTooLarge:
+    """The same error for readers, who are told which batch it is and how to go on without it."""
+    return BatchTooLarge(
+        f"the batch at offset {header.base_offset} has more than the {size_max_bytes} bytes allowed when decompressed; "
+        f"to go on without it, seek to offset {header.next_offset}"
+    )
+
+
+def of_partition(error: BatchTooLarge, topic: str, partition: int) -> BatchTooLarge:
+    """The error with the partition in front."""
+    return BatchTooLarge(f"{topic}-{partition}: {error.message}")
 
 
 def _corrupt(codec: str, reason: object) -> CorruptBatch:

@@ -232,7 +232,7 @@ class ReadValues(Protocol):
 class FillBatches(Protocol):
     """Appends the records of many wire batches to columns; all of them, or none when one is damaged."""
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - what, where to, and the limits
         self,
         wires: Iterable[tuple[BatchHeader, memoryview]],
         columns: Columns,
@@ -243,8 +243,12 @@ class FillBatches(Protocol):
         start_offset: int = 0,
         end_offset: int | None = None,
         size_max_bytes: int = ...,
+        data_max_bytes: int | None = ...,
     ) -> int:
         """Append the records with `start_offset <= offset < end_offset` from row `at` on; gives the new row count.
+
+        The wire batch that brings what was decompressed to `data_max_bytes` is the last one that is taken from `wires`.
+        Control batches and those without records are passed over.
 
         Each wire batch is given to `check` before its records are read, which may be just before: then its bytes are
         in the processor's cache.

@@ -1,7 +1,9 @@
 """Message sets of magic 0 and 1, from before Kafka 0.11, as batches of magic 2, for whoever reads.
 
-Topics that old producers wrote are still served as they are. Nothing behind this module knows the old formats: `modern`
-turns a `records` field that holds them into batches of today, offsets and timestamps kept. Nothing writes them.
+Topics that old producers wrote are still served as they are. `modern` turns a `records` field that holds them into
+batches of today, offsets and timestamps kept. `batches_of` does the same, but leaves compressed messages as they are:
+a few bytes may become 128 MiB, so a reader decompresses one at a time, with `unwrapped`, when it gets there. Until then
+a header of the old magic stands for the message. Nothing writes the old formats.
 
     offset int64, size int32, crc uint32, magic int8, attributes int8, [magic 1: timestamp int64],
     key_size int32, key, value_size int32, value
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkaraw.errors import BatchTooLarge, CorruptBatch
@@ -98,11 +100,12 @@ def modern(records: memoryview) -> memoryview:
     Raises:
         CorruptBatch: a length that cannot be, or a format that is not known.
     """
-    pieces: list[bytes | memoryview] = []
+    pieces: list[bytearray | memoryview] = []
     at = 0
     while (old_at := _first_old(records, at)) is not None:
         made, used = _run(records[old_at:])
-        pieces += (records[at:old_at], *made)
+        pieces.append(records[at:old_at])
+        pieces += (_unwrapped(piece) if isinstance(piece, memoryview) else piece for piece in made)
         at = old_at + used
         if not used:
             return memoryview(b"".join(pieces))
@@ -122,13 +125,38 @@ def _first_old(records: memoryview, at: int) -> int | None:
 def batches_of(records: memoryview) -> list[Wire]:
     """The whole batches of a `records` field, with those that messages of magic 0 and 1 turn into.
 
+    A compressed message of these stays as it is, for `unwrapped`. Its header has its magic; base offset and number of
+    records are as low and as high as they can be, because only the last offset is known.
+
     Raises:
         CorruptBatch: a length that cannot be, or a format that is not known.
     """
     try:
         return whole_batches(records)
     except OldFormat:
-        return whole_batches(modern(records))
+        return _mixed_batches(records)
+
+
+def _mixed_batches(records: memoryview) -> list[Wire]:
+    wires: list[Wire] = []
+    at = 0
+    while (old_at := _first_old(records, at)) is not None:
+        wires += whole_batches(records[at:old_at])
+        made, used = _run(records[old_at:])
+        for piece in made:
+            if isinstance(piece, memoryview):
+                wires.append((old_header(piece, wires[-1][0].next_offset if wires else 0), piece))
+            else:
+                wires += whole_batches(memoryview(piece))
+        at = old_at + used
+        if not used:
+            return wires
+    return wires + whole_batches(records[at:])
+
+
+def unwrapped(wire: memoryview) -> list[Wire]:
+    """The batch that a compressed message of magic 0 or 1 turns into; what is damaged raises when it is read."""
+    return whole_batches(memoryview(_unwrapped(wire)))
 
 
 def old_header(buffer: Buffer, base_offset: int) -> BatchHeader:
@@ -168,9 +196,12 @@ def verify_message(wire: memoryview) -> None:
         raise CorruptBatch(f"the message at offset {offset} is damaged: its checksum or its lengths are wrong")
 
 
-def _run(records: memoryview) -> tuple[list[bytes], int]:
-    """The batches that a run of old messages turns into, and how many bytes the run has; 0 when none is whole."""
-    made: list[bytes] = []
+def _run(records: memoryview) -> tuple[list[bytearray | memoryview], int]:
+    """The batches that a run of old messages turns into, and how many bytes the run has; 0 when none is whole.
+
+    Compressed messages stay as they are, as a `memoryview`.
+    """
+    made: list[bytearray | memoryview] = []
     together: list[_Message] = []
     at = 0
     while True:
@@ -179,17 +210,25 @@ def _run(records: memoryview) -> tuple[list[bytes], int]:
             break
         wire = records[at:end]
         at = end
+        if _is_wrapper(wire):
+            made += (*_plain(together), wire)
+            together = []
+            continue
         message = _message(wire)
-        if message is None or message.codec_id or not _goes_with(message, together):
+        if message is None or not _goes_with(message, together):
             made += _plain(together)
             together = []
         if message is None:
             made.append(_damaged(wire))
-        elif message.codec_id:
-            made.append(_unwrapped(wire, message))
         else:
             together.append(message)
     return made + _plain(together), at
+
+
+def _is_wrapper(wire: memoryview) -> bool:
+    """Whether this is a compressed message, by its attributes; an impossible offset makes it damaged whatever it is."""
+    offset, _ = _PREFIX.unpack_from(wire)
+    return bool(wire[_MAGIC_AT + 1] & CODEC_MASK) and offset >= 0
 
 
 def _end_of(records: memoryview, at: int) -> int:
@@ -204,10 +243,10 @@ def _end_of(records: memoryview, at: int) -> int:
     return end if at < end <= len(records) else 0
 
 
-def _message(wire: memoryview) -> _Message | None:
+def _message(wire: memoryview, *, verify: bool = True) -> _Message | None:
     """One message; None when its checksum or its lengths are wrong."""
     (crc,) = _UINT32.unpack_from(wire, LENGTH_PREFIX_SIZE)
-    if crc != zlib.crc32(wire[_BODY_AT:]):
+    if verify and crc != zlib.crc32(wire[_BODY_AT:]):
         return None
     offset, _ = _PREFIX.unpack_from(wire)
     magic = wire[_MAGIC_AT]
@@ -242,57 +281,71 @@ def _goes_with(message: _Message, together: Sequence[_Message]) -> bool:
     )
 
 
-def _plain(messages: Sequence[_Message]) -> list[bytes]:
+def _plain(messages: Sequence[_Message]) -> list[bytearray | memoryview]:
     return [_batch(messages, messages[0].time_flags)] if messages else []
 
 
-def _batch(messages: Sequence[_Message], time_flags: int) -> bytes:
-    """One batch of magic 2 with these records."""
-    first = messages[0]
-    body = bytearray()
+def _batch(messages: Iterable[_Message], time_flags: int) -> bytearray:
+    """One batch of magic 2 with these records; there is one at least. What is large is copied once."""
+    batch = bytearray(HEADER_SIZE)
+    first = last = None
+    newest = count = 0
     for message in messages:
-        record = b"".join(
+        if first is None:
+            first, newest = message, message.timestamp_ms
+        last, count = message, count + 1
+        newest = max(newest, message.timestamp_ms)
+        before_key = b"".join(
             (
                 b"\0",
                 encode_varint(message.timestamp_ms - first.timestamp_ms),
                 encode_varint(message.offset - first.offset),
-                _field(message.key),
-                _field(message.value),
-                b"\0",
+                _field_size(message.key),
             )
         )
-        body += encode_varint(len(record)) + record
-    times = (first.timestamp_ms, max(message.timestamp_ms for message in messages))
-    return _assembled(bytes(body), time_flags, first.offset, messages[-1].offset - first.offset, times, len(messages))
+        before_value = _field_size(message.value)
+        key, value = message.key or b"", message.value or b""
+        batch += encode_varint(len(before_key) + len(key) + len(before_value) + len(value) + 1)
+        for piece in (before_key, key, before_value, value, b"\0"):
+            batch += piece
+    assert first is not None and last is not None, "a batch is made of messages"
+    return _with_header(
+        batch, time_flags, first.offset, last.offset - first.offset, (first.timestamp_ms, newest), count
+    )
 
 
-def _field(data: bytes | None) -> bytes:
-    return encode_varint(-1) if data is None else encode_varint(len(data)) + data
+def _field_size(data: bytes | None) -> bytes:
+    return encode_varint(-1 if data is None else len(data))
 
 
-def _assembled(
-    body: bytes, attributes: int, base_offset: int, last_offset_delta: int, times: tuple[int, int], count: int
-) -> bytes:
+def _with_header(
+    batch: bytearray, attributes: int, base_offset: int, last_offset_delta: int, times: tuple[int, int], count: int
+) -> bytearray:
+    """A batch with room for its header, which is written into it."""
     producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-    length = HEADER_SIZE + len(body) - LENGTH_PREFIX_SIZE
-    head = LAYOUT.pack(base_offset, length, -1, MAGIC, 0, attributes, last_offset_delta, *times, *producer, count)
-    batch = bytearray(head + body)
+    length = len(batch) - LENGTH_PREFIX_SIZE
+    fields = (base_offset, length, -1, MAGIC, 0, attributes, last_offset_delta, *times, *producer, count)
+    LAYOUT.pack_into(batch, 0, *fields)
     stamp_crc(batch)
-    return bytes(batch)
+    return batch
 
 
-def _unwrapped(wire: memoryview, wrapper: _Message) -> bytes:
+def _unwrapped(wire: memoryview) -> bytearray:
     """The batch that a compressed message turns into."""
+    wrapper = _message(wire)
+    if wrapper is None:
+        return _damaged(wire)
     try:
-        data = _decompressed(wrapper)
-        inner = _inner_messages(memoryview(data), wrapper)
+        data = memoryview(_decompressed(wrapper))
+        shift = _shift(data, wrapper)
     except (CorruptBatch, BatchTooLarge):
         # Its content, under its codec: whoever reaches it is told what is wrong, and no earlier.
         times = (wrapper.timestamp_ms, wrapper.timestamp_ms)
-        return _assembled(wrapper.value or b"", wrapper.codec_id | wrapper.time_flags, wrapper.offset, 0, times, 1)
-    if inner is None:
+        content = bytearray(HEADER_SIZE) + (wrapper.value or b"")
+        return _with_header(content, wrapper.codec_id | wrapper.time_flags, wrapper.offset, 0, times, 1)
+    if shift is None:
         return _damaged(wire)
-    return _batch(inner, wrapper.time_flags if inner[0].magic else TIMELESS_BIT)
+    return _batch(_inner_messages(data, wrapper, shift), wrapper.time_flags if data[_MAGIC_AT] else TIMELESS_BIT)
 
 
 def _decompressed(wrapper: _Message) -> bytes:
@@ -304,44 +357,47 @@ def _decompressed(wrapper: _Message) -> bytes:
     return codec_by_id(wrapper.codec_id).decompress(data, DECOMPRESSED_SIZE_MAX_BYTES)
 
 
-def _inner_messages(data: memoryview, wrapper: _Message) -> list[_Message] | None:
-    """The messages in a wrapper, with the offsets and timestamps that they have; None when one is damaged.
+def _shift(data: memoryview, wrapper: _Message) -> int | None:
+    """How far the offsets in a wrapper are from those that the messages have; None when one of these is damaged.
+
+    The messages are checked one by one, and read again for their content: there may be millions of them.
 
     Raises:
         CorruptBatch: a length that cannot be.
     """
-    found: list[_Message] = []
+    last_offset = -1
     at = 0
     while end := _end_of(data, at):
         message = _message(data[at:end]) if data[at + _MAGIC_AT] < MAGIC else None
-        if message is None or message.codec_id or (found and message.offset <= found[-1].offset):
+        if message is None or message.codec_id or message.offset <= last_offset:
             return None
-        found.append(message)
+        last_offset = message.offset
         at = end
-    if not found:
+    if last_offset < 0:
         return None
-    if wrapper.magic == 0:
-        return found
     # A wrapper at 0 is what some producers sent, and what nobody gave offsets to.
-    shift = wrapper.offset - found[-1].offset if wrapper.offset else 0
-    if shift < 0:
-        return None
-    stamped = wrapper.attributes & TIMESTAMP_TYPE_BIT
-    return [
-        message._replace(
-            offset=message.offset + shift,
-            timestamp_ms=wrapper.timestamp_ms if stamped and message.magic else message.timestamp_ms,
-        )
-        for message in found
-    ]
+    shift = wrapper.offset - last_offset if wrapper.magic and wrapper.offset else 0
+    return None if shift < 0 else shift
 
 
-def _damaged(wire: memoryview) -> bytes:
+def _inner_messages(data: memoryview, wrapper: _Message, shift: int) -> Iterator[_Message]:
+    """The messages in a wrapper, which `_shift` has checked, with the offsets and timestamps that they have."""
+    stamped = wrapper.magic and wrapper.attributes & TIMESTAMP_TYPE_BIT
+    at = 0
+    while end := _end_of(data, at):
+        message = _message(data[at:end], verify=False)
+        assert message is not None, "it was checked"
+        timestamp_ms = wrapper.timestamp_ms if stamped and message.magic else message.timestamp_ms
+        yield message._replace(offset=message.offset + shift, timestamp_ms=timestamp_ms)
+        at = end
+
+
+def _damaged(wire: memoryview) -> bytearray:
     """A batch that takes up the message's offset and raises when it is read."""
     offset, _ = _PREFIX.unpack_from(wire)
-    batch = bytearray(_assembled(bytes(wire), 0, max(offset, 0), 0, (NO_TIMESTAMP, NO_TIMESTAMP), 1))
+    batch = _with_header(bytearray(HEADER_SIZE) + wire, 0, max(offset, 0), 0, (NO_TIMESTAMP, NO_TIMESTAMP), 1)
     _UINT32.pack_into(batch, _MAGIC_AT + 1, parse_header(batch).crc ^ _WRONG)
-    return bytes(batch)
+    return batch
 
 
 _LZ4_FLAGS_AT: Final = 4

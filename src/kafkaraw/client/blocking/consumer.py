@@ -161,7 +161,10 @@ class Consumer:
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
     ) -> pyarrow.RecordBatch:
         names = check_columns(columns)
-        return to_arrow(self._take(self._reading.limit(max_records), timeout, ARROW_BYTES), names)
+        converted, left = to_arrow(self._take(self._reading.limit(max_records), timeout, ARROW_BYTES), names)
+        if left:
+            self._cursor.put_back(left)
+        return converted
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return self._bridge.run(self._async.partitions_for(topic, timeout))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.settings import unknown_name
 from kafkaraw.errors import UsageError
-from kafkaraw.records import ARROW_COLUMNS, Batch, Columns, make_columns_in_huge_pages
+from kafkaraw.records import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, Columns, make_columns_in_huge_pages
 
 if TYPE_CHECKING:
     import pyarrow
 
 ARROW_BYTES: Final = 1 << 20
-"""So much of an answer is decoded at a time: it is still in the processor's cache, and memory is used again."""
+"""So many bytes of an answer, as they were sent, are decoded at a time: they are still in the processor's cache."""
 _CONSTANT = ("topic", "partition")
 
 
@@ -37,12 +37,20 @@ def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
     return wanted
 
 
-def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> pyarrow.RecordBatch:
-    """Decode batches into one RecordBatch, in their order; see `AsyncConsumer.poll_arrow` for the columns.
+def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> tuple[pyarrow.RecordBatch, list[Batch]]:
+    """Decode batches into one RecordBatch, in their order, as far as `ARROW_DATA_BYTES` of decompressed bytes go.
+
+    Args:
+        batches: of different partitions.
+        columns: see `AsyncConsumer.poll_arrow`.
+
+    Returns:
+        the records, and the batches that are left, in their order.
 
     Raises:
         UsageError: an unknown column.
         CorruptBatch: damaged data.
+        BatchTooLarge: a wire batch has more than `DECOMPRESSED_SIZE_MAX_BYTES` when decompressed.
     """
     import pyarrow as pa
 
@@ -50,8 +58,17 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
     names = check_columns(columns)
     filled = Columns(frozenset(names) - set(_CONSTANT), sum(batch.records_count for batch in batches))
     ends = [0]
-    for batch in batches:
-        ends.append(batch.fill(filled, ends[-1], "ms"))
+    left: list[Batch] = []
+    for index, batch in enumerate(batches):
+        room = ARROW_DATA_BYTES - filled.data_size_bytes
+        if room <= 0:
+            batches, left = batches[:index], list(batches[index:])
+            break
+        rows, rest = batch.fill(filled, ends[-1], "ms", data_max_bytes=room)
+        ends.append(rows)
+        if rest is not None:
+            batches, left = batches[: index + 1], [rest, *batches[index + 1 :]]
+            break
     counts = [end - start for start, end in pairwise(ends)]
     arrays = filled.to_arrow_arrays(ends[-1])
     if "topic" in names:
@@ -60,7 +77,7 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
         arrays["topic"] = pa.DictionaryArray.from_arrays(_runs(numbers, counts), pa.array(topics, pa.string()))
     if "partition" in names:
         arrays["partition"] = _runs([batch.partition for batch in batches], counts)
-    return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+    return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names)), left
 
 
 def _runs(numbers: Sequence[int], counts: Sequence[int]) -> pyarrow.Array:

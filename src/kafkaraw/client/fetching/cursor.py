@@ -9,7 +9,7 @@ nothing of fetching. Start at `next_batch` and `records`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
 from kafkaraw.errors import DeserializationError
 from kafkaraw.records import Batch, Record, TopicPartition
@@ -42,6 +42,18 @@ class RecordCursor:
         came = list(batches)
         self._waiting.extend(came)
         self._moved.update((batch.topic_partition, None) for batch in came)
+
+    def put_back(self, batches: Sequence[Batch]) -> None:
+        """Take batches in hand again that `take` has given and of which nothing was given to the user, or their rests.
+
+        Args:
+            batches: in the order in which they are to be given.
+        """
+        self._waiting.extendleft(reversed(batches))
+        for batch in batches:
+            self._moved[batch.topic_partition] = None
+            if self._given.get(batch.topic_partition) == batch.start_offset:
+                del self._given[batch.topic_partition]
 
     # -- giving
 

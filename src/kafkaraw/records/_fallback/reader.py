@@ -19,9 +19,9 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import BatchTooLarge, CorruptBatch
 from kafkaraw.records.columns import Columns
-from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_id
+from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, batch_too_large, codec_by_id, of_partition
 from kafkaraw.records.header import HEADER_SIZE, BatchHeader, parse_header
 from kafkaraw.records.interface import TimestampUnit
 from kafkaraw.records.record import TIMESTAMP_LOG_APPEND_TIME, Header, Record
@@ -81,7 +81,10 @@ def read_records(
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
 ) -> Iterator[Record]:
     """Give the records of one wire batch in a range of offsets. See `interface.ReadRecords`."""
-    scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset)
+    try:
+        scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset)
+    except BatchTooLarge as error:
+        raise of_partition(error, topic, partition) from None
     fields = zip(
         repeat(topic),
         repeat(partition),
@@ -127,7 +130,12 @@ def fill(
     columns.start_at(at, unit)
     if header.is_control or not header.records_count:
         return at
-    scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset)
+    body = _decompressed(batch, header, size_max_bytes)
+    return _fill(_from_offset(_scan_body(body, header), header, start_offset, end_offset), header, columns, at, unit)
+
+
+def _fill(scanned: _Scanned, header: BatchHeader, columns: Columns, at: int, unit: TimestampUnit) -> int:
+    """Append the records of one batch to columns that have `at` rows."""
     rows = len(scanned.values)
     try:
         if columns.offset is not None:
@@ -153,7 +161,7 @@ def fill(
     return columns.rows
 
 
-def fill_batches(
+def fill_batches(  # noqa: PLR0913 - what, where to, and the limits
     wires: Iterable[tuple[BatchHeader, memoryview]],
     columns: Columns,
     at: int,
@@ -163,6 +171,7 @@ def fill_batches(
     start_offset: int = 0,
     end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+    data_max_bytes: int | None = None,
 ) -> int:
     """Append the records of many wire batches to columns. See `interface.FillBatches`.
 
@@ -172,12 +181,19 @@ def fill_batches(
     """
     columns.start_at(at, unit)
     row = at
-    limits = {"start_offset": start_offset, "end_offset": end_offset, "size_max_bytes": size_max_bytes}
+    size = 0
     try:
         for header, wire in wires:
+            if header.is_control or not header.records_count:
+                continue
             if check is not None:
                 check(header, wire)
-            row = fill(wire, columns, row, unit, **limits)  # type: ignore[arg-type]  # each keeps its type
+            body = _decompressed(wire, header, size_max_bytes)
+            scanned = _from_offset(_scan_body(body, header), header, start_offset, end_offset)
+            row = _fill(scanned, header, columns, row, unit)
+            size += len(body)
+            if data_max_bytes is not None and size >= data_max_bytes:
+                break
     except BaseException:
         columns.truncate(at)
         raise
@@ -195,7 +211,18 @@ def _from_offset(scanned: _Scanned, header: BatchHeader, start_offset: int, end_
 
 def _scan(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> _Scanned:
     """Decompress and decode all records of one batch, or raise CorruptBatch or BatchTooLarge."""
-    body = codec_by_id(header.codec_id).decompress(batch[HEADER_SIZE:], size_max_bytes)
+    return _scan_body(_decompressed(batch, header, size_max_bytes), header)
+
+
+def _decompressed(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> bytes:
+    try:
+        return codec_by_id(header.codec_id).decompress(batch[HEADER_SIZE:], size_max_bytes)
+    except BatchTooLarge:
+        raise batch_too_large(header, size_max_bytes) from None
+
+
+def _scan_body(body: bytes, header: BatchHeader) -> _Scanned:
+    """Decode all records of one batch, or raise CorruptBatch."""
     count = header.records_count
     if count * _RECORD_SIZE_MIN > len(body):
         raise _corrupt(header, f"{len(body)} bytes cannot hold {count} records")

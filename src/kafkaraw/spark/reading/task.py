@@ -17,7 +17,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.errors import BrokerError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import Batch, Columns
+from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.client import Settings, typed_settings
 from kafkaraw.spark.reading.arrow import BatchAssembler, decoded_columns
@@ -32,7 +32,6 @@ _log = logging.getLogger(__name__)
 # Large enough for the cost per batch not to matter, small enough to keep both sides busy and memory low.
 _ROWS_PER_BATCH = 10_000
 _ROWS_PER_BATCH_MAX = 20_000
-_BYTES_PER_BATCH = 16 << 20
 _POLL_TIMEOUT_S = 0.1
 _END_CHECK_AFTER_S = 1.0
 
@@ -44,7 +43,7 @@ class ReadSettings:
     Attributes:
         consumer: settings of the consumer, as text.
         fail_on_data_loss: whether records that are gone are an error or a warning.
-        poll_timeout_ms: how long to wait for the next records, in ms.
+        poll_timeout_ms: how long the position of a task may stand still, in ms.
     """
 
     consumer: Settings
@@ -69,7 +68,7 @@ def read_range(work: OffsetRange, schema: pa.Schema, settings: ReadSettings) -> 
 
     Raises:
         DataLossError: records of the range are gone and `fail_on_data_loss` is set.
-        KafkaTimeoutError: no records came for `poll_timeout_ms`.
+        KafkaTimeoutError: the position did not advance for `poll_timeout_ms`.
     """
     freeze_modules_once()
     with _consumers.borrow(settings.consumer) as consumer:
@@ -101,10 +100,13 @@ class _RangeRead:
         assembler = BatchAssembler(schema, self._work.topic, self._work.partition)
         rows = 0
         for fetched in self._fetched():
-            rows = fetched.fill(columns, rows, "us", end_offset=self._work.end)
-            if rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= _BYTES_PER_BATCH:
-                yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
-                rows = 0
+            left: Batch | None = fetched
+            while left is not None:
+                room = ARROW_DATA_BYTES - columns.data_size_bytes
+                rows, left = left.fill(columns, rows, "us", end_offset=self._work.end, data_max_bytes=room)
+                if left is not None or rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= ARROW_DATA_BYTES:
+                    yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
+                    rows = 0
         if rows:
             yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
 
@@ -113,13 +115,16 @@ class _RangeRead:
         self._seek(self._work.start)
         waiting_since_s = time.monotonic()
         while self._position < self._work.end:
+            before = self._position
             fetched = self._poll()
-            if fetched is None:
+            if fetched is not None:
+                self._position = max(before, fetched.next_offset)
+                yield fetched
+            # Aborted transactions and compaction leave long stretches without a record: reading them is progress, too.
+            if self._position > before:
+                waiting_since_s = time.monotonic()
+            else:
                 self._check_waiting(waiting_since_s)
-                continue
-            self._position = fetched.next_offset
-            yield fetched
-            waiting_since_s = time.monotonic()
 
     def _seek(self, offset: int) -> None:
         self._position = offset
@@ -179,8 +184,8 @@ class _RangeRead:
             self._check_end()
         if waited_s * 1000 >= self._settings.poll_timeout_ms:
             raise KafkaTimeoutError(
-                f"{self._name}: no record from offset {self._position} on within {self._settings.poll_timeout_ms} ms, "
-                f"{self._work.end} was to be reached; is its leader up? "
+                f"{self._name}: the position {self._position} did not advance within "
+                f"{self._settings.poll_timeout_ms} ms, the task reads up to offset {self._work.end}; is its leader up? "
                 "(the option kafkaConsumer.pollTimeoutMs sets the limit)"
             )
 
