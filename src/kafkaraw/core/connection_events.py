@@ -53,7 +53,7 @@ class Submit:
         message: the request.
         version: to encode it in; None for the highest that both ends know.
         timeout_ms: for waiting, sending and answering together, in milliseconds.
-        oneway: the broker will not answer (Produce with acks=0); no action will name it unless it fails.
+        oneway: the broker will not answer (Produce with acks=0): it succeeds, with None, once its bytes have left.
     """
 
     key: object
@@ -68,6 +68,11 @@ class Abandon:
     """Nobody waits for this request any more."""
 
     key: object
+
+
+@dataclass(frozen=True, slots=True)
+class BytesLeft:
+    """The operating system has taken the whole frame of the oldest `SendOneway` for which this was not said yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,9 @@ class CloseAsked:
     """The client wants the connection closed."""
 
 
-Event: TypeAlias = LinkMade | FrameReceived | LinkLost | Submit | Abandon | LoginGiven | LoginMissing | CloseAsked
+Event: TypeAlias = (
+    LinkMade | FrameReceived | LinkLost | Submit | Abandon | BytesLeft | LoginGiven | LoginMissing | CloseAsked
+)
 
 
 # -- actions -------------------------------------------------------------------------------------------------------
@@ -98,6 +105,13 @@ Event: TypeAlias = LinkMade | FrameReceived | LinkLost | Submit | Abandon | Logi
 @dataclass(slots=True)
 class Send:
     """Send this frame."""
+
+    segments: list[Segment]
+
+
+@dataclass(slots=True)
+class SendOneway:
+    """Send this frame, which the broker does not answer, and report `BytesLeft` once it has left."""
 
     segments: list[Segment]
 
@@ -139,7 +153,7 @@ class End:
     error: KafkaError
 
 
-Action: TypeAlias = Send | BecomeReady | Succeed | Fail | NeedLogin | End
+Action: TypeAlias = Send | SendOneway | BecomeReady | Succeed | Fail | NeedLogin | End
 
 
 @dataclass(frozen=True, slots=True)
