@@ -12,7 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from kafkaraw.errors import KafkaError
+from kafkaraw.errors import KafkaError, copy_to_raise
 
 PATIENCE_S = 0.005
 """How long a sender waits for more room when there is some, but little."""
@@ -89,7 +89,7 @@ class Room:
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():
-                turn.set_exception(error)
+                turn.set_exception(copy_to_raise(error))
 
 
 class Ahead:
