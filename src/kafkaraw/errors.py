@@ -38,14 +38,48 @@ happened, at which stage, with which broker and values, and what to try.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
     from kafkaraw.core.producer.report import Unacknowledged
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def copy_to_raise(error: E) -> E:
+    """Return a copy of an error that several calls raise, so that each call raises an object of its own.
+
+    Python adds the frames of every `raise` to the exception's traceback and may set its context, so an object that is
+    raised again grows, keeps the frames of its callers alive, and shows each of them the others' lines.
+
+    Args:
+        error: the error to raise; it stays as it is.
+
+    Returns:
+        an error of the same type, with the same arguments, attributes, notes, cause, context and traceback so far.
+        The error itself if its class is none of this package's and it cannot be copied.
+    """
+    kind, is_ours = type(error), isinstance(error, KafkaError)
+    if is_ours:
+        twin = kind.__new__(kind, *error.args)  # __init__ may take other arguments
+        twin.args = error.args
+    else:
+        try:
+            twin = copy.copy(error)
+        except Exception:  # noqa: BLE001 - the constructor of a foreign class may raise anything
+            return error
+    twin.__dict__.update(error.__dict__)
+    if hasattr(error, "__notes__"):
+        twin.__notes__ = list(error.__notes__)
+    twin.__cause__, twin.__context__ = error.__cause__, error.__context__
+    twin.__suppress_context__ = error.__suppress_context__
+    return twin.with_traceback(error.__traceback__)
 
 
 class Stage(StrEnum):

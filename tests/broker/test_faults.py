@@ -185,7 +185,7 @@ def test_produce_without_acknowledgement_is_refused_by_closing():
     async def body(case: Case) -> None:
         fault = case.faults.on("Produce").answer(NOT_LEADER)
         connection = await case.connect()
-        connection.send_oneway(produce(("a", 0), acks=0), version=9)
+        connection.submit(produce(("a", 0), acks=0), lambda outcome: None, version=9, timeout=9.0, oneway=True)
         with pytest.raises(KafkaError):
             await case.end_of(connection)
         assert fault.consumed

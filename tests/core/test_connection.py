@@ -11,6 +11,7 @@ from kafkaraw.core.connection_events import (
     Abandon,
     Action,
     BecomeReady,
+    BytesLeft,
     CloseAsked,
     ConnectionLimits,
     End,
@@ -19,6 +20,7 @@ from kafkaraw.core.connection_events import (
     LinkLost,
     LinkMade,
     Send,
+    SendOneway,
     Submit,
     Succeed,
 )
@@ -66,7 +68,7 @@ class Play:
     def collect(self) -> list[Action]:
         actions = self.machine.actions()
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, Send | SendOneway):
                 frame = b"".join(action.segments)  # type: ignore[arg-type]
                 self.sent.append((decode_request_header(frame)[0], frame))
         self.done += actions
@@ -389,13 +391,37 @@ def test_closing_fails_what_is_unanswered_as_closed() -> None:
     assert isinstance(end_of(actions), ClosedError)
 
 
-def test_a_oneway_request_takes_no_answer() -> None:
+def test_a_oneway_request_takes_no_answer_and_succeeds_when_its_bytes_have_left() -> None:
     play = Play(max_in_flight=1).ready()
     produce = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
-    assert [type(action) for action in play.submit("oneway", produce, oneway=True, version=9)] == [Send]
+    assert [type(action) for action in play.submit("oneway", produce, oneway=True, version=9)] == [SendOneway]
     play.submit("asked")
     assert [type(action) for action in play.answer(metadata())] == [Succeed]
+    assert play.receive(BytesLeft()) == [Succeed("oneway", None)]
     assert play.machine.deadline_ms() is None
+
+
+def test_a_peer_that_does_not_take_a_oneway_request_in_time_ends_the_connection() -> None:
+    play = Play().ready()
+    produce = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    for key in ("left", "stuck"):
+        play.submit(key, produce, oneway=True, version=9, timeout_ms=2000)
+    play.receive(BytesLeft())
+    assert play.machine.deadline_ms() == play.now_ms + 2000
+    assert play.pass_ms(1999) == []
+    actions = play.pass_ms(1)
+    assert list(failures(actions)) == ["stuck"]
+    assert "did not take the bytes of Produce v9 within 2 s" in str(failures(actions)["stuck"])
+    assert isinstance(end_of(actions), NetworkError)
+    assert play.receive(BytesLeft()) == []
+
+
+def test_an_abandoned_oneway_request_is_reported_to_nobody() -> None:
+    play = Play().ready()
+    play.submit("oneway", ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), oneway=True, version=9)
+    play.receive(Abandon("oneway"))
+    assert play.machine.deadline_ms() is None
+    assert play.receive(BytesLeft()) == []
 
 
 def test_a_oneway_request_keeps_its_place_in_the_order() -> None:

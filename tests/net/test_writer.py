@@ -404,3 +404,84 @@ def test_no_descriptor_is_left_open(fd: int) -> None:
         asyncio.run(main())
     else:
         pytest.skip("needs /proc")
+
+
+# ---- when the operating system has taken the bytes
+
+
+def test_when_sent_is_told_at_once_where_the_socket_takes_everything(network: AsyncioNetwork) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            told: list[int] = []
+            for number in range(3):
+                pair.link.send([b"frame"])
+                pair.link.when_sent(lambda number=number: told.append(number))
+                assert told == list(range(number + 1))
+
+    asyncio.run(main())
+
+
+def test_when_sent_is_told_frame_by_frame_as_the_peer_reads(network: AsyncioNetwork, tls_network: object) -> None:
+    count = 30
+
+    async def main() -> None:
+        async with Pair(network) as pair:
+            pair.server.link.pause_reading()
+            told: list[int] = []
+            unsent: list[int] = []
+            all_told = asyncio.Event()
+
+            def tell(number: int) -> None:
+                told.append(number)
+                if number == count - 1:
+                    all_told.set()
+
+            for number in range(count):
+                pair.link.send([pattern(1 << 20)])
+                pair.link.when_sent(lambda number=number: tell(number))
+            await asyncio.sleep(0.05)
+            taken = len(told)
+            assert taken < count - 1
+            pair.server.link.resume_reading()
+            for _ in range(count // 2):
+                await pair.server.frame()
+                unsent.append(count - len(told))
+            if network is not tls_network:
+                assert len(set(unsent)) > 2  # not all at once
+            await asyncio.wait_for(all_told.wait(), 10)
+            assert told == list(range(count))
+            for _ in range(count - count // 2):
+                await pair.server.frame()
+            assert not pair.link.write_paused
+
+    asyncio.run(main())
+
+
+def test_when_sent_is_never_told_of_a_frame_that_is_dropped(network: AsyncioNetwork) -> None:
+    async def main() -> None:
+        async with Pair(network) as pair:
+            pair.server.link.pause_reading()
+            told: list[int] = []
+            for _ in range(30):
+                pair.link.send([pattern(1 << 20)])
+            pair.link.when_sent(lambda: told.append(1))
+            pair.link.abort()
+            pair.link.send([b"after the end"])
+            pair.link.when_sent(lambda: told.append(2))
+            await pair.client.loss()
+            assert told == []
+
+    asyncio.run(main())
+
+
+def test_when_sent_waits_for_short_frames_that_are_kept_back() -> None:
+    transport = FakeTransport()
+    with writer_on(transport) as writer:
+        told: list[int] = []
+        writer.hold()
+        writer.write([b"short"], 5)
+        writer.when_sent(lambda: told.append(1))
+        assert told == []
+        writer.let_go()
+        assert told == [1]
+        assert transport.written == [b"short"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 
 import pytest
 
-from kafkaraw.errors import KafkaError, KafkaTimeoutError
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailed
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import BatchPromise, PromiseState, RecordMetadata, Ticket
 from tests.records.promises import FakeWaiter
 
@@ -48,7 +50,7 @@ def test_a_failed_batch_fails_its_tickets() -> None:
     assert not batch.error_seen
     error = KafkaError("gone")
     batch.fail(error)
-    assert ticket.exception() is error
+    assert repr(ticket.exception()) == repr(error)
     with pytest.raises(KafkaError, match="gone"):
         ticket.result()
 
@@ -66,6 +68,31 @@ def test_an_error_that_somebody_looks_at_is_noted(look: str) -> None:
             ticket.result()
     ticket.exception()
     assert batch.error_seen
+
+
+def test_each_call_for_the_outcome_of_a_failed_record_raises_an_error_of_its_own() -> None:
+    batch = promise()
+    tickets = [Ticket(batch, index, 0) for index in range(300)]
+    error = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no", resource="t", operation="WRITE")
+    error.add_note("a note")
+    error.__cause__ = ValueError("the cause")
+    batch.fail(error)
+    raised: list[TopicAuthorizationFailed] = []
+    for ticket in tickets:
+        with pytest.raises(TopicAuthorizationFailed) as caught:
+            ticket.result()
+        raised.append(caught.value)
+        with pytest.raises(TopicAuthorizationFailed) as caught:
+            ticket.__await__().send(None)
+        raised.append(caught.value)
+        raised.append(ticket.exception())
+    assert len({id(one) for one in [error, *raised]}) == 901
+    assert error.__traceback__ is None
+    for one in raised:
+        assert len(traceback.extract_tb(one.__traceback__)) <= 4
+        assert (str(one), one.code, one.name, one.retriable) == (str(error), error.code, error.name, error.retriable)
+        assert (one.resource_name, one.operation) == ("t", "WRITE")
+        assert (one.__notes__, one.__cause__) == (["a note"], error.__cause__)
 
 
 def test_the_first_outcome_counts() -> None:

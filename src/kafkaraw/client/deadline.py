@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from kafkaraw.errors import KafkaTimeoutError, UsageError
+from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError, copy_to_raise
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Deadline:
         await asyncio.sleep(self.at_most(seconds))
 
     async def wait(self, work: Awaitable[T], what: str) -> T:
-        """Wait for `work`, cancelling it when the deadline passes; shield it when others wait for it, too.
+        """Wait for `work`, cancelling it when the deadline passes.
 
         Raises:
             KafkaTimeoutError: the deadline passed; `what` begins the message.
@@ -66,6 +66,24 @@ class Deadline:
             if isinstance(error, KafkaTimeoutError):
                 raise
             raise self.error(what) from None
+
+    async def wait_with_others(self, shared: asyncio.Future[T], what: str) -> T:
+        """Wait for something that others wait for, too: it goes on when the deadline passes or this wait is cancelled.
+
+        Raises:
+            KafkaTimeoutError: the deadline passed; `what` begins the message.
+            ClosedError: it was cancelled, because the client was closed.
+            KafkaError: it failed; each who waits gets a copy.
+        """
+        await asyncio.wait([shared], timeout=self.remaining)
+        if not shared.done():
+            raise self.error(what)
+        if shared.cancelled():
+            raise ClosedError(f"{what}: the client was closed")
+        error = shared.exception()
+        if error is not None:
+            raise copy_to_raise(error)
+        return shared.result()
 
     def error(self, what: str) -> KafkaTimeoutError:
         """The error to raise when the time is up."""

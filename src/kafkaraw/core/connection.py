@@ -12,6 +12,10 @@ Each request has a deadline; when it passes, that request fails and its answer, 
 connection itself ends when the oldest unanswered request has had neither an answer by its own deadline nor any sign of
 life from the broker for `request_timeout_ms`. Whatever ends it fails everything unanswered, each request once.
 
+The broker does not answer a Produce request with acks=0. Such a request succeeds when the operating system has taken
+its bytes (`BytesLeft`), so that a peer that stops reading holds up its sender. If that takes longer than the request's
+deadline, the connection ends (as in Kafka's NetworkClient.handleTimedOutRequests).
+
 A login may end some time (KIP-368). The first request after a share of its life (Kafka's clients draw it between 85 and
 95 %) finds the connection DRAINING: nothing more is sent, what is unanswered is waited for, and a fresh mechanism is
 asked for; then the login is renewed on the same connection, and what waited is sent. An idle connection renews nothing
@@ -36,6 +40,7 @@ from kafkaraw.core.connection_events import (
     Abandon,
     Action,
     BecomeReady,
+    BytesLeft,
     CloseAsked,
     Compute,
     Computed,
@@ -50,6 +55,7 @@ from kafkaraw.core.connection_events import (
     LoginMissing,
     NeedLogin,
     Send,
+    SendOneway,
     Submit,
     Succeed,
 )
@@ -116,7 +122,7 @@ class _Pending:
 
     def is_awaited(self, machine: object) -> bool:
         """Whether somebody other than the machine itself waits for an answer."""
-        return self.key is not None and self.key is not machine and not self.oneway
+        return self.key is not None and self.key is not machine
 
 
 class ConnectionMachine:
@@ -135,6 +141,7 @@ class ConnectionMachine:
         self._actions: list[Action] = []
         self._waiting: deque[_Pending] = deque()
         self._in_flight: deque[_Pending] = deque()
+        self._leaving: deque[_Pending] = deque()  # one-way requests whose bytes the operating system has not all taken
         self._correlation_id = limits.first_correlation_id
         self._began_ms = 0.0  # what must be done by
         self._until_ms = 0.0
@@ -157,6 +164,8 @@ class ConnectionMachine:
                 self.submit(key, message, version, timeout_ms, now_ms, oneway=oneway)
             case Abandon(key):
                 self._abandon(key)
+            case BytesLeft():
+                self._bytes_left()
             case LinkMade():
                 self._link_made(event, now_ms)
             case LoginGiven(mechanism):
@@ -178,7 +187,7 @@ class ConnectionMachine:
     def deadline_ms(self) -> float | None:
         """Return when `tick` wants to be called, None when nothing is awaited."""
         soonest = min(self._deadlines_of_state(), default=_NEVER)
-        for requests in (self._in_flight, self._waiting):
+        for requests in (self._in_flight, self._waiting, self._leaving):
             for pending in requests:
                 if pending.deadline_ms < soonest and pending.is_awaited(self):
                     soonest = pending.deadline_ms
@@ -199,6 +208,12 @@ class ConnectionMachine:
                     f"{self.peer} owes an answer to {self._in_flight[0].name} and has been silent for {seconds:.3g} s",
                     stage=Stage.REQUEST,
                 )
+            )
+        if self._leaving and now_ms >= self._leaving[0].deadline_ms:
+            oldest = self._leaving[0]
+            within = f"within {oldest.timeout_ms / 1000:g} s"
+            self._end(
+                NetworkError(f"{self.peer} did not take the bytes of {oldest.name} {within}", stage=Stage.REQUEST)
             )
         self._flush(now_ms)
 
@@ -429,17 +444,27 @@ class ConnectionMachine:
                 self._drain(now_ms)
                 return
             pending = waiting.popleft()
-            if not pending.oneway:
+            if pending.oneway:
+                self._leaving.append(pending)
+                self._actions.append(SendOneway(pending.segments))
+            else:
                 if not in_flight:
                     self._alive_ms = now_ms
                 in_flight.append(pending)
-            self._actions.append(Send(pending.segments))
+                self._actions.append(Send(pending.segments))
             pending.segments = []
 
     def _abandon(self, key: object) -> None:
-        for pending in (*self._in_flight, *self._waiting):
+        for pending in (*self._in_flight, *self._waiting, *self._leaving):
             if pending.key is key:
                 pending.key = None
+
+    def _bytes_left(self) -> None:
+        if not self._leaving:  # the connection has ended meanwhile
+            return
+        pending = self._leaving.popleft()
+        if pending.key is not None:
+            self._actions.append(Succeed(pending.key, None))
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -606,7 +631,12 @@ class ConnectionMachine:
         self._move_to(ConnectionState.CLOSED)
         if self._login is not None:
             self._login.fail()
-        for requests, fate in ((self._in_flight, "was not answered"), (self._waiting, "was not sent")):
+        fates = (
+            (self._in_flight, "was not answered"),
+            (self._leaving, "was not sent completely"),
+            (self._waiting, "was not sent"),
+        )
+        for requests, fate in fates:
             for pending in requests:
                 if pending.key is not None and pending.key is not self:
                     self._actions.append(Fail(pending.key, copy_for(error, f"{pending.name} {fate}")))

@@ -54,7 +54,7 @@ class Submit:
         message: the request.
         version: to encode it in; None for the highest that both ends know.
         timeout_ms: for waiting, sending and answering together, in milliseconds.
-        oneway: the broker will not answer (Produce with acks=0); no action will name it unless it fails.
+        oneway: the broker will not answer (Produce with acks=0): it succeeds, with None, once its bytes have left.
     """
 
     key: object
@@ -69,6 +69,11 @@ class Abandon:
     """Nobody waits for this request any more."""
 
     key: object
+
+
+@dataclass(frozen=True, slots=True)
+class BytesLeft:
+    """The operating system has taken the whole frame of the oldest `SendOneway` for which this was not said yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,16 @@ class CloseAsked:
 
 
 Event: TypeAlias = (
-    LinkMade | FrameReceived | LinkLost | Submit | Abandon | LoginGiven | LoginMissing | Computed | CloseAsked
+    LinkMade
+    | FrameReceived
+    | LinkLost
+    | Submit
+    | Abandon
+    | BytesLeft
+    | LoginGiven
+    | LoginMissing
+    | Computed
+    | CloseAsked
 )
 
 
@@ -106,6 +120,13 @@ Event: TypeAlias = (
 @dataclass(slots=True)
 class Send:
     """Send this frame."""
+
+    segments: list[Segment]
+
+
+@dataclass(slots=True)
+class SendOneway:
+    """Send this frame, which the broker does not answer, and report `BytesLeft` once it has left."""
 
     segments: list[Segment]
 
@@ -154,7 +175,7 @@ class End:
     error: KafkaError
 
 
-Action: TypeAlias = Send | BecomeReady | Succeed | Fail | NeedLogin | Compute | End
+Action: TypeAlias = Send | SendOneway | BecomeReady | Succeed | Fail | NeedLogin | Compute | End
 
 
 @dataclass(frozen=True, slots=True)

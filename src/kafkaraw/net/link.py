@@ -7,7 +7,7 @@ tell which one it holds. Nothing in this module does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from kafkaraw.errors import KafkaError
@@ -62,6 +62,16 @@ class Link(Protocol):
         frame is answered or the link is lost. A FileSlice's descriptor may be closed as soon as this returns; its
         file position is not kept. After `close` or the loss of the link the frame is dropped silently:
         `link_lost` tells.
+        """
+        ...
+
+    def when_sent(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when the operating system has taken all that was sent before.
+
+        It is called at once if that is so already, perhaps inside this method, and never if the link is lost first.
+        While such a call is outstanding, `write_paused` may be true for fewer unsent bytes than `WRITE_HIGH_BYTES`.
+        Under TLS, asyncio does not show what waits behind the encryption: unsent bytes move there whenever the socket
+        takes some, and then count as taken.
         """
         ...
 

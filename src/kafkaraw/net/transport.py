@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Callable
 
 from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage
 from kafkaraw.net.fork import release_in_child
@@ -73,6 +74,11 @@ class StreamLink(asyncio.BufferedProtocol):
         if self._writer is not None:
             size = segments_size(segments)
             self._writer.write([size.to_bytes(4, "big"), *segments], size + 4)
+
+    def when_sent(self, tell: Callable[[], None]) -> None:
+        """See `Link.when_sent`."""
+        if self._writer is not None:
+            self._writer.when_sent(tell)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""

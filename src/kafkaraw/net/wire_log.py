@@ -158,6 +158,10 @@ class _TappedLink:
         self._tap.sending(segments)
         self._link.send(segments)
 
+    def when_sent(self, tell: Callable[[], None]) -> None:
+        """See `Link.when_sent`."""
+        self._link.when_sent(tell)
+
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""
         log.debug("Write %d bytes that are no frame: %s", len(data), data[:_RAW_SHOWN_MAX].hex(" "))

@@ -138,6 +138,8 @@ class SegmentWriter:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._descriptor = _descriptor_of(transport)
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # (`_written_bytes` then, whom to tell)
+        self._watching = False
         self.paused = False
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
 
@@ -173,6 +175,25 @@ class SegmentWriter:
         """Bytes that the system has taken since the beginning."""
         return self._written_bytes - self.unsent_bytes
 
+    def when_sent(self, tell: Callable[[], None]) -> None:
+        """See `Link.when_sent`."""
+        self._marks.append((self._written_bytes, tell))
+        self._tell_sent()
+
+    def _tell_sent(self) -> None:
+        """Tell those whose bytes have left, and have the transport say when the next one's have."""
+        if self._closing or self._transport.is_closing():  # what a closing transport drops has not been sent
+            return
+        while self._marks and self._marks[0][0] + self.unsent_bytes <= self._written_bytes:
+            self._marks.popleft()[1]()
+        if self._marks:
+            behind = self._written_bytes - self._marks[0][0]
+            self._watching = True
+            self._transport.set_write_buffer_limits(high=behind, low=behind)
+        elif self._watching:
+            self._watching = False
+            self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+
     def hold(self) -> None:
         """Keep short frames back, so that those up to `let_go` leave with one system call, and wake the peer once."""
         self._holding = True
@@ -181,6 +202,8 @@ class SegmentWriter:
         """Write what was kept back."""
         self._holding = False
         self._flush_held()
+        if self._marks:
+            self._tell_sent()
 
     def _flush_held(self) -> None:
         if not self._held:
@@ -294,6 +317,8 @@ class SegmentWriter:
         if not paused and self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._report()
+        if not paused and self._marks:
+            self._tell_sent()
 
     def transport_lost(self) -> None:
         """Stop for good: the transport is gone."""
@@ -328,6 +353,8 @@ class SegmentWriter:
                 self._queued_bytes -= len(piece)
             await self._wait_writable()
             self._report()
+            if self._marks:
+                self._tell_sent()
 
     def _pump_ended(self, pump: asyncio.Task[None]) -> None:
         # A callback, not the end of the coroutine: a task that is cancelled before its first step never runs.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import cython
 
+from kafkaraw.errors import copy_to_raise
 from kafkaraw.records.record import RecordMetadata
 
 
@@ -61,14 +62,14 @@ class Ticket:
 
     @cython.binding(False)  # called for every record by who keeps tickets, and this is a third cheaper
     def exception(self) -> BaseException | None:
-        """The error of a record that failed; None when it is acknowledged or still under way."""
+        """The error of a record that failed, a copy for each call; None when it is acknowledged or still under way."""
         promise: Outcome = self.batch_promise
         if promise.parts is not None:
             promise, _ = cython.cast(object, promise).part_of(self.index)
         if promise.error is None:
             return None
         cython.cast(object, promise).error_seen = True
-        return promise.error
+        return copy_to_raise(promise.error)
 
     def add_done_callback(self, callback: object) -> None:
         """Call `callback(ticket)` once the outcome is known; at once when it is."""
@@ -88,7 +89,7 @@ class Ticket:
             promise, index = promise.part_of(index)
         if promise.error is not None:
             promise.error_seen = True
-            raise promise.error
+            raise copy_to_raise(promise.error)
         offset = promise.base_offset + index if promise.base_offset >= 0 else -1
         append_time = promise.log_append_time_ms
         timestamp_ms = append_time if append_time >= 0 else self.timestamp_ms

@@ -179,6 +179,22 @@ class BatchPromise(Outcome):
         if self.done:
             self._run_callbacks()
 
+    def remove_callback(self, callback: Callable[[BatchPromise], None]) -> None:
+        """Take a callback back that was added, if it has not been called yet; on any thread."""
+        while True:
+            try:
+                self._callbacks.remove(callback)
+            except ValueError:  # it is not there any more
+                return
+            except IndexError:  # another thread changed the queue meanwhile
+                continue
+            return
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether anybody is still to be called."""
+        return bool(self._callbacks)
+
     def _finish(self) -> None:
         self._state = _DONE
         self._run_callbacks()

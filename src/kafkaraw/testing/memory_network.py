@@ -26,6 +26,8 @@ _ALIASES = {"localhost": "127.0.0.1", "": "127.0.0.1", "0.0.0.0": "127.0.0.1"}
 _FIRST_PORT = 40_000
 _CUT_PROBABILITY = 0.25
 _SIZE_BYTES = 4
+SOCKET_BUFFER_BYTES = 1 << 18
+"""How much that the other end has not read counts as taken by the operating system."""
 
 Address = tuple[str, int]
 
@@ -286,6 +288,8 @@ class MemoryLink:
         self._network = network
         self._reader = FrameReader(frame_size_max)
         self._inbox: deque[tuple[float, bytes | None]] = deque()  # (arrival, bytes or the end)
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # (`_written_bytes` then, whom to tell)
+        self._written_bytes = 0
         self._reading = True
         self._closed = False
 
@@ -310,6 +314,12 @@ class MemoryLink:
             self._network.repeat_later(self.address, data)
         self.send_raw(data)
 
+    def when_sent(self, tell: Callable[[], None]) -> None:
+        """See `Link.when_sent`; the operating system takes as much as `SOCKET_BUFFER_BYTES` of what is unread."""
+        if not self._closed:
+            self._marks.append((self._written_bytes, tell))
+            self._tell_sent()
+
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""
         if self._closed:
@@ -318,6 +328,7 @@ class MemoryLink:
         for piece in self._network.cut_in_pieces(data) if self.heard else ():
             self._put_bytes += len(piece)
             self.other.put(piece)
+        self._written_bytes += len(data)
         self.report_writing()
 
     def close(self) -> None:
@@ -366,6 +377,7 @@ class MemoryLink:
             return
         self._closed = True
         self._inbox.clear()
+        self._marks.clear()
         self._network.forget(self)
         self._network.loop.call_soon(self.handler.link_lost, error)
 
@@ -375,6 +387,15 @@ class MemoryLink:
         if paused is not self.write_paused and not self._closed:
             self.write_paused = paused
             self.handler.writing_paused(paused)
+        if self._marks:
+            self._tell_sent()
+
+    def _tell_sent(self) -> None:
+        while not self._closed and self._marks:
+            behind = self._written_bytes - self._marks[0][0]
+            if self.other.unread_bytes > behind + SOCKET_BUFFER_BYTES:
+                return
+            self._marks.popleft()[1]()
 
     def _deliver(self, until_s: float) -> None:
         # Not by the loop's time: it runs timers that are due within its clock's resolution, so up to that much early.

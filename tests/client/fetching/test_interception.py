@@ -111,6 +111,13 @@ def test_records_before_a_damaged_one_are_given_and_seen():
     assert next(records).value == b"a"
     with pytest.raises(DeserializationError):
         next(records)
+    broken = batch_of(Interception([]), b"b", convert=convert)
+    raised = []
+    for _ in range(3):
+        with pytest.raises(DeserializationError) as caught:
+            list(broken)
+        raised.append(caught.value)
+    assert len(set(map(id, raised))) == 3
     assert witness.seen == [[b"a"]]
     data = bytearray(encode_batch([(0, None, b"a", None)]))
     data[-1] ^= 1

@@ -20,7 +20,7 @@ from kafkaraw.errors import (
     UnsupportedVersionError,
 )
 from kafkaraw.net import AsyncioNetwork
-from kafkaraw.protocol import ResponseHeader, encode_response
+from kafkaraw.protocol import ResponseHeader, decode_request_header, encode_response
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.testing.virtual import Simulation, run_virtual
@@ -330,18 +330,79 @@ def test_garbage_in_mid_life_is_a_network_error_with_its_cause() -> None:
     simulate(play)
 
 
-def test_a_oneway_request_is_sent_and_forgotten() -> None:
+def send_oneway(connection: Connection, size: int = 0, version: int = 9, timeout: float = 30.0) -> list[object]:
+    """Submit a Produce request with acks=0; return the list that its outcome is put into."""
+    outcomes: list[object] = []
+    partition = PartitionProduceData(index=0, records=bytes(size))
+    request = ProduceRequest(
+        acks=0, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[partition])] if size else []
+    )
+    connection.submit(request, outcomes.append, version=version, timeout=timeout, oneway=True)
+    return outcomes
+
+
+def test_a_oneway_request_succeeds_without_an_answer() -> None:
     async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
-        connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]))
+        assert send_oneway(connection) == [None]
         assert isinstance(await ask(connection), MetadataResponse)
         assert broker.seen == [18, 0, 3]
-        with pytest.raises(UnsupportedVersionError):
-            connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), version=99)
+        assert isinstance(send_oneway(connection, version=99)[0], UnsupportedVersionError)
         await connection.close()
-        with pytest.raises(NetworkError):
-            connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]))
+        assert isinstance(send_oneway(connection)[0], NetworkError)
 
     simulate(play)
+
+
+def test_a_oneway_request_succeeds_only_when_its_bytes_have_left() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        broker.link.pause_reading()
+        outcomes = [send_oneway(connection, 100_000) for _ in range(5)]
+        await asyncio.sleep(1)
+        taken = sum(outcome == [None] for outcome in outcomes)
+        assert 0 < taken < 5
+        assert outcomes == [[None]] * taken + [[]] * (5 - taken)
+        assert connection.idle_since is None
+        broker.link.resume_reading()
+        await asyncio.sleep(1)
+        assert outcomes == [[None]] * 5
+        assert connection.idle_since is not None
+
+    simulate(play)
+
+
+def test_a_peer_that_stops_reading_ends_the_connection_after_the_timeout_of_a_oneway_request() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        broker.link.pause_reading()
+        outcomes = send_oneway(connection, 500_000, timeout=3.0)
+        await asyncio.sleep(2.9)
+        assert outcomes == []
+        await asyncio.sleep(0.2)
+        assert isinstance(outcomes[0], NetworkError)
+        assert "did not take the bytes of Produce" in str(outcomes[0])
+        assert connection.closed
+
+    simulate(play)
+
+
+def test_a_request_submitted_in_a_callback_is_sent_after_those_submitted_before_it() -> None:
+    async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
+        def submit(version: int, then: Callable[[object], None]) -> None:
+            request = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+            connection.submit(request, then, version=version, timeout=9.0, oneway=True)
+
+        broker.holding = True
+        asked = ask(connection)
+        await asyncio.sleep(0.1)
+        submit(7, lambda _: submit(9, lambda _: None))
+        submit(8, lambda _: None)
+        broker.release()  # both are sent now
+        await asked
+        frames = [sent.data[4:] for sent in simulation.network.history if sent.by == "client"]
+        headers = [decode_request_header(frame)[0] for frame in frames]
+        assert [header.api_version for header in headers if header.api_key == 0] == [7, 8, 9]
+        assert [header.correlation_id for header in headers] == [0, 1, 2, 3, 4]
+
+    simulate(play, max_in_flight=1)
 
 
 def test_closing_fails_what_is_in_flight_as_closed() -> None:
@@ -366,10 +427,7 @@ def test_closing_sends_what_is_unsent_and_gives_up_on_a_peer_that_does_not_read(
         connection = await Connection.open(network, HOST, listener.port, client_id="test", connect_timeout=10)
         if not reads:
             broker.link.pause_reading()
-        records = bytes(30_000_000)
-        partition = PartitionProduceData(index=0, records=records)
-        topic = TopicProduceData(name="t", partition_data=[partition])
-        connection.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[topic]), version=9)
+        send_oneway(connection, 30_000_000)
         await asyncio.wait_for(connection.close(), 30)
         if not reads:
             broker.link.resume_reading()

@@ -169,6 +169,24 @@ def test_a_broker_that_cannot_be_reached_under_its_advertised_name_says_so() -> 
     simulate(play)
 
 
+def test_an_engine_that_is_closed_while_it_starts_leaves_no_task_behind() -> None:
+    async def main(simulation: Simulation) -> None:
+        cluster = await ScriptedCluster(simulation, 1).start()
+        for turns in range(40):
+            before = asyncio.all_tasks()
+            engine = engine_on(simulation, cluster.bootstrap_servers)
+            starting = asyncio.create_task(engine.start(5))
+            await asyncio.sleep(turns * 0.0002)
+            was_started = starting.done()
+            await engine.close()
+            (outcome,) = await asyncio.gather(starting, return_exceptions=True)
+            assert (outcome is None) if was_started else isinstance(outcome, KafkaError)
+            await asyncio.sleep(1)  # the cluster's own tasks end, too
+            assert asyncio.all_tasks() <= before
+
+    run_virtual(main, 1)
+
+
 def test_a_closed_engine_refuses_and_says_so() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         await engine.start(5)

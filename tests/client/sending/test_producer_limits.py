@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
+from kafkaraw import Consumer, Producer
+from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import (
     BufferFull,
     DeliveryError,
@@ -14,6 +17,7 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     StaleMetadataError,
 )
+from kafkaraw.records import TopicPartition
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 
@@ -201,6 +205,51 @@ def test_memory_stays_bounded_with_a_dead_broker_and_a_caller_that_never_stops()
     most, refused, taken = on_cluster(test)
     assert memory - 2000 < most < memory + record + 100, "one record may go over it"
     assert refused > 100 and taken > 5 * memory // record, "expired records make room for new ones"
+
+
+def test_with_acks_0_a_record_takes_memory_until_its_bytes_have_left():
+    """On a real socket, with a broker that stops reading; it takes what fits the operating system's buffers."""
+    buffer_memory, value = 4 << 20, bytes(10_000)
+    with EmbeddedBroker() as broker:
+        producer = Producer(
+            bootstrap_servers=broker.bootstrap_servers, acks=0, buffer_memory=buffer_memory, max_block_ms=300
+        )
+        producer.send("t", b"first").result()
+        held = broker.faults.on("Produce").hold()
+        count = 1
+        with pytest.raises(KafkaTimeoutError, match="stayed full for max_block_ms=300"):
+            while count * len(value) < 100 << 20:
+                producer.send("t", value, partition=0)
+                count += 1
+        assert producer._delivery.open_batches.used_bytes >= buffer_memory
+        with pytest.raises(BufferFull):
+            producer.send_nowait("t", value, partition=0)
+        held.release()
+        producer.close()
+        assert producer._delivery.open_batches.used_bytes == 0
+        with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+            partition = TopicPartition("t", 0)
+            while consumer.end_offsets([partition])[partition] < count:
+                time.sleep(0.01)
+
+
+def test_with_acks_0_a_broker_that_stops_reading_is_given_up_and_the_records_are_sent_again():
+    async def test(cluster: VirtualCluster) -> None:
+        async with cluster.producer(acks=0, request_timeout_ms=2000, batch_size=100_000) as producer:
+            await warm(producer)
+            cluster.silence()
+            tickets = [await producer.send("t", b"%d" % number + bytes(90_000)) for number in range(10)]
+            await asyncio.sleep(1)
+            assert 0 < sum(ticket.done for ticket in tickets) < 10
+            assert producer._delivery.open_batches.used_bytes > 0
+            await asyncio.sleep(2)
+            cluster.silence(False)
+            await asyncio.gather(*tickets)
+            assert producer._delivery.open_batches.used_bytes == 0
+        values = {record.value.rstrip(b"\0") for record in await cluster.read("t", 11)}
+        assert values >= {b"%d" % number for number in range(10)}
+
+    on_cluster(test)
 
 
 def test_send_nowait_never_waits_for_room():

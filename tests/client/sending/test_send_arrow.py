@@ -484,6 +484,22 @@ def test_what_failed_is_raised_and_what_was_written_is_told():
     assert second.error_seen and third.error_seen
 
 
+def test_each_call_for_the_outcome_of_rows_that_failed_raises_an_error_of_its_own():
+    waiter = PromiseWaiter()
+    ticket, error = ArrowTicket(waiter), error_for(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+    promise = BatchPromise("t", 0, waiter)
+    ticket.add([SentPart(promise, 0, 5, 0)], 0)
+    promise.fail(error)
+    raised = [ticket.exception()]
+    for _ in range(3):
+        with pytest.raises(BrokerError) as caught:
+            ticket.result()
+        raised.append(caught.value)
+    assert len({id(one) for one in [error, *raised]}) == 5
+    assert error.__traceback__ is None
+    assert {repr(one) for one in raised} == {repr(error)}
+
+
 def test_waiting_ends_with_the_timeout():
     with pytest.raises(KafkaTimeoutError, match="no acknowledgement for 2 batches within"):
         Promises(2).ticket.result(0.01)

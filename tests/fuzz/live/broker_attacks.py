@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol import decode_response
 from kafkaraw.protocol.apis import API_BY_NAME, API_TABLE, Api
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkaraw.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -257,22 +259,22 @@ def _mutated_requests(arena: Arena, listener: str) -> None:
         body = encoded(message, lambda one, version=version: request_bytes(one, version))  # type: ignore[misc]
         if body is None:
             continue
-        if arena.rng.random() < 0.15:
+        spoiled = arena.rng.random() < 0.15
+        if spoiled:
             body = arena.hostile.spoiled(body)
         try:
             peer = arena.lasting(listener)
             peer.send(framed(body))
             if api.name == "Produce" and message.acks == 0:
                 continue
-            _learn(arena, _decoded(peer.frame(), api, version))
+            frame = peer.frame()
+            if not spoiled:  # else it may be the answer to another API or version
+                _learn(arena, _decoded(frame, api, version))
         except (OSError, ValueError):
             arena.lost(listener)
 
 
 def _decoded(frame: bytes, api: Api, version: int) -> Any:
-    from kafkaraw.errors import ProtocolError
-    from kafkaraw.protocol import decode_response
-
     try:
         return decode_response(frame, api.key, version)[1]
     except ProtocolError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.interceptors import guarded, methods_of, name_of_method
-from kafkaraw.errors import KafkaError
+from kafkaraw.errors import KafkaError, copy_to_raise
 from kafkaraw.records import Batch, Record, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class _InterceptedBatch(Batch):
             if record.offset >= self.start_offset and (self.end_offset is None or record.offset < self.end_offset):
                 yield record
         if self._problem is not None:
-            raise self._problem
+            raise copy_to_raise(self._problem)
 
 
 def interception_of(interceptors: Sequence[object]) -> Interception | None:

@@ -27,7 +27,7 @@ from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.positions import PartitionPosition, Standing, Start
 from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import ClosedError, KafkaError, UsageError
+from kafkaraw.errors import ClosedError, KafkaError, UsageError, copy_to_raise
 from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
 
 log = logging.getLogger(__name__)
@@ -371,7 +371,7 @@ class Reading:
     def _raise_problem(self, now_ms: int) -> None:
         """Raise what the user must hear of."""
         if self._failure is not None:
-            raise self._failure
+            raise copy_to_raise(self._failure)
         problem, self._no_start = self._no_start, None
         problem = problem or self.fetcher.problem(
             now_ms,

@@ -29,7 +29,7 @@ from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.positions import Start
 from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
-from kafkaraw.errors import CommitFailed, KafkaError, UsageError
+from kafkaraw.errors import CommitFailed, KafkaError, UsageError, copy_to_raise
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 
@@ -191,7 +191,7 @@ class Membership:
 
     def _raise_problem(self, now_ms: int) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise copy_to_raise(self._failure)
         problem, self._problem = self._problem, None
         problem = problem or self.member.take_problem(now_ms) or self._subscribed.problem()
         if problem is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ from kafkaraw.core.connection_events import (
     Abandon,
     Action,
     BecomeReady,
+    BytesLeft,
     CloseAsked,
     Compute,
     Computed,
@@ -31,6 +33,7 @@ from kafkaraw.core.connection_events import (
     LoginMissing,
     NeedLogin,
     Send,
+    SendOneway,
     Succeed,
 )
 from kafkaraw.core.negotiation import ApiVersionTable
@@ -94,6 +97,8 @@ class Connection:
         self._ready.add_done_callback(_retrieve)
         self._lost = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._actions: deque[Action] = deque()
+        self._acting = False
         self._error: KafkaError | None = None
         self._metrics = metrics
         self._asking = 0
@@ -246,6 +251,7 @@ class Connection:
         *,
         version: int | None = None,
         timeout: float,
+        oneway: bool = False,
     ) -> None:
         """Send a request without a task that waits: what many requests in a row are sent with.
 
@@ -255,24 +261,10 @@ class Connection:
                 this returns. It must not raise.
             version: to send it in; None for the highest that both ends know.
             timeout: for waiting its turn, sending and answering together, in seconds.
+            oneway: the broker does not answer (Produce with acks=0): `answered` is called with None once the operating
+                system has taken all bytes of the request. If that takes longer than `timeout`, the connection ends.
         """
-        self._submit(_Call(self, answered), message, version, timeout)
-
-    def send_oneway(self, message: object, *, version: int | None = None) -> None:
-        """Send a request that the broker does not answer (Produce with acks=0).
-
-        Raises:
-            NetworkError: the connection is closed.
-            UnsupportedVersionError: no common version, or `version` is not offered.
-            ProtocolError: the message does not fit the version.
-        """
-        outcome: asyncio.Future[object] = self._loop.create_future()
-        self._submit(outcome, message, version, float("inf"), oneway=True)
-        if outcome.done():
-            outcome.result()
-        outcome.cancel()
-        self._metrics.requests += 1
-        self._used_at = self._loop.time()
+        self._submit(_Call(self, answered), message, version, timeout, oneway=oneway)
 
     def pause_reading(self) -> None:
         """Take no more responses from the broker for now; deadlines keep running."""
@@ -325,7 +317,7 @@ class Connection:
         self._handle(LinkLost(error))
 
     def writing_paused(self, paused: bool) -> None:
-        """See `LinkHandler.writing_paused`; the in-flight limit bounds what can pile up."""
+        """See `LinkHandler.writing_paused`; senders limit what is in flight, and wait for `BytesLeft` with acks=0."""
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -344,7 +336,7 @@ class Connection:
         self._used_at = now = self._loop.time()
         if isinstance(outcome, BaseException):
             metrics.requests_failed += 1
-        else:
+        elif outcome is not None:  # one-way requests have no answer
             metrics.answered(outcome, now - began)
 
     def _name_in_log(self) -> str:
@@ -387,10 +379,23 @@ class Connection:
         if timer is None or timer.when() > now + timeout or self._machine.state is not _READY:
             self._arm_timer()
 
+    def _bytes_left(self) -> None:
+        self._machine.receive(BytesLeft(), self._loop.time() * 1000)
+        self._act()
+
     def _act(self) -> None:
-        """Do what the machine says."""
-        for action in self._machine.actions():
-            self._do(action)
+        """Do what the machine says, in its order: what it says while this runs is done after the rest."""
+        self._actions += self._machine.actions()
+        if self._acting:
+            return
+        self._acting = True
+        try:
+            while self._actions:
+                self._do(self._actions.popleft())
+        finally:
+            self._acting = False
+            if self._actions:  # the callback of a request raised SystemExit or KeyboardInterrupt
+                self._loop.call_soon(self._act)
 
     def _wake(self, deadline_ms: float) -> None:
         # The loop's clock, turned into milliseconds, may be a rounding error short of the deadline that it has reached.
@@ -401,10 +406,12 @@ class Connection:
 
     def _do(self, action: Action) -> None:
         match action:
-            case Send(segments):
+            case Send(segments) | SendOneway(segments):
                 if self._link is not None:
                     self._metrics.bytes_out += segments_size(segments) + SIZE_PREFIX_BYTES
                     self._link.send(segments)
+                    if isinstance(action, SendOneway):
+                        self._link.when_sent(self._bytes_left)
             case Succeed(key, response):
                 _settle(key, response)
             case Fail(key, error):

@@ -129,6 +129,8 @@ class Engine:
         try:
             if self._keeper is None:
                 await self._find_cluster(deadline)
+                if self._closed:
+                    raise ClosedError("the client was closed while it looked for the cluster")
                 self._keeper = asyncio.create_task(self._metadata.keep_fresh(), name="metadata keeper")
         finally:
             self._start_lock.release()

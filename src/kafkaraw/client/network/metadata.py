@@ -74,7 +74,7 @@ class Metadata:
             self._in_use.update(topics)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_waves(), name="metadata refresh")
-        await deadline.wait(asyncio.shield(wave.done), "refreshing the metadata")
+        await deadline.wait_with_others(wave.done, "refreshing the metadata")
 
     async def wait_for(self, topics: Sequence[str], *, deadline: Deadline, allow_auto_create: bool) -> None:
         """Refresh until every topic has a leader; see `Engine.wait_for_topics`."""

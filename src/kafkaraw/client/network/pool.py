@@ -86,7 +86,7 @@ class ConnectionPool:
             attempt = asyncio.create_task(self._connect(key, node), name=f"connect {node.address} {lane}")
             attempt.add_done_callback(_retrieve)
             self._opening[key] = attempt
-        return await deadline.wait(asyncio.shield(attempt), f"connecting to broker {node.node_id} at {node.address}")
+        return await deadline.wait_with_others(attempt, f"connecting to broker {node.node_id} at {node.address}")
 
     async def dial(self, host: str, port: int, name: str = BOOTSTRAP, timeout: float | None = None) -> Connection:
         """A new connection that the pool does not keep, logged in and ready for requests.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaraw.client.sending.arrow_rows import rows_of
-from kafkaraw.errors import RecordTooLarge, UsageError
+from kafkaraw.errors import RecordTooLarge, UsageError, copy_to_raise
 from kafkaraw.records import AppendStatus, BadRow, BatchPromise, Fault, OpenBatches, RowColumns, Rows, SentPart
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ class ArrowTicket:
         return [where for part in self._parts for where in _where(part)]
 
     def exception(self) -> BaseException | None:
-        """The error of the first rows that failed; None when all are acknowledged or still under way."""
+        """The error of the first rows that failed, a copy for each call; None when none have failed so far."""
         first: BaseException | None = None
         for promise in self._promises:
             if promise.error is not None:
                 promise.error_seen = True
                 first = first or promise.error
-        return first
+        return None if first is None else copy_to_raise(first)
 
     def add_done_callback(self, callback: Callable[[ArrowTicket], None]) -> None:
         """Call `callback(ticket)` once the outcome of every row is known; at once when it is."""

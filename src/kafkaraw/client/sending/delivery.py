@@ -131,7 +131,7 @@ class Delivery:
         )
         self._nothing_left = asyncio.Event()
         self._outbox = Outbox(self._engine, config, self._receive, self._break)
-        self._room = Room()
+        self._room = Room(self._has_room)
         self.ahead = Ahead(lambda: self.open_batches.used_bytes)
         self._failures = UnseenFailures()
         self._settling = Settling(self._machine, self._failures, self)
@@ -544,8 +544,11 @@ class Delivery:
             self._room.let_one_in_soon()
 
     def _offer_room(self) -> None:
-        if self.open_batches.used_bytes < self._config.buffer_memory:
+        if self._has_room():
             self._room.let_one_in()
+
+    def _has_room(self) -> bool:
+        return self.open_batches.used_bytes < self._config.buffer_memory
 
     # ---- inside: the end
 

@@ -148,21 +148,20 @@ class Outbox:
         )
         if transactions is not None and not transactions.implicit:
             version = min(PRODUCE_VERSION_EXPLICIT, connection.version_for(_PRODUCE_KEY))
-        if self._acks == 0:
-            connection.send_oneway(request)
-            self._tell(Answered(action.request_id, unanswered(action)))
-            return
 
         def answered(outcome: object) -> None:
             if not self._closed:
                 self._answered(action, request, outcome)
 
-        connection.submit(request, answered, version=version, timeout=self._timeout)
+        connection.submit(request, answered, version=version, timeout=self._timeout, oneway=self._acks == 0)
 
     def _answered(self, action: SendProduce, request: Produce, outcome: object) -> None:
         try:
             if isinstance(outcome, KafkaError):
                 raise outcome
+            if outcome is None:  # acks=0, and the bytes have left
+                self._tell(Answered(action.request_id, unanswered(action)))
+                return
             response = outcome if type(outcome) is Written else reply(outcome, ProduceResponse)
             outcomes = outcomes_of(request, response, self._engine.cluster, action.node_id)
             self._tell(Answered(action.request_id, outcomes))

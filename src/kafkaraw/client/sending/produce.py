@@ -81,7 +81,7 @@ def _leads_elsewhere(
 
 
 def unanswered(action: SendProduce) -> Mapping[TopicPartition, PartitionOutcome]:
-    """What is assumed of a request with acks=0, which no broker answers: success, at an unknown offset."""
+    """What is assumed of a request with acks=0 whose bytes have left: success, at an unknown offset."""
     return {TopicPartition(n.batch.topic, n.batch.partition): PartitionOutcome(0) for n in action.batches}
 
 

@@ -1,8 +1,11 @@
-"""The queue of senders who wait for room in the producer's buffer.
+"""The queue of senders that wait for the producer's buffer memory.
 
-First come, first served: one is let in at a time, and lets the next one in when there is room left. It knows no bytes;
-whoever frees some calls `let_one_in`, or `let_one_in_soon` when it is little: waking a thread for every batch that is
+First come, first served: one sender is let in at a time, and lets the next one in when there is memory left. The code
+that frees memory calls `let_one_in`, or `let_one_in_soon` when it is little: waking a thread for every batch that is
 acknowledged would cost more than filling the batch.
+
+A sender that was let in may be cancelled, raise, or be interrupted on its thread before it lets the next one in. So as
+long as senders wait and there is memory, `Room` itself lets one in every `PATIENCE_S`: no turn can be lost.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from kafkaraw.errors import KafkaError
+from kafkaraw.errors import KafkaError, copy_to_raise
 
 PATIENCE_S = 0.005
 """How long a sender waits for more room when there is some, but little."""
@@ -24,13 +27,17 @@ DRAIN_SECONDS_MAX = 0.02
 class Room:
     """Who waits for room; lives on one loop.
 
+    Args:
+        has_room: says whether there is memory to be had.
+
     Attributes:
         releases: how often room was made; compared by `wait`, because room may be made on this loop between a refusal
             on another thread and the wait that follows it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, has_room: Callable[[], bool]) -> None:
         self.releases = 0
+        self._has_room = has_room
         self._queue: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -51,11 +58,13 @@ class Room:
             self._queue.append(turn)
         try:
             await asyncio.wait([turn], timeout=timeout)
+        except asyncio.CancelledError:
+            if _was_let_in(turn):  # and does not come: the next one does
+                self.let_one_in()
+            raise
         finally:
             if turn in self._queue:
                 self._queue.remove(turn)
-            elif not turn.done():
-                turn.cancel()
         if not turn.done():
             return False
         turn.result()
@@ -70,16 +79,18 @@ class Room:
             turn = self._queue.popleft()
             if not turn.done():
                 turn.set_result(None)
-                return
+                break
+        self.let_one_in_soon()
 
     def let_one_in_soon(self) -> None:
-        """Wake the one who has waited longest in `PATIENCE_S`, unless `let_one_in` comes first."""
+        """Wake the one who has waited longest in `PATIENCE_S`, if there is room then; `let_one_in` may come first."""
         if self._queue and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._be_patient_no_more)
 
     def _be_patient_no_more(self) -> None:
         self._timer = None
-        self.let_one_in()
+        if self._has_room():  # else the next release lets one in
+            self.let_one_in()
 
     def fail(self, error: KafkaError) -> None:
         """Send everybody home."""
@@ -89,7 +100,11 @@ class Room:
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():
-                turn.set_exception(error)
+                turn.set_exception(copy_to_raise(error))
+
+
+def _was_let_in(turn: asyncio.Future[None]) -> bool:
+    return turn.done() and not turn.cancelled() and turn.exception() is None
 
 
 class Ahead:

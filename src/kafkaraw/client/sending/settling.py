@@ -21,19 +21,20 @@ _SECONDS_MAX: Final = 1e9
 
 
 class Flush:
-    """One who waits.
+    """One call that waits for batches.
 
     Attributes:
         due_ms: when it waits no longer.
     """
 
-    __slots__ = ("_missing", "_over", "_waiting", "due_ms")
+    __slots__ = ("_missing", "_over", "_promises", "_waiting", "due_ms")
 
     def __init__(
         self, waiting: set[Flush], promises: Sequence[BatchPromise], due_ms: int, over: Callable[[bool], None]
     ) -> None:
         self.due_ms = due_ms
         self._waiting = waiting
+        self._promises = promises
         self._missing = len(promises)
         self._over = over
         waiting.add(self)
@@ -48,12 +49,15 @@ class Flush:
     def end(self, settled: bool) -> None:
         """Wait no longer; only the first end counts."""
         if self in self._waiting:
-            self._waiting.remove(self)
+            self.forget()
             self._over(settled)
 
     def forget(self) -> None:
-        """Nobody waits any more."""
+        """The call waits no more."""
         self._waiting.discard(self)
+        if self._missing:
+            for promise in self._promises:
+                promise.remove_callback(self._count_down)
 
 
 class Sending(Protocol):

@@ -42,8 +42,16 @@ class PromiseWaiter:
         if self.loop is not None and _running_loop() is self.loop:
             raise UsageError("Ticket.result() would block the loop that has to deliver the record; `await` the ticket")
         done = threading.Event()
-        promise.add_callback(lambda _: done.set())
-        if not wait_interruptibly(done.wait, timeout):
+
+        def tell(_: BatchPromise) -> None:
+            done.set()
+
+        promise.add_callback(tell)
+        try:
+            in_time = wait_interruptibly(done.wait, timeout)
+        finally:
+            promise.remove_callback(tell)
+        if not in_time:
             raise KafkaTimeoutError(
                 f"no acknowledgement for {promise.topic}-{promise.partition} within {timeout:g} s; "
                 f"the record is still on its way and may yet be written"
@@ -57,15 +65,23 @@ class PromiseWaiter:
         if self.loop is not None and _running_loop() is self.loop:
             raise UsageError("result() would block the loop that has to deliver the rows; `await` the ticket")
         done = threading.Event()
-        self.call_after_all(pending, done.set)
-        if not wait_interruptibly(done.wait, timeout):
+        forget = self.call_after_all(pending, done.set)
+        try:
+            in_time = wait_interruptibly(done.wait, timeout)
+        finally:
+            forget()
+        if not in_time:
             raise KafkaTimeoutError(
                 f"no acknowledgement for {sum(not promise.done for promise in pending)} batches within {timeout:g} s; "
                 f"they are still on their way and may yet be written"
             )
 
-    def call_after_all(self, promises: Sequence[BatchPromise], callback: Callable[[], None]) -> None:
-        """Call `callback` once all of them are done, at once when they are; in the thread that settles the last."""
+    def call_after_all(self, promises: Sequence[BatchPromise], callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once all of them are done, at once when they are; in the thread that settles the last.
+
+        Returns:
+            what to call when nobody waits any more: it leaves nothing behind in promises that are still pending.
+        """
         left = deque(promises)
 
         def count_down(_: BatchPromise) -> None:
@@ -76,6 +92,12 @@ class PromiseWaiter:
             callback()
         for promise in promises:
             promise.add_callback(count_down)
+
+        def forget() -> None:
+            for promise in promises:
+                promise.remove_callback(count_down)
+
+        return forget
 
     def awaitable(self, promise: BatchPromise) -> Awaitable[None]:
         """Give a future of the running loop that is done when the promise is."""
@@ -92,6 +114,7 @@ class PromiseWaiter:
                 loop.call_soon_threadsafe(_finish, future)
 
         promise.add_callback(settle)
+        future.add_done_callback(lambda _: promise.remove_callback(settle))  # when it is cancelled
         return future
 
     def check_not_forked(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, NoReturn
 
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import UsageError, copy_to_raise
 from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock
@@ -68,13 +68,14 @@ class Ticket:
         return self._outcome()
 
     def exception(self) -> BaseException | None:
-        """The error of a record that failed; None when it is acknowledged or still under way."""
+        """The error of a record that failed, a copy for each call; None when it is acknowledged or still under way."""
         promise = self.batch_promise
         if promise.parts is not None:
             promise, _ = promise.part_of(self.index)
-        if promise.error is not None:
-            promise.error_seen = True
-        return promise.error
+        if promise.error is None:
+            return None
+        promise.error_seen = True
+        return copy_to_raise(promise.error)
 
     def add_done_callback(self, callback: Callable[[TicketInterface], None]) -> None:
         """Call `callback(ticket)` once the outcome is known; at once when it is."""
@@ -93,7 +94,7 @@ class Ticket:
             promise, index = promise.part_of(index)
         if promise.error is not None:
             promise.error_seen = True
-            raise promise.error
+            raise copy_to_raise(promise.error)
         offset = promise.base_offset + index if promise.base_offset >= 0 else -1
         append_time = promise.log_append_time_ms
         timestamp_ms = append_time if append_time >= 0 else self.timestamp_ms
