@@ -69,6 +69,7 @@ class Arena:
     state: dict[str, Any] = field(default_factory=dict)
     step: int = 0
     made: int = 0  # connections so far
+    made_in_tls: int = 0  # those to the listener with TLS
 
     def __post_init__(self) -> None:
         self.hostile = Hostile(self.rng, self.names)
@@ -79,6 +80,7 @@ class Arena:
         address = {"plain": self.target.plain, "logins": self.target.logins, "tls": self.target.tls}[listener]
         tls = self._tls if listener == "tls" else None
         self.made += 1
+        self.made_in_tls += listener == "tls"
         peer = Peer(address, timeout_s=max(timeout_s, 2.0), source=HOSTILE_HOST, tls=tls, **options)
         try:
             if listener == "logins":
@@ -93,6 +95,7 @@ class Arena:
         """A connection that has said nothing yet, whatever its listener expects; kept open to the end."""
         address = {"plain": self.target.plain, "logins": self.target.logins, "tls": self.target.tls}[listener]
         self.made += 1
+        self.made_in_tls += listener == "tls"
         return self.keep(Peer(address, timeout_s=2.0, source=HOSTILE_HOST, **options))
 
     def keep(self, peer: Peer) -> Peer:
