@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
@@ -328,6 +328,8 @@ class BrokerConnection:
         """Send an answer, or wait for it; None is none."""
         while isinstance(answer, Continue):
             answer = answer.go_on()
+        if isinstance(answer, Failed):
+            raise answer.error
         if isinstance(answer, Deferred):
             self._waiting = answer
             if served is not None:

@@ -30,7 +30,7 @@ from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
 from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
-from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, read_topics, write_topics
+from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsWriter, read_topics
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
@@ -110,6 +110,7 @@ class Controller:
         )
         self.quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
         self.dynamic_configs = DynamicConfigs(lambda text: storage.write_text(ROOT, CONFIGS_FILE, text, private=True))
+        self._topics_text = TopicsWriter()
         self._members: dict[int, Member] = {}
         self._former_leaders: dict[TopicPartition, int] = {}
         self._closed = False
@@ -318,7 +319,7 @@ class Controller:
             self._write_timer.cancel()
             self._write_timer = None
         try:
-            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()), durable=False)
+            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored()), durable=False)
         except OSError as error:
             _logger.error("who leads what cannot be written down: %s", error)
 
@@ -361,7 +362,7 @@ class Controller:
         if not topics:
             return
         try:
-            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()))
+            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored()))
         except OSError:
             for topic in topics:
                 self._take_back(topic)
@@ -391,7 +392,7 @@ class Controller:
         try:
             for member in self._members.values():
                 member.make_replicas(topic)
-            self.storage.write_text(ROOT, TOPICS_FILE, write_topics(self._stored()))
+            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored()))
         except OSError:
             self.catalog.remove(topic)
             self.catalog.add(before, states)
@@ -424,7 +425,7 @@ class Controller:
             OSError: the storage is broken; the topic is still there.
         """
         left = [stored for stored in self._stored() if stored[0] is not topic]
-        self.storage.write_text(ROOT, TOPICS_FILE, write_topics(left))
+        self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(left))
         self.catalog.remove(topic)
         for member in self._members.values():
             member.drop_replicas(topic)

@@ -6,11 +6,18 @@ Delivered by a direct call, so that what it holds (slices of open files) is sent
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-W = TypeVar("W")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What comes instead of an answer when working on a request failed in a later turn of the event loop."""
+
+    error: Exception
 
 
 class Deferred(Generic[T]):
@@ -69,7 +76,8 @@ def after(answer: object, go_on: Callable[[Any], object]) -> object:
 
     Args:
         answer: or one that comes later.
-        go_on: given the answer; what it gives may come later, too. Cancelling reaches whichever is waited for.
+        go_on: given the answer; what it gives may come later, too. Cancelling reaches whichever is waited for. When it
+            raises later, that takes the place of the answer, and so does what has failed before it.
     """
     if not isinstance(answer, Deferred):
         return go_on(answer)
@@ -78,7 +86,14 @@ def after(answer: object, go_on: Callable[[Any], object]) -> object:
 
     def deliver(value: object) -> None:
         nonlocal awaited
-        result = go_on(value)
+        if isinstance(value, Failed):
+            following.resolve(value)
+            return
+        try:
+            result = go_on(value)
+        except Exception as error:  # noqa: BLE001  # raised again where the request is answered
+            following.resolve(Failed(error))
+            return
         if isinstance(result, Deferred):
             awaited = result
             result.when_done(following.resolve)
@@ -89,39 +104,34 @@ def after(answer: object, go_on: Callable[[Any], object]) -> object:
     return following
 
 
-def in_turns(turns: Iterable[W], act: Callable[[W], None], end: Callable[[], T]) -> T | Deferred[T]:
-    """Do work that is too long for one turn of the event loop: what follows the first piece comes in later turns.
+def in_turns(step: Callable[[], bool], end: Callable[[], T]) -> T | Deferred[T]:
+    """Do work that is too long for one turn of the event loop: what follows the first step comes in later turns.
 
     Args:
-        turns: the pieces.
-        act: does one piece.
-        end: gives the answer, when all is done. Pieces that are left when the answer is cancelled are not done.
+        step: does a part of the work; tells whether there is more. What it raises later is delivered as `Failed`.
+        end: gives the answer, when all is done. What is left when the answer is cancelled is not done.
     """
-    pieces = iter(turns)
-    first = next(pieces, None)
-    if first is not None:
-        act(first)
-    following = next(pieces, None)
-    if following is None:
+    if not step():
         return end()
+    loop = asyncio.get_running_loop()
     cancelled = False
 
     def cancel() -> None:
         nonlocal cancelled
         cancelled = True
 
-    deferred: Deferred[T] = Deferred(cancel)
-    loop = asyncio.get_running_loop()
-
-    def turn(piece: W) -> None:
+    def turn() -> None:
         if cancelled:
             return
-        act(piece)
-        after = next(pieces, None)
-        if after is None:
-            deferred.resolve(end())
-        else:
-            loop.call_soon(turn, after)
+        try:
+            if step():
+                loop.call_soon(turn)
+                return
+            answer: T | Failed = end()
+        except Exception as error:  # noqa: BLE001  # raised again where the request is answered
+            answer = Failed(error)
+        deferred.resolve(answer)
 
-    loop.call_soon(turn, following)
+    deferred: Deferred[Any] = Deferred(cancel)
+    loop.call_soon(turn)
     return deferred

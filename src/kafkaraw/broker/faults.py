@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.fault_answers import Refused, refuse
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.net import Link, Segments
@@ -443,7 +443,7 @@ def _map(answer: object, change: Callable[[object], object]) -> object:
     if not isinstance(answer, Deferred):
         return change(answer)
     changed: Deferred[object] = Deferred(answer.cancel)
-    answer.when_done(lambda value: changed.resolve(change(value)))
+    answer.when_done(lambda value: changed.resolve(value if isinstance(value, Failed) else change(value)))
     return changed
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from kafkaraw.broker.deferred import Deferred, Failed
+from kafkaraw.broker.handlers import produce
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records import TopicPartition
 from tests.broker.handlers.test_metadata import create
-from tests.broker.support import ask, batch, make_state
+from tests.broker.support import ask, batch, make_state, through_bytes
+from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 
 
 def request(
@@ -146,3 +151,59 @@ def test_an_ordinary_client_may_not_write_to_an_internal_topic(topic: str, versi
     assert state.partition(TopicPartition(topic, 0)).log.log_end_offset == 0
     as_admin = ask(state, request(state, batch(b"a", key=b"k"), topic=topic), version, client_id="__admin_client")
     assert outcomes(as_admin) == [(ErrorCode.NONE, 0)]
+
+
+@pytest.fixture
+def slow_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition takes longer than other clients are to wait."""
+    monkeypatch.setattr(produce, "TURN_S", -1.0)
+
+
+async def answered_late(state, asked: ProduceRequest, others) -> object:
+    answer = ask(state, asked)
+    assert isinstance(answer, Deferred)
+    came: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    answer.when_done(came.set_result)
+    for _ in range(6):
+        others()
+        await asyncio.sleep(0)
+    return await asyncio.wait_for(came, 60)
+
+
+@pytest.mark.usefixtures("slow_partitions")
+def test_other_clients_have_their_turn_between_the_partitions_of_a_request():
+    async def life(nodes: VirtualNodes) -> None:
+        state = nodes.cluster.nodes[0].state
+        create(state, "t", partitions=3)
+        ends = []
+
+        def others() -> None:
+            ends.append(sum(state.partition(TopicPartition("t", index)).log.log_end_offset for index in range(3)))
+
+        asked = request(state, batch(b"a"), b"nonsense", batch(b"c"), acks=1)
+        answer = through_bytes(await answered_late(state, asked, others), 13)
+        assert outcomes(answer) == [(ErrorCode.NONE, 0), (ErrorCode.INVALID_RECORD, -1), (ErrorCode.NONE, 0)]
+        assert ends == [1, 1, 2, 2, 2, 2], "a partition in each turn; the second one takes nothing"
+        failed = await answered_late(state, request(state, batch(b"a"), b"nonsense", acks=0), lambda: None)
+        assert isinstance(failed, Failed)
+        assert isinstance(failed.error, CloseConnection)
+
+    on_nodes(life, nodes=1)
+
+
+@pytest.mark.usefixtures("slow_partitions")
+def test_replicas_that_catch_up_between_the_partitions_of_a_request_are_not_waited_for():
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create(partitions=2)
+        leaders = [nodes.cluster.leader_of("t", index) for index in range(2)]
+        await asyncio.sleep(1)
+        if leaders[0] != leaders[1]:
+            nodes.cluster.move_leader("t", 1, leaders[0])
+        state = nodes.cluster.nodes[leaders[0]].state
+        began = nodes.simulation.loop.time()
+        asked = request(state, batch(b"a"), batch(b"b"))
+        answer = through_bytes(await answered_late(state, asked, lambda: None), 13)
+        assert outcomes(answer) == [(ErrorCode.NONE, 0)] * 2
+        assert nodes.simulation.loop.time() - began < 0.5, "long before the request's time is up"
+
+    on_nodes(life)

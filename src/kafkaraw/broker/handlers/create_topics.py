@@ -5,9 +5,9 @@ Source: KIP-4, KIP-464 (defaults), KIP-525 (settings in the answer), KIP-516 (to
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
 from typing import Final
 
 from kafkaraw.broker.configs.config_layers import topic_entries
@@ -18,7 +18,7 @@ from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
-from kafkaraw.broker.topics.topic_creation import DEFAULT, PARTITIONS_MAX, PARTITIONS_PER_TURN, Plan, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import DEFAULT, PARTITIONS_MAX, CreationTurn, Plan, Wish, plan_topic
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import (
@@ -43,7 +43,7 @@ def handle(
     if creation.partitions_count > PARTITIONS_MAX:
         message = "Excessively large number of partitions per request."
         return creation.refused(ErrorCode.POLICY_VIOLATION, message)
-    return in_turns(creation.turns(), creation.create, creation.response)
+    return in_turns(creation.step, creation.response)
 
 
 class _Creation:
@@ -54,8 +54,9 @@ class _Creation:
         self._quota = quota
         self._validate_only = request.validate_only
         self._named = Counter(topic.name for topic in request.topics)
-        self._topics = list({topic.name: topic for topic in request.topics}.values())
+        self._left = deque({topic.name: topic for topic in request.topics}.values())
         self._results: list[CreatableTopicResult] = []
+        self._told_configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
         self.partitions_count = sum(self._partitions_of(topic) for topic in request.topics)
 
     def _partitions_of(self, topic: CreatableTopic) -> int:
@@ -65,32 +66,23 @@ class _Creation:
 
     def refused(self, code: ErrorCode, message: str) -> CreateTopicsResponse:
         """The answer that creates nothing."""
-        for topic in self._topics:
-            self._results.append(_failed(topic, Refusal(code, message)))
+        self._results += [_failed(topic, Refusal(code, message)) for topic in self._left]
         return self.response()
 
     def response(self) -> CreateTopicsResponse:
         """The answer."""
         return CreateTopicsResponse(throttle_time_ms=self._quota.throttle_ms, topics=self._results)
 
-    def turns(self) -> Iterator[list[CreatableTopic]]:
-        """The topics, in pieces that take so little time that other clients may wait for it."""
-        turn: list[CreatableTopic] = []
-        weight = 0
-        for topic in self._topics:
-            if turn and weight + self._partitions_of(topic) > PARTITIONS_PER_TURN:
-                yield turn
-                turn, weight = [], 0
-            turn.append(topic)
-            weight += max(1, self._partitions_of(topic))
-        if turn:
-            yield turn
-
-    def create(self, topics: Sequence[CreatableTopic]) -> None:
-        """Create topics, and write them down together."""
+    def step(self) -> bool:
+        """Create the next topics, and write them down together; tells whether some are left."""
+        turn = CreationTurn(asyncio.get_running_loop().time)
+        topics = []
         made: dict[str, Topic] = {}
         results = []
-        for topic in topics:
+        while self._left and not turn.is_over:
+            topic = self._left.popleft()
+            topics.append(topic)
+            turn.takes(self._partitions_of(topic))
             try:
                 if self._named[topic.name] > 1:
                     raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -106,6 +98,7 @@ class _Creation:
                 for topic, result in zip(topics, results, strict=True)
             ]
         self._results += results
+        return bool(self._left)
 
     def _create(self, asked: CreatableTopic, made: dict[str, Topic]) -> CreatableTopicResult:
         wish = Wish(
@@ -131,8 +124,18 @@ class _Creation:
             error_message=None,
             num_partitions=len(plan.assignments),
             replication_factor=len(plan.assignments[0]),
-            configs=_configs(self._state, plan),
+            configs=self._configs(plan),
         )
+
+    def _configs(self, plan: Plan) -> list[CreatableTopicConfigs]:
+        """Every setting of the topic, with where its value comes from; topics with the same settings share the list."""
+        key = frozenset(plan.configs.items())
+        if key not in self._told_configs:
+            self._told_configs[key] = [
+                CreatableTopicConfigs(name=entry.declared.name, value=entry.value, config_source=entry.source)
+                for entry in topic_entries(plan.configs, layers_of(self._state), self._state.config)
+            ]
+        return self._told_configs[key]
 
 
 def _failed(topic: CreatableTopic, refusal: Refusal) -> CreatableTopicResult:
@@ -142,11 +145,3 @@ def _failed(topic: CreatableTopic, refusal: Refusal) -> CreatableTopicResult:
 def _not_stored(names: str, error: OSError) -> Refusal:
     _logger.error("cannot create topic %s: %s", names, error)
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be stored: {error.strerror}")
-
-
-def _configs(state: BrokerState, plan: Plan) -> list[CreatableTopicConfigs]:
-    """Every setting of the topic, with where its value comes from."""
-    return [
-        CreatableTopicConfigs(name=entry.declared.name, value=entry.value, config_source=entry.source)
-        for entry in topic_entries(plan.configs, layers_of(state), state.config)
-    ]

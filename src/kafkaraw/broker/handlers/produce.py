@@ -9,11 +9,12 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, after, answered
+from kafkaraw.broker.deferred import Deferred, after, answered, in_turns
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
@@ -38,6 +39,8 @@ from kafkaraw.records import TopicPartition
 
 TOPIC_ID_VERSION_MIN: Final = 13
 LEADER_VERSION_MIN: Final = 10
+TURN_S: Final = 0.01
+"""After how long other clients get a turn before the next partition: records may have to be decompressed."""
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
 ACKS: Final = (ALL_IN_SYNC, 0, 1)
@@ -112,17 +115,18 @@ def _turned_away(index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET
     )
 
 
-def _append(
-    state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes
-) -> ProduceResponse | Deferred[ProduceResponse] | None:
+def _append(state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes) -> object:
     produce = _Produce(state, context, request, codes)
-    response = ProduceResponse(responses=[produce.topic(topic) for topic in request.topic_data])
-    if request.acks == 0:
-        _check_none_failed(response)
-        return None
-    if produce.waiting:
-        return _WaitingProduce(produce, response, request.timeout_ms).deferred
-    return produce.finished(response)
+
+    def appended(response: ProduceResponse) -> object:
+        if request.acks == 0:
+            _check_none_failed(response)
+            return None
+        if produce.is_waiting():
+            return _WaitingProduce(produce, response, request.timeout_ms).deferred
+        return produce.finished(response)
+
+    return after(in_turns(produce.step, produce.response), appended)
 
 
 def _check_none_failed(response: ProduceResponse) -> None:
@@ -169,14 +173,33 @@ class _Produce:
         self._state = state
         self._context = context
         self._acks = request.acks
+        self._answers: list[TopicProduceResponse] = []
+        self._work = self._append_all(request)
 
-    def topic(self, asked: TopicProduceData) -> TopicProduceResponse:
-        """Append to the partitions of one topic."""
+    def step(self) -> bool:
+        """Append to partitions until it is other clients' turn; tells whether some may be left."""
+        now_s = asyncio.get_running_loop().time
+        ends_s = now_s() + TURN_S
+        return any(now_s() >= ends_s for _ in self._work)
+
+    def response(self) -> ProduceResponse:
+        """What is known when all is appended."""
+        return ProduceResponse(responses=self._answers)
+
+    def _append_all(self, request: ProduceRequest) -> Iterator[None]:
+        """Append to one partition after the other; stops behind each."""
+        for topic in request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            self._answers.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+            yield from self._append_to_topic(topic, answers)
+
+    def _append_to_topic(self, asked: TopicProduceData, answers: list[PartitionProduceResponse]) -> Iterator[None]:
         by_id = self._context.api_version >= TOPIC_ID_VERSION_MIN
         catalog = self._state.catalog
         topic = catalog.topic_by_id(asked.topic_id) if by_id else catalog.topic(asked.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        answers = []
         for data in asked.partition_data:
             try:
                 if topic is None:
@@ -185,7 +208,7 @@ class _Produce:
                 answers.append(self._append(topic, data))
             except Refusal as refusal:
                 answers.append(_turned_away(data.index, refusal))
-        return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
+            yield
 
     def _append(self, topic: Topic, data: PartitionProduceData) -> PartitionProduceResponse:
         key = TopicPartition(topic.name, data.index)
@@ -219,6 +242,11 @@ class _Produce:
         if self._acks == ALL_IN_SYNC and not partition.has_acknowledged(appended.next_offset):
             self.waiting.append(_Waiting(self._state, partition, leader_epoch, appended.next_offset, answer))
         return answer
+
+    def is_waiting(self) -> bool:
+        """Whether other replicas lack any of it; they may have come while other clients had their turn."""
+        self.waiting = [one for one in self.waiting if not one.is_done()]
+        return bool(self.waiting)
 
     def finished(self, response: ProduceResponse) -> ProduceResponse:
         """The response, with the leaders of what this node does not lead."""

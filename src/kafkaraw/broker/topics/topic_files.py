@@ -78,24 +78,38 @@ StoredTopic = tuple[Topic, Sequence[PartitionState]]
 """A topic, with who leads its partitions."""
 
 
-def write_topics(topics: Iterable[StoredTopic]) -> str:
-    """The text of `kafkaraw-topics.json`. States that are those of new partitions go without saying."""
-    rows = []
-    for topic, states in topics:
-        row: dict[str, object] = {
-            "name": topic.name,
-            "topic_id": str(topic.topic_id),
-            "assignments": [list(brokers) for brokers in topic.assignments],
-            "configs": dict(topic.configs),
-        }
-        if any(state != first_state(state.replicas) for state in states):
-            row["partitions"] = [
-                [state.leader, list(state.isr), state.leader_epoch, state.partition_epoch] for state in states
-            ]
-        rows.append(row)
-    # A line for each topic: to be read by people, and made by the compiled encoder, which cannot indent.
-    lines = ",\n".join(map(json.dumps, rows))
-    return f'{{"version": {TOPICS_VERSION}, "topics": [\n{lines}\n]}}\n'
+class TopicsWriter:
+    """Makes the text of `kafkaraw-topics.json`; a line is made again only when its topic has changed."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, tuple[Topic, Sequence[PartitionState], str]] = {}
+
+    def text(self, topics: Iterable[StoredTopic]) -> str:
+        """The text. States that are those of new partitions go without saying."""
+        lines: dict[str, tuple[Topic, Sequence[PartitionState], str]] = {}
+        for topic, states in topics:
+            known = self._lines.get(topic.name)
+            if known is None or known[0] is not topic or known[1] != states:
+                known = (topic, states, _line(topic, states))
+            lines[topic.name] = known
+        self._lines = lines
+        # A line for each topic: to be read by people, and made by the compiled encoder, which cannot indent.
+        joined = ",\n".join(line for _, _, line in lines.values())
+        return f'{{"version": {TOPICS_VERSION}, "topics": [\n{joined}\n]}}\n'
+
+
+def _line(topic: Topic, states: Sequence[PartitionState]) -> str:
+    row: dict[str, object] = {
+        "name": topic.name,
+        "topic_id": str(topic.topic_id),
+        "assignments": [list(brokers) for brokers in topic.assignments],
+        "configs": dict(topic.configs),
+    }
+    if any(state != first_state(state.replicas) for state in states):
+        row["partitions"] = [
+            [state.leader, list(state.isr), state.leader_epoch, state.partition_epoch] for state in states
+        ]
+    return json.dumps(row)
 
 
 def read_topics(text: str) -> list[StoredTopic]:
