@@ -9,11 +9,29 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from kafkaraw.protocol.declare import UNKNOWN_TAGGED_FIELDS, ArrayOf, FieldSpec, Kind, Spec, StructOf, spec_of
-from kafkaraw.protocol.source_writer import SMALL_ARRAY, CodecError, SourceWriter
+from kafkaraw.protocol.declare import (
+    UNKNOWN_TAGGED_FIELDS,
+    ArrayOf,
+    Direction,
+    FieldSpec,
+    Kind,
+    Spec,
+    StructOf,
+    spec_of,
+)
+from kafkaraw.protocol.source_writer import SMALL_ARRAY, CodecError, SourceWriter, TooManyElementsError
 from kafkaraw.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive, Uuid, decode_uvarint
+
+ELEMENTS_MAX: Final = 1 << 18
+"""Structures, strings and tagged fields of the arrays of one request, or of data inside records.
+
+An element takes a byte of the wire at least, and up to 140 bytes and a microsecond when it is decoded. This many, 34 MB
+and a quarter of a second, are enough for 100,000 partitions of 100,000 topics. Four numbers count as one element.
+"""
+RESPONSE_ELEMENTS_MAX: Final = 1 << 21
+"""The same of a response: it may describe all topics of a cluster, and a client has chosen the broker that sends it."""
 
 _MAKERS: dict[type[object], Callable[[], object]] = {}  # each makes an object whose fields are not set yet
 
@@ -33,6 +51,16 @@ def read_numbers(buffer: bytes | memoryview, at: int, count: int, fmt: str) -> t
     if not 0 <= size <= len(buffer) - at:
         raise CodecError("more elements than bytes, or null where it is not allowed")
     return [*struct.unpack_from(f">{count}{fmt}", buffer, at)], at + size
+
+
+def elements_max(spec: Spec) -> int:
+    """How many elements the arrays of a message may have in all."""
+    return RESPONSE_ELEMENTS_MAX if spec.header.direction is Direction.RESPONSE else ELEMENTS_MAX
+
+
+def too_many(spec: Spec, version: int) -> str:
+    """What to say of a message that has more."""
+    return f"{spec.name} v{version} has more than {elements_max(spec)} elements in its arrays"
 
 
 def size_min(kind: Kind, version: int, flexible: bool) -> int:
@@ -71,7 +99,8 @@ class DecoderWriter(SourceWriter):
 
     def body(self) -> None:
         """Write the function's lines."""
-        self.names.update(CodecError=CodecError, varint=decode_uvarint, read_tag=read_tag, read_numbers=read_numbers)
+        self.names.update(CodecError=CodecError, TooManyElementsError=TooManyElementsError)
+        self.names.update(varint=decode_uvarint, read_tag=read_tag, read_numbers=read_numbers)
         # Slices of bytes are cheapest, but records must stay views into the frame: no copy of those.
         self._as_bytes = not _has_records(self.spec)
         self._run: list[tuple[str, str]] = []
@@ -79,7 +108,7 @@ class DecoderWriter(SourceWriter):
             self.emit("if type(buf) is not bytes: buf = bytes(buf)")
         else:
             self.emit("if type(buf) is not memoryview: buf = memoryview(buf)")
-        self.emit("size = len(buf)")
+        self.emit(f"size = len(buf); left = {elements_max(self.spec)}")
         self._structure(self.spec, "message")
         self.emit("return message, pos")
 
@@ -123,6 +152,7 @@ class DecoderWriter(SourceWriter):
         self.emit(f"if {count}:")
         self.indent += 1
         self.emit(f"{count}, pos = varint(buf, pos - 1)")
+        self._charge(count)
         self.emit(f"for _ in range({count}):")
         self.indent += 1
         self.emit(f"{tag}, pos, {end} = read_tag(buf, pos, size)")
@@ -232,8 +262,14 @@ class DecoderWriter(SourceWriter):
         self._null(n, target, nullable)
         bound = max(1, size_min(element, self.version, self.flexible))
         self.emit(f"if not 0 <= {n} * {bound} <= size - pos: raise CodecError('more elements than bytes, or null')")
+        self._charge(n)
         self._elements(element, target, n)
         self.indent -= nullable
+
+    def _charge(self, count: str) -> None:
+        """Emit the deduction of so many elements from those that the message may still have."""
+        self.emit(f"left -= {count}")
+        self.emit("if left < 0: raise TooManyElementsError")
 
     def _numbers(self, element: Primitive, target: str, nullable: bool) -> None:
         """Emit reading an array of fixed-size values: short ones first, as most are, by what is on the wire."""
@@ -255,6 +291,7 @@ class DecoderWriter(SourceWriter):
         self.indent += 1
         if self.flexible:
             self.emit(f"if {n} > 127: {n}, pos = varint(buf, pos - 1)")
+        self._charge(f"{n} >> 2")
         self.emit(f"{target}, pos = read_numbers(buf, pos, {n} - {zero}, {element.format!r})")
         self.indent -= 1
 

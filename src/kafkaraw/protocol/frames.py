@@ -20,9 +20,11 @@ from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol.annotate import explain_decode
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.compile import compile_decoder, compile_encoder
-from kafkaraw.protocol.decoder_source import read_tag
+from kafkaraw.protocol.declare import spec_of
+from kafkaraw.protocol.decoder_source import read_tag, too_many
 from kafkaraw.protocol.encoder_source import write_tags
 from kafkaraw.protocol.explain import explain_encode
+from kafkaraw.protocol.source_writer import TooManyElementsError
 from kafkaraw.protocol.types import FileSlice, decode_uvarint
 
 T = TypeVar("T")
@@ -40,6 +42,7 @@ ENCODE_FAILURES: Final = (struct.error, AttributeError, TypeError, ValueError)
 _REQUEST_FIXED = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 _JOINED_SIZE_MAX: Final = 4096
+_HEADER_TAGS_MAX: Final = 1000  # none is defined so far
 
 
 @dataclass(slots=True)
@@ -163,6 +166,8 @@ def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0, *, a
     try:
         message: T
         message, end = decoder(buffer, at)
+    except TooManyElementsError:
+        raise ProtocolError(too_many(spec_of(cls), version), offset=at) from None
     except DECODE_FAILURES:
         raise explain_decode(cls, version, memoryview(buffer), at) from None
     if end != len(buffer) and not allow_trailing_bytes:
@@ -307,6 +312,8 @@ def _decode_tags(view: memoryview, at: int) -> tuple[dict[int, bytes] | None, in
     tags: dict[int, bytes] = {}
     try:
         count, at = decode_uvarint(view, at)
+        if count > _HEADER_TAGS_MAX:
+            raise ValueError(f"{count} of them, the limit is {_HEADER_TAGS_MAX}")
         for _ in range(count):
             tag, value_at, at = read_tag(view, at, len(view))
             tags[tag] = bytes(view[value_at:at])

@@ -21,6 +21,10 @@ class CodecError(ValueError):
     """Raised by generated code; always translated before it leaves the package."""
 
 
+class TooManyElementsError(CodecError):
+    """Raised by generated code: the arrays of a message have more elements than are taken apart at once."""
+
+
 def check_versions(spec: Spec, version: int) -> None:
     """Refuse a version that is not declared.
 
