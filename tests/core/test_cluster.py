@@ -139,3 +139,18 @@ def test_a_named_leader_is_taken_over_only_when_its_epoch_is_newer() -> None:
     assert (view.leader_of(P0), view.leader_epoch_of(P0)) == (3, 6)
     assert not view.update_leader(P0, -1, 9)
     assert not view.update_leader(TopicPartition("unknown", 0), 1, 9)
+
+
+def test_what_was_told_long_ago_of_topics_that_are_not_in_use_is_dropped() -> None:
+    view = ClusterView()
+    view.update(answer(topic("old", partition()), topic("used", partition(), topic_id=ID_B)), 1000)
+    view.update(answer(topic("gone", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), 1000)
+    view.update(answer(topic("new", partition(), topic_id=Uuid(b"c" * 16))), 2000)
+    changes = view.changes
+    view.forget_old(1000, {"used"})
+    assert set(view.topics) == {"old", "used", "new"}
+    assert (view.error_of("gone"), view.changes) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, changes)
+    view.forget_old(1001, {"used"})
+    assert set(view.topics) == {"used", "new"}
+    assert (view.error_of("gone"), view.name_of(ID_A)) == (0, None)
+    assert view.changes > changes

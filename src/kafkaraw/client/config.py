@@ -307,6 +307,13 @@ class ProducerConfig(ClientConfig):
         minimum=0,
         maximum=_DAY_MS,
     )
+    metadata_max_idle_ms: int = setting(
+        300_000,
+        "A topic to which nothing was sent for so long is forgotten, until it is sent to again.",
+        unit="ms",
+        minimum=5_000,
+        maximum=7 * _DAY_MS,
+    )
     buffer_memory: int = setting(
         33_554_432, "Most bytes of records not yet acknowledged; above it send() waits.", unit="bytes", minimum=1
     )

@@ -39,7 +39,7 @@ _RENAMED: Final = {
 # They change nothing that a program could rely on, or this client always does what they ask for.
 _IGNORED_TEXT: Final = """
 client.dns.lookup enable.metrics.push exclude.internal.topics
-internal.throw.on.fetch.stable.offset.unsupported metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms
+internal.throw.on.fetch.stable.offset.unsupported metadata.recovery.rebootstrap.trigger.ms
 metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 receive.buffer.bytes
 sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter

@@ -11,7 +11,7 @@ then everything about it is taken over (KIP-516); an answer about some topics sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -81,6 +81,7 @@ class ClusterView:
         self.changes = 0
         self._topics: dict[str, TopicView] = {}
         self._names: dict[Uuid, str] = {}
+        self._told_ms: dict[str, int] = {}
         self._errors: dict[str, int] = {}
 
     # -- questions
@@ -157,6 +158,7 @@ class ClusterView:
             self._errors.clear()
         for topic in response.topics:
             if topic.name is not None:
+                self._told_ms[topic.name] = now_ms
                 self._update_topic(topic.name, topic)
 
     def update_leader(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
@@ -181,6 +183,17 @@ class ClusterView:
                 self.brokers[broker.node_id] = broker
                 self.changes += 1
 
+    def forget_old(self, before_ms: int, in_use: Container[str]) -> None:
+        """Drop the topics of which the last answer is older, and errors of that age.
+
+        Args:
+            before_ms: on the clock that `update` was given.
+            in_use: topics that stay, however old that answer is.
+        """
+        for topic, told_ms in list(self._told_ms.items()):
+            if told_ms < before_ms and topic not in in_use:
+                self._forget(topic)
+
     def forget_topic(self, topic: str) -> None:
         """Drop a topic, as after deleting it."""
         self._forget(topic)
@@ -193,6 +206,7 @@ class ClusterView:
             self.changes += 1
             self._names.pop(view.topic_id, None)
         self._errors.pop(name, None)
+        self._told_ms.pop(name, None)
 
     def _update_topic(self, name: str, topic: MetadataResponseTopic) -> None:
         known = self._topics.get(name)
@@ -213,7 +227,9 @@ class ClusterView:
     def _topic_failed(self, name: str, error_code: int) -> None:
         """A topic that is gone is dropped; any other error leaves what was known in place."""
         if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            told_ms = self._told_ms[name]
             self._forget(name)
+            self._told_ms[name] = told_ms
         self._errors[name] = error_code
 
 

@@ -222,3 +222,15 @@ def test_a_broker_that_refuses_to_open_sessions_is_given_a_pause() -> None:
     made.receive(plan, gone, view, 0)
     assert made.plan(view, 0, busy=()) == []
     assert made.retry_at_ms(0) is not None
+
+
+def test_names_of_topics_that_were_read_once_are_not_kept_for_ever() -> None:
+    session = FetchSession()
+    for number in range(200):
+        of = TopicPartition(f"topic-{number}", 0)
+        session.want(target(0, topic_id=Uuid(number.to_bytes(16, "big")))._replace(topic_partition=of))
+        plan = session.plan(1)
+        assert plan.names[Uuid(number.to_bytes(16, "big"))] == of.topic
+        session.answered(FetchResponse(session_id=5, responses=[]))
+        session.leave_out(of)
+    assert len(session.plan(1).names) < 20

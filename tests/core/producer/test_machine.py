@@ -5,7 +5,11 @@ from kafkaraw.core.producer.events import (
     MetadataRefreshed,
     PartitionOutcome,
     ProducerIdentity,
+    ProducerIdGiven,
     ProducerIdRefused,
+    TopicsIdle,
+    TransactionBegun,
+    TransactionEnded,
 )
 from kafkaraw.errors import (
     AuthorizationError,
@@ -227,6 +231,76 @@ def test_used_up_epochs_lead_to_a_new_producer_id():
     driver.identity = ProducerIdentity(78, 0)
     driver.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).sleep(100)
     assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(78, 0), 0)]
+
+
+# ---- partitions that are idle
+
+
+def idle(driver, *topics):
+    driver.machine.receive(TopicsIdle(frozenset(topics)), driver.now_ms)
+    driver.work()
+
+
+def test_a_partition_that_was_forgotten_begins_again_at_sequence_0_in_a_higher_epoch():
+    driver = Driver()
+    driver.seal(FakeBatch(), FakeBatch(topic="u")).answer()
+    idle(driver, "t")
+    driver.seal(FakeBatch(), FakeBatch(topic="u"))
+    numbers = {batch.topic: (identity, sequence) for batch, identity, sequence in driver.in_flight}
+    assert numbers == {"t": (ProducerIdentity(77, 1), 0), "u": (ProducerIdentity(77, 0), 10)}
+    driver.answer()
+    idle(driver, "t", "u")
+    driver.seal(FakeBatch(), FakeBatch(topic="u"))
+    assert {x[1:] for x in driver.in_flight} == {(ProducerIdentity(77, 2), 0)}
+    assert driver.id_requests == 1
+
+
+def test_forgetting_partitions_of_the_highest_epoch_leads_to_a_new_producer_id():
+    driver = Driver()
+    driver.identity = ProducerIdentity(77, 0x7FFF)
+    driver.seal(FakeBatch()).answer()
+    idle(driver, "t")
+    driver.identity = ProducerIdentity(78, 0)
+    driver.seal(FakeBatch())
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(78, 0), 0)]
+
+
+def test_a_partition_with_batches_under_way_is_not_idle():
+    driver, _ = started(3)
+    assert driver.machine.busy_topics() == {"t"}
+    idle(driver, "t")
+    for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0):
+        driver.answer(code)
+        idle(driver, "t")  # in the end it backs off
+        assert driver.machine.busy_topics() == {"t"}
+    driver.sleep(1000)
+    assert driver.sequences_in_flight == [10]
+    driver.answer()
+    assert len(driver.acknowledged) == 4
+    assert driver.machine.busy_topics() == set()
+
+
+def test_without_idempotence_a_forgotten_partition_has_nothing_to_begin_again():
+    driver = Driver(idempotent=False)
+    driver.seal(FakeBatch()).answer()
+    idle(driver, "t")
+    driver.seal(FakeBatch())
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(-1, -1), -1)]
+
+
+def test_the_epochs_of_a_transactional_producer_stay_the_coordinators():
+    driver = Driver(transactional=True)
+    driver.machine.receive(ProducerIdGiven(ProducerIdentity(7, 3)), 0)
+    driver.machine.receive(TransactionBegun(implicit=True), 0)
+    driver.seal(FakeBatch()).answer()
+    idle(driver, "t")  # the same epoch goes on: the numbers, too
+    driver.seal(FakeBatch())
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(7, 3), 10)]
+    driver.answer()
+    driver.machine.receive(TransactionEnded(ProducerIdentity(7, 4)), 0)
+    idle(driver, "t")
+    driver.seal(FakeBatch())
+    assert [x[1:] for x in driver.in_flight] == [(ProducerIdentity(7, 4), 0)]
 
 
 def test_a_duplicate_counts_as_written():

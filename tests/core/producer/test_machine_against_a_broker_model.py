@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 
 import pytest
 
-from kafkaraw.core.producer.events import Answered, PartitionOutcome, RequestLost
+from kafkaraw.core.producer.events import Answered, PartitionOutcome, RequestLost, TopicsIdle
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from tests.core.producer.machine_driver import LINK_LOST, Driver, FakeBatch
@@ -105,6 +105,8 @@ class Chaos(Driver):
                 self.sleep(self.rng.choice([1, 50, 400]))
             elif move < 0.98:
                 self.broker.records_max = self.rng.choice([2, 5, 9, 9])  # max.message.bytes is set anew
+            elif move < 0.985:
+                self.machine.receive(TopicsIdle(frozenset({"t"})), self.now_ms)  # which some of its partitions are not
             else:
                 self.leaders[TopicPartition("t", self.rng.randrange(3))] = self.rng.randint(1, 2)
             self.work()

@@ -94,6 +94,8 @@ class Reading:
         for gone in set(self.fetcher.assignment) - set(wanted):
             self.cursor.drop(gone)
         self.fetcher.assign(wanted, starts)
+        if self._config.group_id is None:
+            self.moved()  # without a group nothing asks for it, and it would name every partition ever read
         self.wake()
 
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:

@@ -280,7 +280,7 @@ class Engine:
         await self._metadata.wait_for(list(topics), deadline=deadline, allow_auto_create=allowed)
 
     def use_topics(self, topics: Iterable[str]) -> None:
-        """Keep what is known about these topics fresh, and no longer about others that were asked for before."""
+        """Keep what is known about these topics fresh; see `Metadata.use`."""
         self._metadata.use(topics)
 
     # -- inside

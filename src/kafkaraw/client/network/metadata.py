@@ -107,7 +107,10 @@ class Metadata:
                 log.warning("the metadata could not be renewed, the old one stays in use: %s", error)
 
     def use(self, topics: Iterable[str]) -> None:
-        """Renew what is known about these topics, and not about others that were asked for before."""
+        """Renew what is known about these topics.
+
+        What is known about others that were asked for before is dropped when it is older than `metadata_max_age_ms`.
+        """
         self._in_use = set(topics)
 
     async def close(self) -> None:
@@ -171,6 +174,7 @@ class Metadata:
             raise error_for(response.error_code, "metadata")
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         self._view.update(response, now_ms, all_topics=wave.all_topics)
+        self._view.forget_old(now_ms - self._config.metadata_max_age_ms, self._in_use)
 
 
 def unknown_topic(topic: str) -> StaleMetadataError:

@@ -56,6 +56,7 @@ from kafkaraw.core.producer.events import (
     RequestLost,
     Resplit,
     SendProduce,
+    TopicsIdle,
 )
 from kafkaraw.core.producer.report import Unacknowledged, describe
 from kafkaraw.core.producer.spreading import Spreading
@@ -136,7 +137,8 @@ class Delivery:
         self._failures = UnseenFailures()
         self._settling = Settling(self._machine, self._failures, self)
         self._transactions: Transactions | None = None
-        self._topics = KnownTopics(self._engine, self.open_batches, self._turns)
+        idle_ms = max(config.metadata_max_idle_ms, config.linger_ms)
+        self._topics = KnownTopics(self._engine, self.open_batches, self._turns, idle_ms)
         self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
         self.pipeline = pipeline_of(config)
         self._steps = Steps(self._step)
@@ -450,6 +452,7 @@ class Delivery:
     def _collect(self, *, everything: bool) -> None:
         """Tell the machine about the batches that are full or have waited long enough."""
         self._topics.sync()
+        self._forget_idle_topics()
         now_ms = self._clock.time_ms()
         linger_ms = self._config.linger_ms
         sealed = self.open_batches.seal_all() if everything else self.open_batches.seal_due(now_ms, linger_ms)
@@ -458,6 +461,15 @@ class Delivery:
             now_loop_ms = self.now_ms()
             self._machine.receive(BatchesSealed(sealed, ages_ms), now_loop_ms)
             self._turns.renew((batch.topic for batch in sealed), now_loop_ms)
+            self._topics.note_used(batch.topic for batch in sealed)
+
+    def _forget_idle_topics(self) -> None:
+        """Let go of what is kept for topics to which nothing was sent for `metadata_max_idle_ms`."""
+        idle = self._topics.take_idle(self._machine.busy_topics)
+        if idle:
+            self._machine.receive(TopicsIdle(idle), self.now_ms())
+            for topic in idle:
+                self._batch_sizes.forget(topic)
 
     def _do(self, action: Action) -> None:
         _DOING[type(action)](self, action)
@@ -493,7 +505,7 @@ class Delivery:
 
     def _set_timer(self) -> None:
         """Have the next step made when something is due."""
-        for deadline_ms in (self._machine.deadline_ms(), self._settling.due_ms):
+        for deadline_ms in (self._machine.deadline_ms(), self._settling.due_ms, self._topics.idle_at_ms):
             if deadline_ms is not None:
                 self.step_by(deadline_ms)
         due_ms = self.open_batches.next_due_ms(self._config.linger_ms)

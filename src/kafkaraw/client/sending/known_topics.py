@@ -1,11 +1,17 @@
 """The topics that a producer sends to: their partition counts, from metadata to where records are collected.
 
+A topic is forgotten when nothing was sent to it for `metadata_max_idle_ms`: whatever is kept by topic or partition goes
+then, and is learned again with the next record.
+
 Start at `KnownTopics.learn`.
+
+Source: Kafka's ProducerMetadata.retainTopic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Container, Iterable
 
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import Engine
@@ -21,13 +27,20 @@ class KnownTopics:
         engine: has the metadata.
         open_batches: takes records of topics whose partitions are known.
         turns: chooses among partitions.
+        max_idle_ms: how long a topic is kept to which nothing is sent.
+
+    Attributes:
+        idle_at_ms: when `take_idle` has something to look at, on the loop's clock; None without topics.
     """
 
-    def __init__(self, engine: Engine, open_batches: OpenBatches, turns: Turns) -> None:
+    def __init__(self, engine: Engine, open_batches: OpenBatches, turns: Turns, max_idle_ms: int) -> None:
         self._engine = engine
         self._open_batches = open_batches
         self._turns = turns
         self._counts: dict[str, int] = {}
+        self._max_idle_ms = max_idle_ms
+        self._used_ms: dict[str, int] = {}
+        self.idle_at_ms: int | None = None
         self._as_of: int | None = None
 
     @property
@@ -58,6 +71,8 @@ class KnownTopics:
     def take(self, topic: str) -> int:
         """Carry a topic's partition count over; 0 when metadata has none."""
         count = len(self._engine.cluster.partitions_of(topic) or ())
+        if count and topic not in self._counts:
+            self.note_used((topic,))
         if count and self._counts.get(topic) != count:
             self._open_batches.set_partitions(topic, count)
             self._counts[topic] = count
@@ -73,6 +88,44 @@ class KnownTopics:
         self._as_of = self._engine.cluster.updated_ms
         for topic in list(self._counts):
             if not self.take(topic):
-                self._open_batches.forget_topic(topic)
-                del self._counts[topic]
+                self._forget(topic)
                 self._engine.use_topics(self._counts)
+
+    def note_used(self, topics: Iterable[str]) -> None:
+        """Records are sent to these topics now."""
+        now_ms = _now_ms()
+        self._used_ms.update(dict.fromkeys(topics, now_ms))
+        if self.idle_at_ms is None:
+            self.idle_at_ms = now_ms + self._max_idle_ms
+
+    def take_idle(self, busy: Callable[[], Container[str]]) -> frozenset[str]:
+        """Forget the topics to which nothing was sent for long; returns them.
+
+        Args:
+            busy: the topics of which batches are under way, which are not idle.
+        """
+        now_ms = _now_ms()
+        if self.idle_at_ms is None or now_ms < self.idle_at_ms:
+            return frozenset()
+        idle = {topic for topic, used_ms in self._used_ms.items() if used_ms + self._max_idle_ms <= now_ms}
+        if idle:
+            under_way = busy()
+            self.note_used(topic for topic in idle if topic in under_way)
+            idle = {topic for topic in idle if topic not in under_way}
+        for topic in idle:
+            self._used_ms.pop(topic)
+            self._forget(topic)
+        if idle:
+            self._engine.use_topics(self._counts)
+        used_ms = min(self._used_ms.values(), default=None)
+        self.idle_at_ms = None if used_ms is None else used_ms + self._max_idle_ms
+        return frozenset(idle)
+
+    def _forget(self, topic: str) -> None:
+        self._open_batches.forget_topic(topic)
+        self._turns.forget(topic)
+        self._counts.pop(topic, None)
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

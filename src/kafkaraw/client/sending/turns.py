@@ -64,6 +64,11 @@ class Turns:
         ]
         self._renew_ms = 0
 
+    def forget(self, topic: str) -> None:
+        """A topic is sent to no more."""
+        self._counts.pop(topic, None)
+        self._led.pop(topic, None)
+
     def renew(self, topics: Iterable[str], now_ms: int) -> None:
         """Say the turns anew, for topics of which batches were sealed; mostly it is too early, and nothing is done."""
         if now_ms < self._renew_ms:

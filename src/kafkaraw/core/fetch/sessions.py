@@ -23,6 +23,8 @@ from kafkaraw.records import TopicPartition
 _NO_ID: Final = 0
 _OPENING: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
+_NAMES_KEPT: Final = 16
+"""So many names of topics that are not asked for any more may be kept, besides one for each partition that is."""
 
 SESSION_ERRORS: Final = frozenset(
     {
@@ -83,6 +85,8 @@ class FetchSession:
 
     def plan(self, node_id: int) -> FetchPlan:
         """The next request."""
+        if len(self._names) > _NAMES_KEPT + 2 * len(self.targets):  # an earlier request keeps those that it had
+            self._names = {target.topic_id: of.topic for of, target in self.targets.items()}
         step = self.ask()
         asked = dict(self.targets) if step is NO_SESSION else self._said
         size = max(self._sizes.values(), default=0)

@@ -57,6 +57,10 @@ class BatchSizes:
             learned.written = 0
         self._limit(topic, learned.size)  # again, because the topic may have been forgotten meanwhile
 
+    def forget(self, topic: str) -> None:
+        """Begin again with the setting when this topic is sent to again."""
+        self.learned.pop(topic, None)
+
     def written(self, topic: str, size_bytes: int) -> None:
         """A batch of so many bytes was taken."""
         learned = self.learned.get(topic)

@@ -110,6 +110,13 @@ class RequestLost:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsIdle:
+    """Nothing was sent to these topics for `metadata_max_idle_ms`: what is kept about their partitions may go."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Abandoned:
     """Give everything up. `make_error` is told, batch by batch, which records it holds, and builds the error."""
 
@@ -152,6 +159,7 @@ Event = (
     | MetadataRefreshed
     | Answered
     | RequestLost
+    | TopicsIdle
     | Abandoned
     | TransactionBegun
     | PartitionsAdded

@@ -37,13 +37,14 @@ from kafkaraw.core.producer.events import (
     RefreshMetadata,
     RequestLost,
     Resplit,
+    TopicsIdle,
     TransactionAborts,
     TransactionBegun,
     TransactionEnded,
 )
 from kafkaraw.core.producer.ledger import Ledger
 from kafkaraw.core.producer.outcomes import HINTS, MAYBE_WRITTEN, Verdict, verdict_on
-from kafkaraw.core.producer.partition import PartitionQueue, PartitionState, Renumbering, Shipment
+from kafkaraw.core.producer.partition import EPOCH_MAX, PartitionQueue, PartitionState, Renumbering, Shipment
 from kafkaraw.core.producer.remedies import Case, Remedy, remedy_for
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.core.producer.requests import Requests
@@ -137,6 +138,8 @@ class ProducerMachine:
                 self._on_identity_refused(event, now_ms)
             case MetadataRefreshed():
                 self._on_refreshed(event, now_ms)
+            case TopicsIdle(topics):
+                self._on_topics_idle(topics)
             case Abandoned():
                 self._on_abandoned(event)
             case TransactionBegun(implicit):
@@ -203,6 +206,10 @@ class ProducerMachine:
         """How many batches wait to be sent, by partition; only where there are any."""
         return dict(Counter(shipment.topic_partition for shipment in self._ledger.queued()))
 
+    def busy_topics(self) -> set[str]:
+        """The topics of which a batch is queued, in flight or coming back."""
+        return {of.topic for of, queue in self._partitions.items() if not queue.is_idle}
+
     def held_up_nodes(self, since_ms: int) -> set[int]:
         """The nodes for which something has waited since then, because as much as may be was in flight to them."""
         return {node_id for node_id, held_up_ms in self._held_up_since.items() if held_up_ms <= since_ms}
@@ -262,6 +269,34 @@ class ProducerMachine:
             self._stale_topics.add(shipment.topic_partition.topic)
             self._again(queue, shipment, event.error, retriable=event.retriable)
             self._go_on(queue, now_ms)
+
+    def _on_topics_idle(self, topics: frozenset[str]) -> None:
+        """Forget the partitions of these topics, where that is safe.
+
+        A partition that comes back begins at sequence 0. Without idempotence nothing is numbered. An idempotent
+        producer gives partitions that are new to it a higher epoch than any that was forgotten (as Java's client bumps
+        the epoch locally, KIP-360). The epochs of a transactional producer are the coordinator's: there, a partition
+        keeps its numbers unless they are those with which it would begin again.
+        """
+        for topic_partition, queue in list(self._partitions.items()):
+            if topic_partition.topic not in topics or not queue.is_idle:
+                continue
+            identity = queue.identity
+            if self._limits.transactional:
+                is_fresh = identity is None or (identity == self._identity and queue.next_sequence == 0)
+                if not is_fresh or topic_partition in self._part_of_transaction:
+                    continue
+            elif identity not in (None, NO_IDENTITY):
+                self._begin_above(identity)
+            del self._partitions[topic_partition]
+            self._sendable.pop(topic_partition, None)
+
+    def _begin_above(self, identity: ProducerIdentity) -> None:
+        """Have partitions that are new from here on begin in a higher epoch than this one."""
+        now = self._identity
+        if now is None or now.producer_id != identity.producer_id or now.epoch > identity.epoch:
+            return
+        self._identity = None if identity.epoch >= EPOCH_MAX else ProducerIdentity(now.producer_id, identity.epoch + 1)
 
     def _on_abandoned(self, event: Abandoned) -> None:
         for shipment in self._ledger.unsettled():

@@ -21,6 +21,11 @@ first of them failed can change places.
 
 A batch that is too large for the broker comes back as several, which share its numbers among them.
 
+A partition to which nothing was sent for long is forgotten, with its numbers. If it is used again, it cannot go on with
+them, and a broker that remembers the producer refuses sequence 0 in the same epoch. So the partition begins again as
+after a hole: at sequence 0 of an epoch above the one that was forgotten (`ProducerMachine._on_topics_idle`). That is
+safe because nothing of it is queued or in flight: no batch with old numbers will be sent again.
+
 This module must not know about nodes, requests or time limits; `machine.py` does.
 """
 
@@ -144,6 +149,11 @@ class PartitionQueue:
         while self.waiting and self.waiting[0].settled:
             self.forget(self.waiting.popleft())
         return self.waiting[0] if self.waiting else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued, in flight or coming back."""
+        return self.state is PartitionState.READY and not self.in_flight and self.head() is None
 
     def may_send_to(self, node_id: int) -> bool:
         """Whether one more batch may be in flight, to this node."""
