@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
@@ -215,6 +217,39 @@ def test_stopping_drops_open_connections() -> None:
     loop_thread.stop()
     assert [type(end.lost.result()) for end in ends] == [ClosedError, ClosedError]
     assert "the loop of the connection to 127.0.0.1:" in str(ends[0].lost.result())
+
+
+def test_a_loop_that_ends_by_a_fault_ends_its_calls_and_is_made_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """A daemon that closes all descriptors closes the loop's, too."""
+    loop_thread = LoopThread("test")
+    loop = loop_thread.loop
+    outcomes: list[BaseException] = []
+
+    def wait(blocking: Callable[[], object]) -> None:
+        with pytest.raises(ClosedError) as caught:
+            blocking()
+        outcomes.append(caught.value)
+
+    threads = [
+        threading.Thread(target=wait, args=[lambda: loop_thread.run(asyncio.sleep(60))]),
+        threading.Thread(target=wait, args=[lambda: loop_thread.run_until_told(lambda over: None)]),
+    ]
+    for thread in threads:
+        thread.start()
+    while len(loop_thread._running.calls) < 2:
+        time.sleep(0.001)
+    loop_thread.run(asyncio.sleep(0))
+    (selector, *_) = loop_thread._running.descriptors()
+    os.close(selector)
+    loop.call_soon_threadsafe(lambda: None)
+    for thread in threads:
+        thread.join(10)
+    assert len(outcomes) == 2
+    assert "ended because of a fault (OSError(9" in str(outcomes[0])
+    assert loop_thread.run(answer(1)) == 1
+    assert loop_thread.loop is not loop
+    loop_thread.stop()
+    assert "ended because of a fault" in caplog.text
 
 
 def test_all_clients_of_a_process_share_one() -> None:

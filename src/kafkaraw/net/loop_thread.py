@@ -5,7 +5,8 @@ here knows what runs on it. Threads should be crossed once per batch or call, ne
 `LoopThread.run`.
 
 After a fork the child has no such thread: it is made anew on first use, and the parent's loop is left alone, because
-touching its selector would disturb the parent.
+touching its selector would disturb the parent. A loop that ends by a fault (a program closed its descriptors) ends the
+calls that wait for it, with a line in the log, and is made anew for the next call; what lived on the old one is lost.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class LoopThread:
         try:
             return call.result()
         except asyncio.CancelledError:
-            if self._stopped:
-                raise self._closed_error() from None
+            if self._stopped or call.fault is not None:
+                raise self._closed_error(call.fault) from None
             raise CancelledError from None
 
     def run_until_told(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
@@ -113,7 +114,7 @@ class LoopThread:
         try:
             turn.result()
         except asyncio.CancelledError:
-            raise self._closed_error() from None
+            raise self._closed_error(turn.fault) from None
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Have the loop call `callback`; may be called on any thread, and returns at once."""
@@ -134,12 +135,14 @@ class LoopThread:
     def _started(self) -> _RunningLoop:
         if self._stopped:
             raise self._closed_error()
-        if self._running is None:
+        if self._running is None or self._running.fault is not None:
             self._running = _RunningLoop(self.name)
         return self._running
 
-    def _closed_error(self) -> ClosedError:
-        return ClosedError(f"the loop thread {self.name!r} was stopped")
+    def _closed_error(self, fault: BaseException | None = None) -> ClosedError:
+        if fault is None:
+            return ClosedError(f"the loop thread {self.name!r} was stopped")
+        return ClosedError(f"the loop thread {self.name!r} ended because of a fault ({fault!r}); make new clients")
 
     def _forget_after_fork(self) -> None:
         self._lock = threading.RLock()
@@ -167,6 +170,11 @@ class _Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._over = threading.Lock()  # held until it is over: waiting for it is one system call
         self._over.acquire()
+
+    @property
+    def fault(self) -> BaseException | None:
+        """Why the loop that it was given to has ended, if it ended by a fault."""
+        return None if self._place is None else self._place.fault
 
     def give_away(self, place: _RunningLoop) -> None:
         """From now on it belongs to the loop's thread."""
@@ -236,6 +244,11 @@ class _Turn:
         self._over = threading.Lock()
         self._over.acquire()
 
+    @property
+    def fault(self) -> BaseException | None:
+        """See `_Call.fault`."""
+        return None if self._place is None else self._place.fault
+
     def give_away(self, place: _RunningLoop) -> None:
         """See `_Call.give_away`."""
         self._place = place
@@ -274,11 +287,13 @@ class _RunningLoop:
 
     Attributes:
         calls: what was given to it and is not over yet.
+        fault: why it ended without being told to; None while it runs.
     """
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
         self.calls: set[_Call[Any] | _Turn] = set()
+        self.fault: BaseException | None = None
         self._ends = False
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         try:
@@ -300,7 +315,11 @@ class _RunningLoop:
                 "use the Async... classes inside callbacks and coroutines"
             )
         call.give_away(self)
-        self.loop.call_soon_threadsafe(call.begin)
+        try:
+            self.loop.call_soon_threadsafe(call.begin)
+        except RuntimeError:  # it ended by a fault just now
+            self.calls.discard(call)
+            raise ClosedError(f"the loop thread {self._thread.name!r} has ended because of a fault") from None
 
     def stop(self, timeout: float) -> None:
         with contextlib.suppress(RuntimeError):  # it has ended by itself, because of a fault that was reported
@@ -323,13 +342,15 @@ class _RunningLoop:
         try:
             while not self._ends:
                 self._run()
+            self._drain()
+        except BaseException as error:  # whatever it is, those who wait must be told
+            self.fault = error
+            log.critical("the loop thread %r ended because of a fault", self._thread.name, exc_info=error)
         finally:
-            try:
-                self._drain()
-            finally:
+            with contextlib.suppress(OSError):  # its descriptors may be closed already
                 self.loop.close()
-                for call in list(self.calls):  # of tasks that would not leave: nobody may wait for them for ever
-                    call.give_up()
+            for call in list(self.calls):  # of tasks that would not leave: nobody may wait for them for ever
+                call.give_up()
 
     def _run(self) -> None:
         try:

@@ -59,6 +59,51 @@ def test_the_first_use_finds_the_cluster_once() -> None:
     simulate(play)
 
 
+@pytest.mark.parametrize("turns", range(0, 40, 3))
+def test_closing_during_the_start_leaves_no_task(turns: int) -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        calls = [asyncio.create_task(engine.start(5)) for _ in range(2)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await engine.close()
+        await asyncio.sleep(10)
+        for call in calls:
+            assert call.done()
+            assert call.exception() is None or isinstance(call.exception(), ClosedError)
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "metadata keeper"]
+
+    simulate(play)
+
+
+def test_closing_tells_a_call_that_is_connecting_that_the_client_is_closed() -> None:
+    """It must not be told by a CancelledError: the caller would take that for its own cancellation."""
+
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        await engine.start(5)
+        cluster.simulation.network.silence("broker2", 9092)
+        call = asyncio.create_task(engine.request(2, MetadataRequest(topics=[]), timeout=5))
+        await asyncio.sleep(0.5)
+        await engine.close()
+        with pytest.raises(ClosedError, match="closed while connecting to broker 2"):
+            await call
+
+    simulate(play, nodes=2, servers="broker1:9092")
+
+
+def test_a_call_that_is_cancelled_while_it_connects_is_cancelled_though_the_client_is_closed() -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        await engine.start(5)
+        cluster.simulation.network.silence("broker2", 9092)
+        call = asyncio.create_task(engine.request(2, MetadataRequest(topics=[]), timeout=5))
+        await asyncio.sleep(0.5)
+        call.cancel()
+        await engine.close()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    simulate(play, nodes=2, servers="broker1:9092")
+
+
 def test_the_bootstrap_connection_is_kept_as_the_brokers_own() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         await engine.request(1, MetadataRequest(topics=[]), timeout=5)

@@ -115,8 +115,7 @@ class Engine:
             KafkaError: no server led to the cluster; each is named with the stage at which it failed and the cause.
             ClosedError: the engine was closed.
         """
-        if self._closed:
-            raise ClosedError("the client is closed; make a new one")
+        self._check_open()
         self.check_not_forked()
         loop = asyncio.get_running_loop()
         if (self._loop or loop) is not loop:
@@ -127,13 +126,18 @@ class Engine:
         deadline = self.deadline(timeout)
         await deadline.wait(self._start_lock.acquire(), "starting the client")
         try:
+            # The client may be closed during each of the waits; then nobody would end the keeper any more.
+            self._check_open()
             if self._keeper is None:
                 await self._find_cluster(deadline)
-                if self._closed:
-                    raise ClosedError("the client was closed while it looked for the cluster")
+                self._check_open()
                 self._keeper = asyncio.create_task(self._metadata.keep_fresh(), name="metadata keeper")
         finally:
             self._start_lock.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the client is closed; make a new one")
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Close all connections; whoever waits for an answer gets an error. May be called twice.

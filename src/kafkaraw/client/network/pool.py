@@ -72,6 +72,7 @@ class ConnectionPool:
         Raises:
             KafkaError: the broker cannot be reached; the message names it.
             KafkaTimeoutError: the deadline passed first.
+            ClosedError: the client is closed, or was meanwhile.
         """
         if self._closed:
             raise ClosedError("the client is closed")
@@ -86,7 +87,14 @@ class ConnectionPool:
             attempt = asyncio.create_task(self._connect(key, node), name=f"connect {node.address} {lane}")
             attempt.add_done_callback(_retrieve)
             self._opening[key] = attempt
-        return await deadline.wait_with_others(attempt, f"connecting to broker {node.node_id} at {node.address}")
+        try:
+            return await deadline.wait_with_others(attempt, f"connecting to broker {node.node_id} at {node.address}")
+        except asyncio.CancelledError:
+            waiter = asyncio.current_task()
+            # Only `close` cancels an attempt, and the end of the loop, which cancels those who wait, too.
+            if attempt.cancelled() and waiter is not None and not waiter.cancelling():
+                raise ClosedError(f"the client was closed while connecting to broker {node.node_id}") from None
+            raise
 
     async def dial(self, host: str, port: int, name: str = BOOTSTRAP, timeout: float | None = None) -> Connection:
         """A new connection that the pool does not keep, logged in and ready for requests.
@@ -129,6 +137,7 @@ class ConnectionPool:
         self._closed = True
         self._idle.stop()
         attempts = list(self._opening.values())
+        self._opening.clear()
         for attempt in attempts:
             attempt.cancel()
         await asyncio.gather(*attempts, return_exceptions=True)
@@ -142,7 +151,7 @@ class ConnectionPool:
         except NetworkError as error:
             raise self._explained(node, error) from error
         finally:
-            del self._opening[key]
+            self._opening.pop(key, None)
         self._keep(key, node, connection)
         return connection
 
