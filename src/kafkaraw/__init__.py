@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import ForkedError as ForkedError
     from kafkaraw.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
     from kafkaraw.errors import GroupError as GroupError
+    from kafkaraw.errors import InternalError as InternalError
     from kafkaraw.errors import KafkaError as KafkaError
     from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
     from kafkaraw.errors import LogTruncated as LogTruncated
@@ -168,6 +169,7 @@ _HOMES = {
         "BufferFull",
         "CommitFailed",
         "ClosedError",
+        "InternalError",
         "ConfigError",
         "CorruptBatch",
         "DeliveryError",

@@ -22,6 +22,7 @@
     |   +-- RecordTooLarge      one record exceeds a size limit
     |   +-- ForkedError         the object belongs to the parent process
     |   +-- ClosedError         the object was closed
+    +-- InternalError           a fault in kafkaraw itself: report it, with its cause
     +-- ProtocolError           give up on this connection: the bytes make no sense
     |   +-- UnsupportedVersionError  the peer and this call share no version of an API
     |   +-- CorruptBatch        a record batch is damaged
@@ -106,6 +107,10 @@ class KafkaError(Exception):
 
 class RetriableError(KafkaError):
     """The same call may succeed later."""
+
+
+class InternalError(KafkaError):
+    """A fault in kafkaraw itself: neither the network nor the caller is to blame. Its cause says what happened."""
 
 
 class NetworkError(RetriableError):

@@ -69,6 +69,7 @@ from kafkaraw.core.throttle import binding_throttle_ms
 from kafkaraw.errors import (
     AuthenticationError,
     ClosedError,
+    InternalError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
@@ -576,7 +577,7 @@ class ConnectionMachine:
         return "busy" if self.state is ConnectionState.READY else self.state.value
 
     def _link_lost(self, error: KafkaError | None) -> None:
-        if isinstance(error, ClosedError):  # no doing of the peer: the loop ends
+        if isinstance(error, ClosedError | InternalError):  # no doing of the peer: the loop ends, or we have failed
             self._end(error)
             return
         if self._login is not None and self.state in _LOGGING_IN:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable
+from typing import cast
 
-from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage
+from kafkaraw.errors import ClosedError, InternalError, KafkaError, NetworkError, Stage
 from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.link import LinkHandler, Segments
 from kafkaraw.net.low_water import LowWater
@@ -115,8 +116,17 @@ class StreamLink(asyncio.BufferedProtocol):
     # -- BufferedProtocol: called by asyncio -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport over and tell the handler."""
-        assert isinstance(transport, asyncio.Transport)
+        """Take the transport over and tell the handler.
+
+        What transports are is a matter of the loop: uvloop's are none of asyncio's classes.
+        """
+        try:
+            self._begin(cast("asyncio.Transport", transport))
+        except Exception as error:  # noqa: BLE001 - asyncio would log it only, and whoever dials wait for the timeout
+            self._error = self._error or _internal(error, self.peer)
+            cast("asyncio.Transport", transport).abort()
+
+    def _begin(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self.peer = self.peer or _address_of(transport, "peername")
         self.local = _address_of(transport, "sockname")
@@ -176,6 +186,8 @@ class StreamLink(asyncio.BufferedProtocol):
             return self._error
         if self._closed_here:
             return None
+        if exc is not None and not isinstance(exc, OSError):
+            return _internal(exc, self.peer)  # raised by a callback of this class, and not by the network
         if exc is not None:
             error = connection_broken(exc, self.peer)
             error.__cause__ = exc
@@ -197,6 +209,8 @@ class StreamLink(asyncio.BufferedProtocol):
                 self._handler.frame_received(frame)
         except KafkaError as error:
             self._fail(error)
+        except Exception as error:  # noqa: BLE001 - asyncio would pass it on as the connection's end
+            self._fail(_internal(error, self.peer))
         finally:
             if writer is not None:
                 writer.let_go()
@@ -226,6 +240,12 @@ class StreamLink(asyncio.BufferedProtocol):
         """Return the socket's descriptor, for `net.fork`."""
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
         return [] if sock is None else [sock.fileno()]
+
+
+def _internal(error: Exception, peer: str) -> InternalError:
+    found = InternalError(f"a fault in kafkaraw itself ended the connection to {peer}: {error!r}; please report it")
+    found.__cause__ = error
+    return found
 
 
 def _address_of(transport: asyncio.BaseTransport, name: str) -> str:

@@ -93,6 +93,11 @@ def _join_small(segments: Segments) -> bytes:
     return b"".join([_read_whole(it) if isinstance(it, FileSlice) else it for it in segments])
 
 
+def _has_sendfile(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether a loop can send files; uvloop's cannot."""
+    return type(loop).sendfile is not asyncio.AbstractEventLoop.sendfile
+
+
 def _descriptor_of(transport: asyncio.Transport) -> int | None:
     """Return the socket's descriptor where bytes may be written past the transport: not under TLS."""
     sock = transport.get_extra_info("socket")
@@ -369,7 +374,7 @@ class SegmentWriter:
             self._transport.close()
 
     async def _send_file(self, part: _FilePart) -> None:
-        if self._transport.get_extra_info("sslcontext") is not None:
+        if self._transport.get_extra_info("sslcontext") is not None or not _has_sendfile(self._loop):
             await self._copy_file(part)
             return
         at, end = part.offset, part.offset + part.size
@@ -387,7 +392,7 @@ class SegmentWriter:
                 raise _ended_early(end - at)
 
     async def _copy_file(self, part: _FilePart) -> None:
-        """Send a file by reading and writing it: the way under TLS, which must see the bytes."""
+        """Send a file by reading and writing it: the way under TLS, which must see the bytes, and on uvloop."""
         assert part.file is not None
         at, end = part.offset, part.offset + part.size
         while at < end:

@@ -11,7 +11,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, NodeMetrics
 from kafkaraw.core.connection import ConnectionMachine, ConnectionState
@@ -469,13 +469,13 @@ def _settle(key: object, outcome: object) -> None:
     if type(key) is _Call:
         key.finish(outcome)
         return
-    assert isinstance(key, asyncio.Future)
-    if key.done():
+    future = cast("asyncio.Future[object]", key)  # made by the loop, which need not make asyncio's own
+    if future.done():
         return
     if isinstance(outcome, KafkaError):
-        key.set_exception(outcome)
+        future.set_exception(outcome)
     else:
-        key.set_result(outcome)
+        future.set_result(outcome)
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:

@@ -36,7 +36,7 @@ from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_rec
 from kafkaraw.client.sending.refusals import CLOSED, closed_before, raising
 from kafkaraw.client.sending.room import Ahead, Room
 from kafkaraw.client.sending.settling import Settling
-from kafkaraw.client.sending.steps import Steps
+from kafkaraw.client.sending.steps import ANOTHER_LOOP, Steps
 from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.sending.turns import Turns, partitioner_of
 from kafkaraw.client.sending.waiting import FORKED, PromiseWaiter
@@ -387,7 +387,7 @@ class Delivery:
         if self._steps.loop is None:
             self._steps.loop = self._waiter.loop = loop
         elif self._steps.loop is not loop:
-            raise UsageError("this producer belongs to another event loop; make one for each, or use kafkaraw.Producer")
+            raise UsageError(ANOTHER_LOOP)
 
     def _receive(self, event: Event) -> None:
         """Tell the machine, and do what follows at once: whoever waits for an answer does so for no other reason."""

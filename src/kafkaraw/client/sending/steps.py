@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
+
+from kafkaraw.errors import UsageError
+
+ANOTHER_LOOP: Final = "this producer belongs to another event loop; make one for each, or use kafkaraw.Producer"
 
 
 class Steps:
@@ -34,8 +39,13 @@ class Steps:
         self._is_scheduled = self._is_called = False
 
     def make_soon(self) -> None:
-        """Have one made soon; on the loop."""
+        """Have one made soon; on the loop.
+
+        Raises:
+            UsageError: that loop has ended, and another one runs.
+        """
         if not self._is_scheduled and self.loop is not None:
+            self._check_loop(self.loop)
             self._is_scheduled = True
             self.loop.call_soon(self._step)
 
@@ -46,12 +56,17 @@ class Steps:
             self.loop.call_soon_threadsafe(self._step)
 
     def make_by(self, time_ms: int) -> None:
-        """Keep one timer, at or before the time of the next step: early costs less than setting it anew."""
+        """Keep one timer, at or before the time of the next step: early costs less than setting it anew.
+
+        Raises:
+            UsageError: as `make_soon`.
+        """
         assert self.loop is not None
         if self._timer is not None:
             if self._timer.when() * 1000 <= time_ms + 1:
                 return
             self._timer.cancel()
+        self._check_loop(self.loop)
         # half a millisecond late, so that the clock, cut to milliseconds, has certainly reached the time
         self._timer = self.loop.call_at((time_ms + 0.5) / 1000, self._on_timer)
 
@@ -73,6 +88,10 @@ class Steps:
     def now_ms(self) -> int:
         """The loop's time, cut to milliseconds."""
         return int(self.now_s() * 1000)
+
+    def _check_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop.is_closed():
+            raise UsageError(ANOTHER_LOOP)
 
     def _on_timer(self) -> None:
         self._timer = None
