@@ -74,7 +74,7 @@ class SparkOptions:
         exactly_once: write in transactions; None for at least once.
     """
 
-    client: Settings = field(default_factory=dict)
+    client: Settings = field(default_factory=Settings)
     subscribe: tuple[str, ...] = ()
     pattern: str | None = None
     assign: tuple[TopicPartition, ...] = ()
@@ -102,7 +102,7 @@ class SparkOptions:
         return list(self.subscribe) or sorted({tp.topic for tp in self.assign})
 
 
-def _exactly_once(given: Settings) -> ExactlyOnce | None:
+def _exactly_once(given: dict[str, str]) -> ExactlyOnce | None:
     chosen = {_ONCE[name]: texts.name_of(name, text) for name, text in given.items() if name in _ONCE}
     if texts.boolean(_EXACTLY_ONCE, given.get(_EXACTLY_ONCE, "false")):
         return ExactlyOnce(**chosen)
@@ -178,10 +178,10 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 
 
-def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
+def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Our options, by the names of the tables, and the client's, by Java's names."""
-    ours: Settings = {}
-    java: Settings = {}
+    ours: dict[str, str] = {}
+    java: dict[str, str] = {}
     for given, text in options.items():
         lower = given.lower()
         if lower in _LOWER:
@@ -193,13 +193,13 @@ def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
     return ours, java
 
 
-def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: Settings) -> Position | None:
+def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: dict[str, str]) -> Position | None:
     """The position by the first of the options that are given; the others are checked, and do not count."""
     positions = [read(name, given[name]) for name, read in table.items() if name in given]
     return positions[0] if positions else None
 
 
-def _starting(given: Settings) -> Position | None:
+def _starting(given: dict[str, str]) -> Position | None:
     strategy = given.get(_STRATEGY, "error").strip().lower()
     if strategy not in _STRATEGIES:
         raise ConfigError(f'{_STRATEGY}={given[_STRATEGY]!r}: must be "error" or "latest"')
