@@ -112,10 +112,6 @@ POSITIONS = {
         {"startingOffsets": '{"T":{"0":2,"1":-2}}', "endingOffsets": '{"T":{"0":5,"1":-1}}'},
         [2, 3, 4, *range(10, 20)],
     ),
-    "an end before the start": (
-        {"startingOffsets": '{"T":{"0":9,"1":9}}', "endingOffsets": '{"T":{"0":5,"1":10}}'},
-        [19],
-    ),
     "nothing": ({"startingOffsets": '{"T":{"0":10,"1":10}}'}, []),
 }
 
@@ -133,6 +129,15 @@ def two_tens(kafka) -> str:
     kafka.produce(topic, range(10))
     kafka.produce(topic, range(10, 20), partition=1)
     return topic
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_a_batch_that_starts_beyond_its_end_is_refused(spark, kafka, two_tens, strict):
+    start = f'{{"{two_tens}":{{"0":11,"1":9}}}}'
+    given = {"subscribe": two_tens, "startingOffsets": start, "failOnDataLoss": strict}
+    message = error_of(kafka.batch(spark, **given).load().collect)
+    assert f"startingOffsets is beyond the end of {two_tens}-0: " in message
+    assert "from offset 11 up to 10 (endingOffsets)" in message
 
 
 def test_single_partitions_can_be_assigned(spark, kafka, two_tens):
