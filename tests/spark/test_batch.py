@@ -70,7 +70,8 @@ def test_what_spark_writes_is_what_the_consumer_reads(spark, kafka):
         "key binary, value string, headers array<struct<key:string,value:binary>>, partition int, timestamp timestamp"
     )
     frame = spark.createDataFrame(rows, schema)
-    frame.write.format("kafkaraw").options(**kafka.options(topic=topic)).mode("append").save()
+    given = kafka.options(topic=topic, includeTimestamp="true")
+    frame.write.format("kafkaraw").options(**given).mode("append").save()
     found = kafka.records(topic)
     assert [(r.partition, r.key, r.value, r.headers) for r in found] == [
         (0, None, None, []),

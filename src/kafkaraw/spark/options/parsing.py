@@ -70,6 +70,7 @@ class SparkOptions:
         commit_offsets: whether the positions of a stream are committed to the group `kafka.group.id`.
         poll_timeout_ms: how long a task may go without getting records, in ms.
         topic: the topic to write to, whatever the column `topic` says.
+        include_timestamp: whether the column `timestamp` becomes the records' timestamps.
         dead_letter_topic: where rows go that are too large for their topic; None to fail.
         exactly_once: write in transactions; None for at least once.
     """
@@ -93,6 +94,7 @@ class SparkOptions:
     commit_offsets: bool = False
     poll_timeout_ms: int = 120_000
     topic: str | None = None
+    include_timestamp: bool = False
     dead_letter_topic: str | None = None
     exactly_once: ExactlyOnce | None = None
 
@@ -129,6 +131,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "fetchOffset.numRetries": ("lookup_retries", texts.count),
     "fetchOffset.retryIntervalMs": ("lookup_pause_ms", texts.count),
     "topic": ("topic", texts.topic),
+    "includeTimestamp": ("include_timestamp", texts.boolean),
     "deadLetterTopic": ("dead_letter_topic", texts.name_of),
 }
 
