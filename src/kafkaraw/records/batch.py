@@ -313,16 +313,16 @@ class Batch:
             BatchTooLarge: more than `size_max_bytes` when decompressed.
         """
         end_offset = self.end_offset if end_offset is None else end_offset
-        position: int | None = self.start_offset
+        last: BatchHeader | None = None
 
         def wires() -> Iterator[Wire]:
-            nonlocal position
+            nonlocal last
             for wire in self._meant():
-                if end_offset is not None and wire[0].base_offset >= end_offset:
+                last = wire[0]
+                if end_offset is not None and last.base_offset >= end_offset:
                     break
-                position = wire[0].next_offset
                 yield wire
-            position = None
+            last = None
 
         try:
             rows = fill_batches(
@@ -338,7 +338,7 @@ class Batch:
             )
         except BatchTooLarge as error:
             raise of_partition(error, self.topic, self.partition) from None
-        rest = None if position is None else self.starting_at(position)
+        rest = None if last is None else self.starting_at(last.next_offset)
         return rows, rest if rest is not None and rest.records_count else None
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> ArrowBatch:

@@ -25,6 +25,7 @@ from kafkaraw.spark.options.parsing import (
     parse_options,
     patient,
 )
+from kafkaraw.spark.options.positions import check_order
 from kafkaraw.spark.options.refusals import is_bare_table
 from kafkaraw.spark.reading.arrow import arrow_schema, check_selection, schema_text
 from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
@@ -174,6 +175,7 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
             partitions = lookup.partitions()
             start = starting.resolve(partitions, lookup)
             end = ending.resolve(partitions, lookup)
+            check_order(starting, start, ending, end)
             ranges = self._narrowed(ranges_between(start.offsets, end.offsets), lookup)
         finally:
             lookup.close()

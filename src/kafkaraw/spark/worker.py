@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 _CORES: Final = "KAFKARAW_SPARK_CORES"
 _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
@@ -41,6 +41,9 @@ class Closeable(Protocol):
         """Give up what it holds."""
 
 
+if TYPE_CHECKING:
+    from kafkaraw.spark.options.client import Settings
+
 C = TypeVar("C", bound=Closeable)
 
 SettingsKey = tuple[tuple[str, str], ...]
@@ -59,7 +62,7 @@ class ClientPool(Generic[C]):
         total_max: how many idle clients to keep in all.
     """
 
-    def __init__(self, make: Callable[[dict[str, str]], C], *, idle_max: int = 2, total_max: int = 64) -> None:
+    def __init__(self, make: Callable[[Settings], C], *, idle_max: int = 2, total_max: int = 64) -> None:
         self._make = make
         self._idle_max = idle_max
         self._total_max = total_max
@@ -67,7 +70,7 @@ class ClientPool(Generic[C]):
         self._process = os.getpid()
 
     @contextmanager
-    def borrow(self, settings: dict[str, str], *, keep: bool = True) -> Iterator[C]:
+    def borrow(self, settings: Settings, *, keep: bool = True) -> Iterator[C]:
         """A client for the settings.
 
         Args:

@@ -68,6 +68,7 @@ def test_checked_options_travel_to_the_workers():
         ({"kafka.acks": "2"}, "kafka.acks='2': must be"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign exclude each other"),
         ({"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern exclude each other"),
+        ({"subscribePattern": "  "}, "subscribePattern is empty; give a regular expression"),
         ({"subscribePattern": "["}, "subscribePattern='[': cannot be used as a regular expression: a class is not"),
         ({"startingTimestamp": "x"}, "startingTimestamp='x': must be a time in ms since 1970"),
         ({"startingOffsetsByTimestampStrategy": "x"}, 'Strategy=\'x\': must be "error" or "latest"'),

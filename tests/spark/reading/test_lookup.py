@@ -189,9 +189,15 @@ def test_what_a_fetch_may_bring_can_be_set():
 
 def test_topics_that_match_a_pattern_are_read_apart_from_internal_ones(monkeypatch, clock):
     cluster = Cluster(events=1, events_v2=2, orders=1, __events=1)
-    found = look(monkeypatch, cluster, subscribePattern=r"\p{Lower}+|.*events")
+    found = look(monkeypatch, cluster, subscribePattern=r"^\p{Lower}+$|^.*events$")
     assert found.partitions() == [TopicPartition("events", 0), TopicPartition("orders", 0)]
     found.require_all()
+
+
+@pytest.mark.parametrize("pattern", ["rders", " rders\t", "^ord", "s$", "o.d"])
+def test_a_pattern_is_found_anywhere_in_a_name(monkeypatch, clock, pattern):
+    found = look(monkeypatch, Cluster(orders=1, other=1), subscribePattern=pattern)
+    assert found.partitions() == [TopicPartition("orders", 0)]
 
 
 def test_that_nothing_matches_a_pattern_is_no_error_and_new_topics_are_found(monkeypatch, clock):

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
+from kafkaraw.errors import UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.lookup import ClusterLookup
+from kafkaraw.spark.source import KafkaBatchReader
 
 OTHER, T0, T1 = TopicPartition("other", 0), TopicPartition("read", 0), TopicPartition("read", 1)
 
@@ -43,6 +46,28 @@ def look(broker) -> Iterator[Callable[..., ClusterLookup]]:
     broker.faults.clear()
     for lookup in made:
         lookup.close()
+
+
+BEYOND = {
+    "the latest offset": ({"startingOffsets": '{"read":{"0":1,"1":9}}'}, "startingOffsets .* read-1: .* 9 up to 4"),
+    "the ending offset": (
+        {"startingOffsets": '{"read":{"0":2,"1":4}}', "endingOffsets": '{"read":{"0":1,"1":3}}'},
+        "startingOffsets is beyond the end of read-0, read-1: read-0 is to be read from offset 2 up to 1",
+    ),
+    "the ending time": (
+        {"startingOffsets": '{"read":{"0":2,"1":1}}', "endingTimestamp": "0"},
+        r"beyond the end of read-0, read-1: .* from offset 2 up to 0 \(endingTimestamp\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+@pytest.mark.parametrize(("given", "message"), BEYOND.values(), ids=BEYOND)
+def test_a_batch_that_starts_beyond_its_end_is_refused_whatever_losses_are_put_up_with(broker, given, message, strict):
+    servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "read", "failOnDataLoss": strict}
+    schema = StructType([StructField("value", BinaryType())])
+    with pytest.raises(UsageError, match=message):
+        KafkaBatchReader(parse_options(servers | given), schema).partitions()
 
 
 def test_a_leader_that_does_not_tell_an_end_does_not_end_the_query(broker, look, caplog):

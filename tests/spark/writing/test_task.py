@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -64,7 +65,9 @@ def servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def written(servers: str, batch: pa.RecordBatch, *, topic: str | None = "t", partitions: int = 3) -> list[Record]:
+def written(
+    servers: str, batch: pa.RecordBatch, *, topic: str | None = "t", partitions: int = 3, timestamps: bool = True
+) -> list[Record]:
     """Send a batch to a topic of its own, and read it."""
     name = f"{topic or 'column'}-{uuid.uuid4().hex[:8]}"
     if topic is None:
@@ -76,7 +79,7 @@ def written(servers: str, batch: pa.RecordBatch, *, topic: str | None = "t", par
         Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer,
     ):
         admin.create_topics([NewTopic(name, partitions)])
-        settings = WriteSettings({}, None if topic is None else name, {})
+        settings = WriteSettings({}, None if topic is None else name, {}, include_timestamp=timestamps)
         assert send_rows(producer, [batch], settings) == batch.num_rows
         producer.flush()
         consumer.assign(consumer.partitions_for(name))
@@ -111,6 +114,23 @@ def test_headers_may_be_a_map(servers: str):
     assert list(record.headers) == [("a", b"1"), ("b", None)]
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.int64()])
+def test_a_column_of_timestamps_is_ignored_unless_the_option_asks_for_it(servers: str, kind: pa.DataType):
+    """So does Spark's JVM connector: old times could fall to retention at once."""
+    before_ms = int(time.time() * 1000)
+    batch = pa.RecordBatch.from_pydict({"value": ["x"], "timestamp": pa.array([-1_000_000], kind)})
+    (record,) = written(servers, batch, timestamps=False)
+    assert record.timestamp_ms >= before_ms
+
+
+def test_a_column_timestamp_of_another_type_is_refused_only_if_it_is_to_be_written():
+    assert not write_settings(options(topic="t"), struct("value string, timestamp bigint")).include_timestamp
+    with pytest.raises(ConfigError, match="the column timestamp is bigint"):
+        write_settings(options(topic="t", includeTimestamp="true"), struct("value string, timestamp bigint"))
+    with pytest.raises(ConfigError, match="includeTimestamp=true needs a column `timestamp`; the columns are value"):
+        write_settings(options(topic="t", includeTimestamp="true"), struct("value string"))
+
+
 def test_a_timestamp_before_1970_is_refused_as_by_javas_producer(servers: str):
     moment = pa.array([-1_500], pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"x"]), "timestamp": moment})
@@ -121,13 +141,13 @@ def test_a_timestamp_before_1970_is_refused_as_by_javas_producer(servers: str):
 def test_a_row_without_a_topic_is_refused_by_the_name_of_the_option_that_helps() -> None:
     batch = pa.RecordBatch.from_pydict({"value": ["x", "y"], "topic": pa.array([None, "t"], pa.string())})
     with pytest.raises(UsageError, match=r"column topic is null in 1 of 2 rows: .* give the option topic"):
-        columns_to_send(batch, None)
-    assert columns_to_send(batch, "option").num_rows == 2
+        columns_to_send(batch, WriteSettings({}, None, {}))
+    assert columns_to_send(batch, WriteSettings({}, "option", {})).num_rows == 2
 
 
 def test_the_option_topic_wins_over_the_column(servers: str):
     batch = pa.RecordBatch.from_pydict({"value": ["x"], "topic": ["column"]})
-    assert columns_to_send(batch, "option").schema.names == ["value"]
+    assert columns_to_send(batch, WriteSettings({}, "option", {})).schema.names == ["value"]
     (record,) = written(servers, batch, topic=None)
     assert record.topic.startswith("column-")
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
+_SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|credential|jaas|keystore[.]key|private key"
+
 _CONF: dict[str, str] = {
     # Between JVM and Python, Unix sockets avoid a 40 ms stall per task (delayed TCP acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
@@ -35,6 +37,8 @@ _CONF: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",
     # Kafka's timestamps are UTC; so is what is shown of them.
     "spark.sql.session.timeZone": "UTC",
+    # Spark hides options in plans and event logs by their names and values. Its own pattern leaves out private keys.
+    "spark.redaction.regex": _SECRET_OPTIONS,
     # Each execution is described as text for the user interface, also where there is none: briefly, then.
     "spark.sql.ui.explainMode": "simple",
     "spark.ui.enabled": "false",

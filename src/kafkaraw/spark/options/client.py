@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
@@ -16,14 +17,30 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import CLIENT_PREFIX
 from kafkaraw.spark.options.refusals import INSTEAD, REFUSED_LOWER
 
-Settings = dict[str, str]
-"""Settings of a client by its own names, as text."""
-
 GROUP_ID: Final = "group_id"
 
 _KINDS: Final[tuple[type[ClientConfig], ...]] = (ConsumerConfig, ProducerConfig, AdminConfig)
 _OURS: Final = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
+
+_SECRET: Final = frozenset(name for kind in _KINDS for name, about in settings_of(kind).items() if about.secret)
+
+
+class Settings(dict[str, str]):
+    """Settings of a client by its own names, as text. Its `repr` hides what is secret, wherever it is part of one.
+
+    What is made of it with `|` hides that, too.
+    """
+
+    def __repr__(self) -> str:
+        return repr({name: "[hidden]" if name in _SECRET else text for name, text in self.items()})
+
+    def __or__(self, other: Mapping[str, str]) -> Settings:  # type: ignore[override]  # values are text only
+        return Settings({**self, **other})
+
+    def __ror__(self, other: Mapping[str, str]) -> Settings:  # type: ignore[override]
+        return Settings({**other, **self})
+
 
 CLIENT_NAMES: Final = frozenset({CLIENT_PREFIX + name for name in known_names() - _OURS} - REFUSED_LOWER.keys())
 """The options that are settings of the client, in lower case."""
@@ -32,14 +49,14 @@ CLIENT_NAMES: Final = frozenset({CLIENT_PREFIX + name for name in known_names() 
 PATIENCE_OPTION: Final = ("kafka.bootstrap.timeout.ms", "60000")
 
 
-def client_settings(java: Settings) -> Settings:
+def client_settings(java: Mapping[str, str]) -> Settings:
     """The client's settings for options by Java's names, without their prefix.
 
     Raises:
         ConfigError: they do not fit, or name no broker.
     """
     with named_as_given(java, prefix=CLIENT_PREFIX):
-        client = translated(java, *_KINDS, instead=INSTEAD)
+        client = Settings(translated(java, *_KINDS, instead=INSTEAD))
     if "bootstrap_servers" not in client:
         raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
     with named_as_given(java, prefix=CLIENT_PREFIX):
@@ -53,12 +70,12 @@ def _check(client: Settings) -> None:
     network_for(configs[0])  # the settings of TLS are the same for all kinds
 
 
-def settings_for(kind: type[ClientConfig], client: Settings) -> Settings:
+def settings_for(kind: type[ClientConfig], client: Mapping[str, str]) -> Settings:
     """Those of the settings that this kind of client has; a job may share one set between reading and writing."""
-    return {name: text for name, text in client.items() if name in settings_of(kind)}
+    return Settings({name: text for name, text in client.items() if name in settings_of(kind)})
 
 
-def typed_settings(kind: type[ClientConfig], client: Settings) -> dict[str, object]:
+def typed_settings(kind: type[ClientConfig], client: Mapping[str, str]) -> dict[str, object]:
     """The same settings as values that the client's constructor takes."""
     config = parse(kind, client, from_text=True)
     return {name: getattr(config, name) for name in client}

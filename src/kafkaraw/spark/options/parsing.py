@@ -70,11 +70,12 @@ class SparkOptions:
         commit_offsets: whether the positions of a stream are committed to the group `kafka.group.id`.
         poll_timeout_ms: how long a task may go without getting records, in ms.
         topic: the topic to write to, whatever the column `topic` says.
+        include_timestamp: whether the column `timestamp` becomes the records' timestamps.
         dead_letter_topic: where rows go that are too large for their topic; None to fail.
         exactly_once: write in transactions; None for at least once.
     """
 
-    client: Settings = field(default_factory=dict)
+    client: Settings = field(default_factory=Settings)
     subscribe: tuple[str, ...] = ()
     pattern: str | None = None
     assign: tuple[TopicPartition, ...] = ()
@@ -93,6 +94,7 @@ class SparkOptions:
     commit_offsets: bool = False
     poll_timeout_ms: int = 120_000
     topic: str | None = None
+    include_timestamp: bool = False
     dead_letter_topic: str | None = None
     exactly_once: ExactlyOnce | None = None
 
@@ -102,7 +104,7 @@ class SparkOptions:
         return list(self.subscribe) or sorted({tp.topic for tp in self.assign})
 
 
-def _exactly_once(given: Settings) -> ExactlyOnce | None:
+def _exactly_once(given: dict[str, str]) -> ExactlyOnce | None:
     chosen = {_ONCE[name]: texts.name_of(name, text) for name, text in given.items() if name in _ONCE}
     if texts.boolean(_EXACTLY_ONCE, given.get(_EXACTLY_ONCE, "false")):
         return ExactlyOnce(**chosen)
@@ -129,6 +131,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "fetchOffset.numRetries": ("lookup_retries", texts.count),
     "fetchOffset.retryIntervalMs": ("lookup_pause_ms", texts.count),
     "topic": ("topic", texts.topic),
+    "includeTimestamp": ("include_timestamp", texts.boolean),
     "deadLetterTopic": ("dead_letter_topic", texts.name_of),
 }
 
@@ -178,10 +181,10 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 
 
-def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
+def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Our options, by the names of the tables, and the client's, by Java's names."""
-    ours: Settings = {}
-    java: Settings = {}
+    ours: dict[str, str] = {}
+    java: dict[str, str] = {}
     for given, text in options.items():
         lower = given.lower()
         if lower in _LOWER:
@@ -193,13 +196,13 @@ def _sorted_out(options: Mapping[str, str]) -> tuple[Settings, Settings]:
     return ours, java
 
 
-def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: Settings) -> Position | None:
+def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: dict[str, str]) -> Position | None:
     """The position by the first of the options that are given; the others are checked, and do not count."""
     positions = [read(name, given[name]) for name, read in table.items() if name in given]
     return positions[0] if positions else None
 
 
-def _starting(given: Settings) -> Position | None:
+def _starting(given: dict[str, str]) -> Position | None:
     strategy = given.get(_STRATEGY, "error").strip().lower()
     if strategy not in _STRATEGIES:
         raise ConfigError(f'{_STRATEGY}={given[_STRATEGY]!r}: must be "error" or "latest"')

@@ -150,6 +150,22 @@ class TimestampPosition(Position):
         return Resolved(offsets | (lookup.latest(unmatched) if unmatched else {}), frozenset(unmatched))
 
 
+def check_order(starting: Position, start: Resolved, ending: Position, end: Resolved) -> None:
+    """Check that a batch read ends nowhere before it starts, as Spark's JVM connector does.
+
+    Raises:
+        UsageError: some partitions do; the message names them.
+    """
+    wrong = [tp for tp in sorted(start.offsets) if tp in end.offsets and start.offsets[tp] > end.offsets[tp]]
+    if wrong:
+        first = wrong[0]
+        raise UsageError(
+            f"{starting.option} is beyond the end of {_names(wrong)}: {_names([first])} is to be read from offset "
+            f"{start.offsets[first]} up to {end.offsets[first]} ({ending.option}); choose an earlier start or a later "
+            "end"
+        )
+
+
 def _check_complete(
     position: Position, partitions: list[TopicPartition], named: Mapping[TopicPartition, int], how: str
 ) -> None:

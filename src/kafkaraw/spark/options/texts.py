@@ -48,12 +48,15 @@ def duration_ms(name: str, text: str) -> int:
 
 
 def pattern(name: str, text: str) -> str:
-    """A regular expression of Java's, kept as text."""
+    """A regular expression of Java's, kept as text, without blanks around it."""
+    trimmed = text.strip()
+    if not trimmed:
+        raise ConfigError(f'{name} is empty; give a regular expression, such as "orders-.*"; ".*" reads every topic')
     try:
-        translate(text)
+        translate(trimmed)
     except ValueError as error:
         raise ConfigError(f"{name}={text!r}: {error}") from None
-    return text
+    return trimmed
 
 
 def topics(name: str, text: str) -> tuple[str, ...]:

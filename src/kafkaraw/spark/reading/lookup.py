@@ -286,7 +286,8 @@ class ClusterLookup:
         return known
 
     def _matches(self, topic: str) -> bool:
-        return self._pattern is not None and self._pattern.fullmatch(topic) is not None
+        """Whether the pattern is found anywhere in the name, as Spark's JVM connector looks for it."""
+        return self._pattern is not None and self._pattern.search(topic) is not None
 
     def _descriptions(self, topics: list[str]) -> dict[str, TopicDescription]:
         """Those of the topics that exist; one request unless some do not."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import ConsumerConfig
-from kafkaraw.errors import BrokerError, KafkaTimeoutError
+from kafkaraw.core.fetch.failures import is_unknown
+from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
@@ -26,6 +28,8 @@ from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -116,19 +120,41 @@ class _RangeRead:
         waiting_since_s = time.monotonic()
         while self._position < self._work.end:
             before = self._position
-            fetched = self._poll()
+            fetched = self._unless_gone(self._poll)
             if fetched is not None:
                 self._position = max(before, fetched.next_offset)
                 yield fetched
             # Aborted transactions and compaction leave long stretches without a record: reading them is progress, too.
             if self._position > before:
                 waiting_since_s = time.monotonic()
-            else:
-                self._check_waiting(waiting_since_s)
+            elif self._position < self._work.end:
+                self._unless_gone(partial(self._check_waiting, waiting_since_s))
 
     def _seek(self, offset: int) -> None:
         self._position = offset
         self._consumer.seek(self._work.topic_partition, offset)
+
+    def _unless_gone(self, ask: Callable[[], T]) -> T | None:
+        """Ask; if brokers do not know the topic or the partition, that ends the range, unless it is there after all."""
+        try:
+            return ask()
+        except KafkaError as error:
+            if not is_unknown(error):
+                raise
+        if not self._is_there():
+            self._end_with_loss(f"{self._name} does not exist any more")
+        elif self._is_of_planned_topic():
+            self._seek(self._position)
+        return None
+
+    def _is_there(self) -> bool:
+        """Whether brokers know the partition; they have some seconds to hear of a topic."""
+        try:
+            return self._work.topic_partition in self._consumer.partitions_for(self._work.topic)
+        except KafkaError as error:
+            if not is_unknown(error):
+                raise
+            return False
 
     def _poll(self) -> Batch | None:
         tp = self._work.topic_partition
@@ -155,14 +181,14 @@ class _RangeRead:
             return True
         self._consumer.partitions_for(self._work.topic)
         if self._knows_another_topic():
-            self._report_loss(
-                f"topic {self._work.topic} was deleted and made again, "
-                f"{self._name} is gone from offset {self._position} on"
-            )
-            self._work = replace(self._work, end=self._position)
+            self._end_with_loss(f"topic {self._work.topic} was deleted and made again")
         else:
             self._seek(self._position)
         return False
+
+    def _end_with_loss(self, why: str) -> None:
+        self._report_loss(f"{why}, {self._name} is gone from offset {self._position} on")
+        self._work = replace(self._work, end=self._position)
 
     def _knows_another_topic(self) -> bool:
         planned, known = self._work.topic_id, self._consumer.topic_id(self._work.topic)
@@ -182,6 +208,8 @@ class _RangeRead:
         waited_s = time.monotonic() - since_s
         if waited_s >= _END_CHECK_AFTER_S:
             self._check_end()
+            if not self._is_of_planned_topic():
+                return
         if waited_s * 1000 >= self._settings.poll_timeout_ms:
             raise KafkaTimeoutError(
                 f"{self._name}: the position {self._position} did not advance within "

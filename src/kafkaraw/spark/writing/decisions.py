@@ -167,7 +167,7 @@ class Decisions:
 
 
 def _open(settings: Settings) -> Decisions:
-    clients = dict(settings)
+    clients = Settings(settings)
     return Decisions(clients, clients.pop("decisions_topic"))
 
 

@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: a transaction is open until the slowest task of its batch is done."""
 
+_TIMESTAMP: Final = "timestamp"
+
 # Column -> the Spark types it may have. Other columns are left alone, as Spark's own connector does.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "key": ("binary", "string"),
@@ -36,7 +38,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "topic": ("string",),
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>", "map<string,binary>"),
-    "timestamp": ("timestamp",),
+    _TIMESTAMP: ("timestamp",),
 }
 
 
@@ -50,6 +52,8 @@ class WriteSettings:
         client: settings of all clients, as text.
         exactly_once: write in transactions; None for at least once.
         dead_letter_topic: where rows go that are too large; None to fail.
+        include_timestamp: whether the column `timestamp` becomes the records' timestamps. Otherwise it is a column like
+            any other, which is ignored, as by Spark's JVM connector.
     """
 
     producer: Settings
@@ -57,6 +61,7 @@ class WriteSettings:
     client: Settings
     exactly_once: ExactlyOnce | None = None
     dead_letter_topic: str | None = None
+    include_timestamp: bool = False
 
 
 def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
@@ -68,7 +73,11 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
     types = {column.name: column.dataType.simpleString() for column in schema.fields}
     if "value" not in types:
         raise ConfigError(f"there is no column `value` to write; the columns are {', '.join(types) or 'none'}")
+    if options.include_timestamp and _TIMESTAMP not in types:
+        raise ConfigError(f"includeTimestamp=true needs a column `timestamp`; the columns are {', '.join(types)}")
     for name, allowed in _COLUMNS.items():
+        if name == _TIMESTAMP and not options.include_timestamp:
+            continue
         if name in types and types[name] not in allowed:
             raise ConfigError(f"the column {name} is {types[name]}; to be written it must be {' or '.join(allowed)}")
     if options.topic is None and "topic" not in types:
@@ -77,7 +86,14 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
     if options.exactly_once is not None:
         defaults["transaction_timeout_ms"] = str(TRANSACTION_TIMEOUT_MS)
     producer = defaults | settings_for(ProducerConfig, options.client)
-    return WriteSettings(producer, options.topic, options.client, options.exactly_once, options.dead_letter_topic)
+    return WriteSettings(
+        producer,
+        options.topic,
+        options.client,
+        options.exactly_once,
+        options.dead_letter_topic,
+        options.include_timestamp,
+    )
 
 
 def make_producer(settings: Settings) -> Producer:
@@ -115,7 +131,7 @@ def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], settings: W
     count = dead = 0
     with _sieve(settings) as sieve:
         for batch in batches:
-            rows, letters = columns_to_send(batch, settings.topic), list[Letter]()
+            rows, letters = columns_to_send(batch, settings), list[Letter]()
             if sieve is not None:
                 rows, letters = sieve.sift(rows, settings.topic)
                 for letter in letters:
@@ -140,17 +156,19 @@ def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
         yield Sieve(settings.dead_letter_topic, producer, limits)
 
 
-def columns_to_send(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings) -> pa.RecordBatch:
     """The columns that a record is made of; the option `topic` wins over the column.
 
     Raises:
         UsageError: a row names no topic, and there is no option.
     """
-    nulls_count = batch.column("topic").null_count if topic is None else 0
+    nulls_count = batch.column("topic").null_count if settings.topic is None else 0
     if nulls_count:
         raise UsageError(
             f"the column topic is null in {nulls_count} of {batch.num_rows} rows: name a topic in each, or give the "
             f"option topic, which then counts for all"
         )
-    chosen = [name for name in batch.schema.names if name in _COLUMNS and not (name == "topic" and topic is not None)]
-    return batch.select(chosen)
+    ignored = {"topic"} if settings.topic is not None else set()
+    if not settings.include_timestamp:
+        ignored.add(_TIMESTAMP)
+    return batch.select([name for name in batch.schema.names if name in _COLUMNS and name not in ignored])
