@@ -47,7 +47,7 @@ def test_a_failed_batch_fails_its_tickets() -> None:
     batch = promise()
     ticket = Ticket(batch, 0, 10)
     assert ticket.exception() is None
-    assert not batch.error_seen
+    assert not batch.is_seen(1)
     error = KafkaError("gone")
     batch.fail(error)
     assert repr(ticket.exception()) == repr(error)
@@ -62,12 +62,15 @@ def test_an_error_that_somebody_looks_at_is_noted(look: str) -> None:
     if look == "callback":
         ticket.add_done_callback(lambda _: None)
     batch.fail(KafkaError("gone"))
-    assert batch.error_seen == (look == "callback")
+    assert batch.is_seen(1) == (look == "callback")
     if look == "result":
         with pytest.raises(KafkaError):
             ticket.result()
     ticket.exception()
-    assert batch.error_seen
+    assert batch.is_seen(1)
+    assert not batch.is_seen(2)  # the other record of the batch
+    Ticket(batch, 1, 10).exception()
+    assert batch.is_seen(2)
 
 
 def test_each_call_for_the_outcome_of_a_failed_record_raises_an_error_of_its_own() -> None:

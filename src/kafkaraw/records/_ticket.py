@@ -64,17 +64,23 @@ class Ticket:
     def exception(self) -> BaseException | None:
         """The error of a record that failed, a copy for each call; None when it is acknowledged or still under way."""
         promise: Outcome = self.batch_promise
+        index: object = None
         if promise.parts is not None:
-            promise, _ = cython.cast(object, promise).part_of(self.index)
+            promise, index = cython.cast(object, promise).part_of(self.index)
         if promise.error is None:
             return None
-        cython.cast(object, promise).error_seen = True
+        cython.cast(object, promise).note_seen((self.index if index is None else index,))
         return copy_to_raise(promise.error)
 
     def add_done_callback(self, callback: object) -> None:
         """Call `callback(ticket)` once the outcome is known; at once when it is."""
-        self.batch_promise.error_seen = True
-        self.batch_promise.add_callback(lambda _: callback(self))
+
+        def tell(promise: object) -> None:
+            if promise.error is not None:
+                self.exception()  # what the callback is told, `flush` need not report
+            callback(self)
+
+        self.batch_promise.add_callback(tell)
 
     def __await__(self):
         promise: object = self.batch_promise
@@ -88,7 +94,7 @@ class Ticket:
         if promise.parts is not None:
             promise, index = promise.part_of(index)
         if promise.error is not None:
-            promise.error_seen = True
+            promise.note_seen((index,))
             raise copy_to_raise(promise.error)
         offset = promise.base_offset + index if promise.base_offset >= 0 else -1
         append_time = promise.log_append_time_ms

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -25,6 +25,7 @@ class PromiseState(Enum):
     DONE = "done"
 
 
+_NOTHING_SEEN: Final[set[int]] = set()
 _PENDING: Final = PromiseState.PENDING  # members of an enum are slow to look up
 _DONE: Final = PromiseState.DONE
 
@@ -60,15 +61,14 @@ class BatchPromise(Outcome):
         base_offset: offset of the first record; -1 when unknown.
         log_append_time_ms: the broker's timestamp for the whole batch; -1 when the producer's counts.
         error: why the batch failed; None when it did not.
-        error_seen: whether somebody looked at the error, or will be told: `flush` reports the others.
         parts: the promises of what it was split into, each with the index of its first record; None when it was not.
     """
 
     __slots__ = (
         "_callbacks",
+        "_seen",
         "_state",
         "base_offset",
-        "error_seen",
         "log_append_time_ms",
         "partition",
         "topic",
@@ -83,7 +83,7 @@ class BatchPromise(Outcome):
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.error = None
-        self.error_seen = False
+        self._seen: set[int] = _NOTHING_SEEN
         self.parts = None
         self.whole: BatchPromise | None = None
         self._state = _PENDING
@@ -160,10 +160,15 @@ class BatchPromise(Outcome):
             if begin < here:
                 yield from part.pieces_of(begin - first, here - begin)
 
-    @property
-    def seen(self) -> bool:
-        """Whether somebody looked at the error, or will be told, of this batch or of the one that it is a part of."""
-        return self.error_seen or (self.whole is not None and self.whole.seen)
+    def note_seen(self, indexes: Iterable[int]) -> None:
+        """The sender has looked at the error of these records, or was told; for a batch that has failed."""
+        if self._seen is _NOTHING_SEEN:
+            self._seen = set()
+        self._seen.update(indexes)
+
+    def is_seen(self, records_count: int) -> bool:
+        """Whether the sender knows the error of each of the batch's records; `flush` reports the others."""
+        return len(self._seen) >= records_count
 
     def _part_done(self, _: BatchPromise) -> None:
         parts = [part for _, part in self.parts or ()]

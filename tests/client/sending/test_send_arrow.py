@@ -481,7 +481,7 @@ def test_what_failed_is_raised_and_what_was_written_is_told():
     with pytest.raises(BrokerError, match="second"):
         promises.ticket.result(0)
     assert promises.ticket.written() == [SentRows("t", 0, 5, 10, 0)]
-    assert second.error_seen and third.error_seen
+    assert second.is_seen(10) and third.is_seen(10)
 
 
 def test_each_call_for_the_outcome_of_rows_that_failed_raises_an_error_of_its_own():

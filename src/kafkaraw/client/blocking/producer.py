@@ -174,7 +174,9 @@ class Producer(Sender):
             again = status is _FULL
 
     def flush(self, timeout: float | None = None) -> None:
-        client_loop_thread().run_until_told(partial(self._delivery.begin_flush, timeout))
+        call = self._delivery.flush_call(timeout)
+        client_loop_thread().run_until_told(call.begin)
+        call.finish()  # on this thread: an interrupted call leaves failures to be reported by the next one
 
     def init_transactions(self, timeout: float | None = None) -> None:
         _run(self._in_transactions(lambda transactions: transactions.init(timeout)))

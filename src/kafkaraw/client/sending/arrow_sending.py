@@ -95,15 +95,23 @@ class ArrowTicket:
         first: BaseException | None = None
         for promise in self._promises:
             if promise.error is not None:
-                promise.error_seen = True
                 first = first or promise.error
-        return None if first is None else copy_to_raise(first)
+        if first is None:
+            return None
+        for part in self._parts:
+            for promise, index, count in part.promise.pieces_of(part.first_index, part.rows_count):
+                if promise.error is not None:
+                    promise.note_seen(range(index, index + count))
+        return copy_to_raise(first)
 
     def add_done_callback(self, callback: Callable[[ArrowTicket], None]) -> None:
         """Call `callback(ticket)` once the outcome of every row is known; at once when it is."""
-        for promise in self._promises:
-            promise.error_seen = True
-        self._waiter.call_after_all(list(self._promises), lambda: callback(self))
+
+        def tell() -> None:
+            self.exception()  # what the callback is told, `flush` need not report
+            callback(self)
+
+        self._waiter.call_after_all(list(self._promises), tell)
 
     def __await__(self) -> Generator[object, object, list[SentRows]]:
         for promise in self._promises:

@@ -12,6 +12,7 @@ due, tells the machine, and carries out what it says; `Steps` knows when. Record
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +28,7 @@ from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_sending import ArrowSending
-from kafkaraw.client.sending.failures import UnseenFailures
+from kafkaraw.client.sending.failures import UnreportedFailures
 from kafkaraw.client.sending.known_topics import KnownTopics
 from kafkaraw.client.sending.outbox import Outbox
 from kafkaraw.client.sending.pipeline import pipeline_of
@@ -35,7 +36,7 @@ from kafkaraw.client.sending.producer_machine import machine_of
 from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_record_size
 from kafkaraw.client.sending.refusals import CLOSED, closed_before, raising
 from kafkaraw.client.sending.room import Ahead, Room
-from kafkaraw.client.sending.settling import Settling
+from kafkaraw.client.sending.settling import FlushCall, Settling
 from kafkaraw.client.sending.steps import ANOTHER_LOOP, Steps
 from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.sending.turns import Turns, partitioner_of
@@ -64,7 +65,6 @@ from kafkaraw.errors import (
     BufferFull,
     ClosedError,
     DeliveryError,
-    DeliveryTimeout,
     ForkedError,
     KafkaError,
     KafkaTimeoutError,
@@ -134,8 +134,7 @@ class Delivery:
         self._outbox = Outbox(self._engine, config, self._receive, self._break)
         self._room = Room(self._has_room)
         self.ahead = Ahead(lambda: self.open_batches.used_bytes)
-        self._failures = UnseenFailures()
-        self._settling = Settling(self._machine, self._failures, self)
+        self._settling = Settling(self._machine, UnreportedFailures(), self)
         self._transactions: Transactions | None = None
         idle_ms = max(config.metadata_max_idle_ms, config.linger_ms)
         self._topics = KnownTopics(self._engine, self.open_batches, self._turns, idle_ms)
@@ -331,12 +330,10 @@ class Delivery:
         """Send everything now, and wait until all of it is settled; see `AsyncProducer.flush`."""
         self._begin()
         await self._settling.wait(self._longest_delivery() if timeout is None else timeout, "flush")
-        self._failures.raise_if_any()
 
-    def begin_flush(self, timeout: float | None, over: Callable[[BaseException | None], None]) -> None:
-        """`flush` for a thread that waits: on the loop, `over` is called with what `flush` would raise, or None."""
-        self._begin()
-        self._settling.begin_flush(self._longest_delivery() if timeout is None else timeout, over)
+    def flush_call(self, timeout: float | None) -> FlushCall:
+        """A `flush` for a thread that waits."""
+        return FlushCall(self._begin, self._settling, self._longest_delivery() if timeout is None else timeout)
 
     @property
     def begun(self) -> bool:
@@ -363,7 +360,7 @@ class Delivery:
         problem: DeliveryError | None = None
         try:
             await self._settling.wait(self._longest_delivery() if deadline is None else deadline.remaining, "close")
-        except DeliveryTimeout as error:
+        except DeliveryError as error:
             problem = error
         finally:
             try:
@@ -374,7 +371,7 @@ class Delivery:
                 await self._let_go(CLOSE_TIMEOUT_S if deadline is None else deadline.remaining)
         if problem is not None:
             raise problem
-        self._failures.raise_if_any()
+        self._settling.report_rest()
 
     # ---- inside: the loop
 
@@ -433,6 +430,7 @@ class Delivery:
             raise
         finally:
             self._acting = False
+            self._settling.end_settled()
 
     def _do_rest(self, actions: Iterable[Action]) -> None:
         """Whoever wants to end the process in a callback keeps nobody else from being told."""
@@ -492,12 +490,14 @@ class Delivery:
         self._batch_sizes.refused(action.batch.topic, action.batch.size_bytes)
 
     def _fail(self, action: Fail) -> None:
+        """Write down that a batch fails, and only then fail its promise, which calls the user's callbacks."""
         promise = action.batch.promise
         self._metrics.failed(action.report.records_count)
-        if promise.fail(with_principal(action.error, self._config)) and self._transactions is None:
-            self._failures.add(promise, action.report)
         if self._transactions is not None:
             self._transactions.note_failure(action.error)
+        elif not promise.done:
+            self._settling.note_failure(promise, action.report)
+        promise.fail(with_principal(action.error, self._config))
 
     def _add_partitions(self, action: AddPartitions) -> None:
         assert self._transactions is not None
@@ -574,6 +574,7 @@ class Delivery:
         for action in self._machine.actions():
             if isinstance(action, Acknowledge | Fail | Release):
                 self._do(action)
+        self._settling.end_settled()
 
     async def _let_go(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         self._steps.cancel_timer()
@@ -582,18 +583,41 @@ class Delivery:
         await self._engine.close(timeout)
 
     def _break(self, error: BaseException) -> None:
-        """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting."""
-        log.error("the producer failed in an unforeseen way", exc_info=error)
+        """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting.
+
+        What is known is written down first, then calls and callbacks are told, and the log comes last: its handlers are
+        the user's, and may be what has failed.
+        """
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
         self._broken = True
         self.open_batches.refuse(raising(ClosedError, message))
-        for batch in [*self._machine.unsettled(), *self.open_batches.seal_all()]:
-            batch.promise.fail(DeliveryError(message))
+        promises = []
+        for batch, report in [*self._machine.unsettled_reports(), *map(_unsent, self.open_batches.seal_all())]:
+            if not batch.promise.done:
+                self._settling.note_failure(batch.promise, report)
+                promises.append(batch.promise)
+        leaving: BaseException | None = None
+        for promise in promises:
+            try:
+                promise.fail(DeliveryError(message))
+            except BaseException as exit_asked:  # noqa: BLE001 - sys.exit() in a callback: the others are told first
+                leaving = exit_asked
         self._room.fail(ClosedError(message))
+        self._settling.end_settled()
+        with contextlib.suppress(Exception):
+            log.error("the producer failed in an unforeseen way", exc_info=error)
+        if leaving is not None:
+            raise leaving
 
     def _last_seen(self) -> str:
         error = self._machine.last_error
         return "" if error is None else f"; last seen: {error}"
+
+
+def _unsent(batch: SealedBatch) -> tuple[SealedBatch, Unacknowledged]:
+    """A batch that the machine has not been told of, with its report."""
+    count = batch.records_count
+    return batch, Unacknowledged(batch.topic, batch.partition, count, 0, count - 1, maybe_written=False)
 
 
 _DOING: Final[dict[type[Action], Callable[[Delivery, Any], None]]] = {

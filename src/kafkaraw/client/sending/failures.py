@@ -1,44 +1,68 @@
-"""Failed batches whose errors nobody has looked at: `flush()` and `close()` tell of them, so that no loss is silent.
+"""Failed batches that no call has reported yet: `flush()` and `close()` report them, so that no loss is silent.
 
-Whoever takes a ticket's error (`result()`, `await`, `exception()`, a callback) knows of it already; then these stay
-quiet about that batch.
+A record whose ticket was asked for its error (`result()`, `await`, `exception()`) or whose callback was called is known
+to its sender. A batch is left out of a report when that holds for all of its records.
+
+The producer's loop adds failures. A call reports them on its own thread, at the moment when it raises: a call that is
+interrupted or cancelled before leaves them to the next one.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Mapping
 
 from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
 from kafkaraw.errors import DeliveryError, DeliveryTimeout
 from kafkaraw.records import BatchPromise
 
 REMEMBERED_MAX = 10_000
+"""At twice as many failed batches, the oldest ones are forgotten, down to this number."""
+
+Failures = Mapping[BatchPromise, Unacknowledged]
 
 
-class UnseenFailures:
-    """The failures since the last report; the oldest are forgotten when there are very many."""
+class UnreportedFailures:
+    """The failed batches that no call has reported."""
 
     def __init__(self) -> None:
-        self._failures: deque[tuple[BatchPromise, Unacknowledged]] = deque(maxlen=REMEMBERED_MAX)
+        self._failures: dict[BatchPromise, Unacknowledged] = {}
 
     def add(self, promise: BatchPromise, report: Unacknowledged) -> None:
-        """Remember a batch that failed."""
-        self._failures.append((promise, report))
+        """Remember a batch that fails; on the loop, before anybody is told of it."""
+        self._failures[promise] = report
+        if len(self._failures) > 2 * REMEMBERED_MAX:
+            for oldest in list(self.now())[:-REMEMBERED_MAX]:
+                self._failures.pop(oldest, None)
 
-    def raise_if_any(self) -> None:
-        """Report what has not been seen, once.
+    def now(self) -> Failures:
+        """Those that there are, as a mapping that does not change; on any thread."""
+        return self._failures.copy()  # in one go, while other threads take some out
+
+    def report(self, before: Failures, awaited: Failures) -> None:
+        """Report failures; on the thread of the call that reports them.
+
+        Args:
+            before: failures from before the call; those that another call has reported meanwhile are left out.
+            awaited: failures of batches that the call waited for; each call that waited for one reports it.
 
         Raises:
             DeliveryError: some records failed; a `DeliveryTimeout` when all of them did so by running out of time.
         """
-        if not self._failures:
-            return
-        unseen = [(promise.error, report) for promise, report in self._failures if not promise.seen]
-        self._failures.clear()
-        if not unseen:
-            return
-        errors = [error for error, _ in unseen]
-        entries = summarise([report for _, report in unseen])
-        kind = DeliveryTimeout if all(isinstance(error, DeliveryTimeout) for error in errors) else DeliveryError
-        message = f"records sent before were not acknowledged: {describe(entries)}; the first error: {errors[0]}"
-        raise kind(message, unacknowledged=entries) from errors[0]
+        failures = {promise: report for promise, report in before.items() if promise in self._failures} | dict(awaited)
+        unseen = {promise: each for promise, each in failures.items() if not promise.is_seen(each.records_count)}
+        try:
+            if unseen:
+                raise _error_of(unseen)
+        finally:
+            for promise in failures:
+                self._failures.pop(promise, None)
+
+
+def _error_of(failures: Failures) -> DeliveryError:
+    errors = [promise.error for promise in failures]
+    entries = summarise(list(failures.values()))
+    kind = DeliveryTimeout if all(isinstance(error, DeliveryTimeout) for error in errors) else DeliveryError
+    message = f"records sent before were not acknowledged: {describe(entries)}; the first error: {errors[0]}"
+    error = kind(message, unacknowledged=entries)
+    error.__cause__ = errors[0]
+    return error

@@ -1,7 +1,10 @@
 """Waiting until all that was sent before has an outcome: what `flush` and `close` do, for coroutines and for threads.
 
-There is no timer for each who waits: the owner looks at `Settling.due_ms` when it sets its own, and calls `expire`.
-Everything here runs on the producer's loop. Start at `Settling.wait` and `Settling.begin_flush`.
+There is no timer for each call that waits: the owner looks at `Settling.due_ms` when it sets its own, and calls
+`expire`. A batch that gets its outcome only notes that a call need not wait for it any more; the owner ends such calls
+with `end_settled`, after everything that follows from the outcomes has been written down and all callbacks were called.
+
+Everything here runs on the producer's loop, but for `FlushCall.finish`. Start at `Settling.wait` and `FlushCall`.
 """
 
 from __future__ import annotations
@@ -10,10 +13,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from kafkaraw.client.sending.failures import UnseenFailures
+from kafkaraw.client.sending.failures import UnreportedFailures
 from kafkaraw.core.producer.machine import ProducerMachine
-from kafkaraw.core.producer.report import describe
-from kafkaraw.errors import DeliveryTimeout, KafkaError
+from kafkaraw.core.producer.report import Unacknowledged, describe
+from kafkaraw.errors import DeliveryTimeout
 from kafkaraw.records import BatchPromise
 
 _SECONDS_MAX: Final = 1e9
@@ -23,38 +26,61 @@ _SECONDS_MAX: Final = 1e9
 class Flush:
     """One call that waits for batches.
 
-    Attributes:
+    Args:
+        settling: all calls that wait.
+        promises: of the batches.
         due_ms: when it waits no longer.
+        over: told once whether all of them have an outcome.
+
+    Attributes:
+        due_ms: as given.
+        before: failures from before the call that no other one had reported.
+        awaited: failures of the batches that it waited for.
     """
 
-    __slots__ = ("_missing", "_over", "_promises", "_waiting", "due_ms")
+    __slots__ = ("_missing", "_over", "_promises", "_settling", "awaited", "before", "due_ms")
 
     def __init__(
-        self, waiting: set[Flush], promises: Sequence[BatchPromise], due_ms: int, over: Callable[[bool], None]
+        self, settling: Settling, promises: Sequence[BatchPromise], due_ms: int, over: Callable[[bool], None]
     ) -> None:
         self.due_ms = due_ms
-        self._waiting = waiting
-        self._promises = promises
-        self._missing = len(promises)
+        self.before = settling.failures.now()
+        self.awaited: dict[BatchPromise, Unacknowledged] = {}
+        self._settling = settling
+        self._promises = dict.fromkeys(promises)
+        self._missing = len(self._promises)
         self._over = over
-        waiting.add(self)
-        for promise in promises:
+        settling.calls.add(self)
+        for promise in self._promises:
             promise.add_callback(self._count_down)
+
+    def note_failure(self, promise: BatchPromise, report: Unacknowledged) -> None:
+        """A batch fails, or a part of one."""
+        whole: BatchPromise | None = promise
+        while whole is not None and whole not in self._promises:
+            whole = whole.whole
+        if whole is not None:
+            self.awaited[promise] = report
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every batch has an outcome."""
+        return not self._missing
 
     def _count_down(self, _: BatchPromise) -> None:
         self._missing -= 1
         if not self._missing:
-            self.end(True)
+            self._settling.may_end = True
 
     def end(self, settled: bool) -> None:
         """Wait no longer; only the first end counts."""
-        if self in self._waiting:
+        if self in self._settling.calls:
             self.forget()
             self._over(settled)
 
     def forget(self) -> None:
         """The call waits no more."""
-        self._waiting.discard(self)
+        self._settling.calls.discard(self)
         if self._missing:
             for promise in self._promises:
                 promise.remove_callback(self._count_down)
@@ -74,79 +100,131 @@ class Sending(Protocol):
 
 
 class Settling:
-    """All who wait.
+    """All calls that wait.
 
     Args:
         machine: knows what has no outcome yet.
-        failures: what is told to whoever flushes.
+        failures: those that no call has reported.
         sending: see there.
+
+    Attributes:
+        failures: as given.
+        calls: those that wait.
+        may_end: whether `end_settled` has something to do.
     """
 
-    def __init__(self, machine: ProducerMachine, failures: UnseenFailures, sending: Sending) -> None:
+    def __init__(self, machine: ProducerMachine, failures: UnreportedFailures, sending: Sending) -> None:
+        self.failures = failures
+        self.calls: set[Flush] = set()
+        self.may_end = False
         self._machine = machine
-        self._failures = failures
         self._sending = sending
-        self._waiting: set[Flush] = set()
 
     @property
     def due_ms(self) -> int | None:
         """When the first of them has waited for too long; None when there is none."""
-        return min(flush.due_ms for flush in self._waiting) if self._waiting else None
+        return min(flush.due_ms for flush in self.calls) if self.calls else None
 
     def expire(self, now_ms: int) -> None:
         """End those that have waited for too long."""
-        for flush in [flush for flush in self._waiting if flush.due_ms <= now_ms]:
+        for flush in [flush for flush in self.calls if flush.due_ms <= now_ms]:
             flush.end(False)
 
+    def note_failure(self, promise: BatchPromise, report: Unacknowledged) -> None:
+        """A batch fails: to be called before its promise does."""
+        self.failures.add(promise, report)
+        for flush in self.calls:
+            flush.note_failure(promise, report)
+
+    def end_settled(self) -> None:
+        """End the calls whose batches all have an outcome; to be called when nothing is left to be written down."""
+        if self.may_end:
+            self.may_end = False
+            for flush in [flush for flush in self.calls if flush.is_settled]:
+                flush.end(True)
+
     async def wait(self, seconds: float, what: str) -> None:
-        """Send everything and wait until every batch that there is now has an outcome.
+        """Send everything, wait until every batch that there is now has an outcome, and report failures.
 
         Raises:
             DeliveryTimeout: some have none in time.
+            DeliveryError: some have failed; or failed before, and no call has reported it.
         """
         settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def over(all_of_it: bool) -> None:
-            if not settled.done():  # whoever waited may have been cancelled
+            if not settled.done():  # the call may have been cancelled
                 settled.set_result(all_of_it)
 
-        flush = self._begin(seconds, over)
-        if flush is not None:
-            try:
-                if not await settled:
-                    raise self.too_late(what, seconds)
-            finally:
-                flush.forget()
+        flush = self.begin(seconds, over)
+        try:
+            if not flush.is_settled and not await settled:
+                raise self.too_late(what, seconds)
+        finally:
+            flush.forget()
+        self.report(flush)
 
-    def begin_flush(self, seconds: float, over: Callable[[BaseException | None], None]) -> None:
-        """Send everything; `over` is told once all of it has an outcome: None, or what `flush` raises."""
+    def report(self, flush: Flush) -> None:
+        """Report the failures that are a call's to report; on the call's own thread.
 
-        def settled(all_of_it: bool) -> None:
-            error: KafkaError | None = None
-            try:
-                if not all_of_it:
-                    raise self.too_late("flush", seconds)
-                self._failures.raise_if_any()
-            except KafkaError as raised:
-                error = raised
-            over(error)
+        Raises:
+            DeliveryError: there are some.
+        """
+        self.failures.report(flush.before, flush.awaited)
 
-        if self._begin(seconds, settled) is None:
-            settled(True)
+    def report_rest(self) -> None:
+        """Report all failures that no call has reported; at the end."""
+        self.failures.report(self.failures.now(), {})
 
     def too_late(self, what: str, seconds: float) -> DeliveryTimeout:
-        """The error of who waited for so long and no longer."""
+        """The error of a call that waited for so long and no longer."""
         entries, last_error = self._machine.unacknowledged(), self._machine.last_error
         last_seen = "" if last_error is None else f"; last seen: {last_error}"
         message = f"{what}: not acknowledged within {seconds:g} s: {describe(entries)}{last_seen}"
         return DeliveryTimeout(message, unacknowledged=entries)
 
-    def _begin(self, seconds: float, over: Callable[[bool], None]) -> Flush | None:
-        """Send everything; `over` is told later whether all of it has an outcome. None: it has one now."""
+    def begin(self, seconds: float, over: Callable[[bool], None]) -> Flush:
+        """Send everything; unless all of it has an outcome now, `over` is told once whether it has, in time."""
         self._sending.send_everything()
         promises = [batch.promise for batch in self._machine.unsettled()]
-        if not promises:
-            return None
         due_ms = self._sending.now_ms() + int(min(seconds, _SECONDS_MAX) * 1000) + 1  # the time is cut to milliseconds
-        self._sending.step_by(due_ms)
-        return Flush(self._waiting, promises, due_ms, over)
+        flush = Flush(self, promises, due_ms, over)
+        if flush.is_settled:
+            flush.forget()
+        else:
+            self._sending.step_by(due_ms)
+        return flush
+
+
+class FlushCall:
+    """A `flush` of a thread that waits: begun on the loop, and finished on the thread.
+
+    Args:
+        check: raises if the producer takes no calls; called on the loop.
+        settling: all calls that wait.
+        seconds: how long it may take.
+    """
+
+    def __init__(self, check: Callable[[], None], settling: Settling, seconds: float) -> None:
+        self._check = check
+        self._settling = settling
+        self._seconds = seconds
+        self._flush: Flush | None = None
+
+    def begin(self, over: Callable[[BaseException | None], None]) -> None:
+        """Begin; `over` is told once it is over, with a `DeliveryTimeout` if it takes too long. On the loop."""
+        self._check()
+        self._flush = self._settling.begin(
+            self._seconds, lambda settled: over(None if settled else self._settling.too_late("flush", self._seconds))
+        )
+        if self._flush.is_settled:
+            over(None)
+
+    def finish(self) -> None:
+        """Report failures, after it is over; on the thread that waited.
+
+        Raises:
+            DeliveryError: there are some.
+        """
+        if self._flush is not None:
+            self._settling.report(self._flush)

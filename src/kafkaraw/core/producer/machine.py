@@ -198,6 +198,10 @@ class ProducerMachine:
         """The batches whose senders have not been told anything yet, oldest first."""
         return self._ledger.unsettled_batches()
 
+    def unsettled_reports(self) -> list[tuple[SealedBatch, Unacknowledged]]:
+        """The same, each with what there is to report about it."""
+        return [(shipment.batch, shipment.report()) for shipment in self._ledger.unsettled()]
+
     def unacknowledged(self) -> list[Unacknowledged]:
         """Which records are neither acknowledged nor failed, one entry per partition."""
         return self._ledger.report()
