@@ -24,11 +24,15 @@ class InvalidRegexError(ValueError):
     """The pattern is not in RE2's syntax, or is too large; the message says why."""
 
 
-class FullMatch(Protocol):
+class CompiledRegex(Protocol):
     """A compiled pattern, of RE2 or of Python's `re`."""
 
     def fullmatch(self, text: str, /) -> object | None:
         """Return a match if the whole text matches, otherwise None."""
+        ...
+
+    def search(self, text: str, /) -> object | None:
+        """Return a match if any part of the text matches, otherwise None."""
         ...
 
 
@@ -48,6 +52,11 @@ class LinearRegex:
     def fullmatch(self, text: str, /) -> object | None:
         """Return a match if the whole text matches, otherwise None."""
         found: object | None = self._compiled.fullmatch(text)
+        return found
+
+    def search(self, text: str, /) -> object | None:
+        """Return a match if any part of the text matches, otherwise None."""
+        found: object | None = self._compiled.search(text)
         return found
 
 

@@ -87,14 +87,7 @@ class ConnectionPool:
             attempt = asyncio.create_task(self._connect(key, node), name=f"connect {node.address} {lane}")
             attempt.add_done_callback(_retrieve)
             self._opening[key] = attempt
-        try:
-            return await deadline.wait_with_others(attempt, f"connecting to broker {node.node_id} at {node.address}")
-        except asyncio.CancelledError:
-            waiter = asyncio.current_task()
-            # Only `close` cancels an attempt, and the end of the loop, which cancels those who wait, too.
-            if attempt.cancelled() and waiter is not None and not waiter.cancelling():
-                raise ClosedError(f"the client was closed while connecting to broker {node.node_id}") from None
-            raise
+        return await deadline.wait_with_others(attempt, f"connecting to broker {node.node_id} at {node.address}")
 
     async def dial(self, host: str, port: int, name: str = BOOTSTRAP, timeout: float | None = None) -> Connection:
         """A new connection that the pool does not keep, logged in and ready for requests.

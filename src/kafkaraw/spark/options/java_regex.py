@@ -19,7 +19,7 @@ import string
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaraw.core.linear_regex import FullMatch, InvalidRegexError, compile_linear
+from kafkaraw.core.linear_regex import CompiledRegex, InvalidRegexError, compile_linear
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 """The characters of topic names."""
@@ -83,7 +83,7 @@ class UntranslatableError(ValueError):
     """The pattern is no regular expression of Java's, or one that cannot be translated."""
 
 
-def translate(pattern: str) -> FullMatch:
+def translate(pattern: str) -> CompiledRegex:
     """A pattern that matches the same topic names; use `fullmatch`.
 
     Raises:
