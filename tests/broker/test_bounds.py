@@ -168,9 +168,9 @@ def test_a_fetch_that_is_not_read_takes_no_descriptor_for_its_parts(tmp_path: Pa
                 for number in range(20):
                     sock.sendall(framed(request, 11, number))
             assert_serves(broker)
-            assert descriptors() - before <= 2 * len(socks)
+            assert descriptors() - before <= 2 * len(socks) + 1  # and the log, which is open while it is sent
             deadline = time.monotonic() + 10
-            while descriptors() - before > len(socks):  # those of the broker's ends are aborted at the idle limit
+            while descriptors() - before > len(socks) + 1:  # those of the broker's ends are aborted at the idle limit
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -317,6 +319,60 @@ def test_short_requests_behind_a_waiting_fetch_take_bounded_memory():
             tracemalloc.stop()
         assert peer.link.log == ["pause"]
         peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
+def test_other_connections_have_their_turn_between_requests_that_came_at_once():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        now, send = [1_000.0], peer.link.send
+
+        def take_four_milliseconds(segments: Segments) -> None:
+            now[0] += 0.004
+            send(segments)
+
+        peer.connection._now, peer.link.send = lambda: now[0], take_four_milliseconds
+        served: list[int] = []
+        for _ in range(10):
+            peer.send(METADATA)
+            asyncio.get_running_loop().call_soon(lambda: served.append(len(peer.link.sent)))
+        assert len(peer.link.sent) == 3  # the first 10 ms
+        await asyncio.sleep(1)
+        assert peer.link.correlation_ids() == list(range(10))
+        assert served[0] == 3
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
+def test_a_request_that_comes_alone_is_answered_at_once_though_the_one_before_took_long():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        times = iter([1_000.0, 1_000.009, 1_001.0, 1_001.009, 1_002.0, 1_002.5])
+        peer.connection._now = times.__next__
+        for count in (1, 2, 3):
+            peer.send(METADATA)
+            assert len(peer.link.sent) == count
+        peer.connection._now = asyncio.get_running_loop().time
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
+
+
+def test_the_memory_of_a_lost_connection_does_not_wait_for_the_collector():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        link = weakref.ref(peer.link)
+        peer.link.handler = peer.connection  # as real links have
+        gc.disable()
+        try:
+            peer.connection.link_lost(None)
+            del peer.lost[:], peer.link, peer.connection
+            await asyncio.sleep(0)  # the loop still had what it was doing
+            assert link() is None
+        finally:
+            gc.enable()
 
     simulate(scenario)
 

@@ -50,6 +50,10 @@ FRAME_COST_BYTES: Final = 512
 
 They take about 300 bytes. So at most 2,048 requests wait, however short they are.
 """
+TURN_S: Final = 0.01
+"""How long one connection's requests are answered at once, when many have come; then the others have their turn."""
+TURN_GAP_S: Final = 0.0005
+"""What came so soon after the last answer is taken to have come with what was answered before: the same turn."""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -85,12 +89,13 @@ class BrokerConnection:
         self._closing = False
         self._waiting: Deferred[object] | None = None
         self._working = False
+        self._is_others_turn = False
         self._reading_paused = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
         self._sending: SendingWatch | None = None
-        self._last_used = 0.0
+        self._last_used = self._turn_began = 0.0
         self._now: Callable[[], float] = lambda: 0.0
 
     def link_made(self, link: Link) -> None:
@@ -170,6 +175,9 @@ class BrokerConnection:
         self.close()
         if self._sending is not None:
             self._sending.stop()
+            self._sending = (
+                None  # it refers to the link, which refers to this: their memory would wait for the collector
+            )
         for timer in (self._idle_timer, self._quiet_timer, self._login_timer):
             if timer is not None:
                 timer.cancel()
@@ -217,12 +225,25 @@ class BrokerConnection:
                 frame = self._frames.popleft()
                 self._waiting_bytes -= len(frame) + FRAME_COST_BYTES
                 self._answer(self._link, frame)
+                if self._last_used - self._turn_began >= TURN_S:
+                    self._let_others_in()
         finally:
             self._working = False
         self._set_reading()
 
+    def _let_others_in(self) -> None:
+        """Answer no more before the loop has served the other connections once."""
+        self._is_others_turn = True
+        asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_others_turn = False
+        self._turn_began = self._now()
+        self._work()
+
     def _may_answer(self, link: Link) -> bool:
-        return self._waiting is None and self._quiet_timer is None and not link.write_paused
+        busy = self._is_others_turn or self._waiting is not None or self._quiet_timer is not None
+        return not busy and not link.write_paused
 
     def _keep_quiet(self, delay_s: float) -> None:
         """Answer and read nothing more for so long."""
@@ -245,8 +266,11 @@ class BrokerConnection:
                 self._link.resume_reading()
 
     def _answer(self, link: Link, frame: memoryview) -> None:
-        self._last_used = self._now()
+        began = self._now()
+        if began - self._last_used > TURN_GAP_S:
+            self._turn_began = began
         self._closing_on_failure(link, self._take, link, frame)
+        self._last_used = self._now()
 
     def _take(self, link: Link, frame: memoryview) -> None:
         if self._login is not None and self._login.takes_bare_token:

@@ -17,8 +17,9 @@ from kafkaraw.protocol.memory import Memory
 
 SIZE_PREFIX = struct.Struct(">i")
 # A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this, or than a frame
-# before it has had. It holds what a consumer asks for by default (1 MiB of a partition) and the fields around it.
-FIRST_BUFFER_SIZE = (1 << 20) + (1 << 18)
+# before it has had. So only the first large frame of a connection is copied as it grows, and a peer that claims much
+# and sends nothing, on very many connections, costs little.
+FIRST_BUFFER_SIZE = 1 << 16
 # What can be read at once between frames. Each connection keeps this much: no larger than requests mostly are.
 ENTRANCE_SIZE = 1 << 13
 # And this much from the first frame on that is longer, but of which several fit: two reads for each cost more than a
