@@ -175,9 +175,7 @@ class BrokerConnection:
         self.close()
         if self._sending is not None:
             self._sending.stop()
-            self._sending = (
-                None  # it refers to the link, which refers to this: their memory would wait for the collector
-            )
+            self._sending = None  # it refers to the link, and that to this: they would wait for the garbage collector
         for timer in (self._idle_timer, self._quiet_timer, self._login_timer):
             if timer is not None:
                 timer.cancel()
