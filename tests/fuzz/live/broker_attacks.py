@@ -338,15 +338,16 @@ def rich_messages(arena: Arena) -> None:
     listener = rng.choice(("plain", "logins"))
     size = MESSAGE_SIZE_MAX if listener == "plain" else 500_000
     count = size // 3
-    kinds: list[tuple[Api, int, bytes]] = [
-        (API_BY_NAME["Metadata"], 9, _count(size // 2) + b"\x01\0" * (size // 2) + b"\1\0\0\0"),
-        (API_BY_NAME["Metadata"], 1, struct.pack(">i", size // 2) + b"\0\0" * (size // 2)),
-        (API_BY_NAME["FindCoordinator"], 4, b"\0" + _count(size) + b"\1" * size + b"\0"),
-        (API_BY_NAME["Produce"], 9, b"\0" + struct.pack(">hi", 1, 1) + _count(count) + b"\1\1\0" * count + b"\0"),
-        (API_BY_NAME["DescribeGroups"], 0, struct.pack(">i", size // 2) + b"\0\0" * (size // 2)),
-        (API_BY_NAME["ApiVersions"], 3, b"\1\1" + encode_uvarint(count // 2) + _tags(count // 2)),
+    kinds: list[tuple[str, int, Callable[[], bytes]]] = [
+        ("Metadata", 9, lambda: _count(size // 2) + b"\1\0" * (size // 2) + b"\1\0\0\0"),
+        ("Metadata", 1, lambda: struct.pack(">i", size // 2) + b"\0\0" * (size // 2)),
+        ("FindCoordinator", 4, lambda: b"\0" + _count(size) + b"\1" * size + b"\0"),
+        ("Produce", 9, lambda: b"\0" + struct.pack(">hi", 1, 1) + _count(count) + b"\1\1\0" * count + b"\0"),
+        ("DescribeGroups", 0, lambda: struct.pack(">i", size // 2) + b"\0\0" * (size // 2)),
+        ("ApiVersions", 3, lambda: b"\1\1" + encode_uvarint(count // 8) + _tags(count // 8)),
     ]
-    api, version, body = rng.choice(kinds)
+    name, version, make = rng.choice(kinds)
+    api, body = API_BY_NAME[name], make()
     head = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if api.is_flexible(version) else b"")
     peer = arena.bare(listener)
     peer.send(framed(head + body))
