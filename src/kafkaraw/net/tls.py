@@ -5,11 +5,17 @@ Keys and certificates are PEM, in files or as text, or in PKCS12 stores (`net.st
 
 from __future__ import annotations
 
+import contextlib
+import os
 import ssl
 import tempfile
+from collections.abc import Iterator
+from typing import Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.net.stores import pem_of
+
+_OPEN_FILES: Final = "/proc/self/fd"
 
 
 def client_context(
@@ -86,15 +92,28 @@ def _trust(context: ssl.SSLContext, trusted: str) -> None:
         raise ConfigError(f"the trusted certificates cannot be used: {_reason(error)}") from None
 
 
+@contextlib.contextmanager
+def _private_file(text: str) -> Iterator[str]:
+    """A file that holds a text for now, by its path: in memory where the system can do that, so that no disk has it."""
+    if hasattr(os, "memfd_create") and os.path.isdir(_OPEN_FILES):
+        with open(os.memfd_create("kafkaraw"), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            yield f"{_OPEN_FILES}/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            yield file.name
+
+
 def _identify(context: ssl.SSLContext, certificate: str, key: str | None, password: str | None) -> None:
-    """Load certificate and key. Python takes them from a file only: a private one, gone when this returns."""
+    """Load certificate and key. Python takes them from a file only: one that is gone when this returns."""
     try:
         text = pem_of(certificate, password) + ("" if key is None else "\n" + pem_of(key, password))
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
-            both.write(text)
-            both.flush()
+        with _private_file(text) as path:
             # Without a password given, OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(both.name, password=password or "")
+            context.load_cert_chain(path, password=password or "")
     except ConfigError:
         raise
     except (OSError, ValueError) as error:
