@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.broker.configs.group_settings import Limits
+from kafkaraw.broker.groups.classic import HANDED_OUT_MAX
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, IllegalTransition
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -83,6 +84,18 @@ def test_a_pending_member_whose_session_ends_does_not_complete_the_first_rebalan
     _, second = world.join_known(session_ms=3 * SESSION_MS)
     world.pass_ms(4 * SESSION_MS)
     assert [first[0].generation_id, second[0].generation_id] == [1, 1]
+
+
+def test_member_ids_that_nobody_joins_with_cost_a_bounded_amount_of_memory():
+    world = World()
+    used, _ = world.join_known()
+    world.pass_ms(2 * world.limits.initial_rebalance_delay_ms)
+    names = [world.join(client_id=f"{number}" + "x" * 30_000)[0].member_id for number in range(100)]
+    assert len(group(world).pending_joins) == HANDED_OUT_MAX // len(GROUP + names[-1])
+    assert len(world.timers._set) < 50
+    assert world.join(names[0])[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.join(names[-1]) == [], "it is a member, and waits for the rebalance"
+    assert used in group(world).members, "who has joined stays, however many come after"
 
 
 def test_only_the_leader_is_told_of_the_members_and_their_subscriptions():

@@ -9,6 +9,7 @@ Source: the classic part of org.apache.kafka.coordinator.group.GroupMetadataMana
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -39,6 +40,9 @@ _logger = logging.getLogger("kafkaraw.broker.groups")
 
 _S = ClassicState
 
+HANDED_OUT_MAX: Final = 1 << 20
+"""Characters of the newest member ids that were handed out and may be joined with; older ones are no longer known."""
+
 
 class ClassicProtocol:
     """Decides about members of classic groups.
@@ -55,6 +59,8 @@ class ClassicProtocol:
         self._timers = means.timers
         self._limits = means.limits
         self._find = find
+        self._handed_out: deque[tuple[str, str]] = deque()
+        self._handed_out_size = 0
 
     # ---- joining
 
@@ -104,11 +110,25 @@ class ClassicProtocol:
             else:
                 self._replace(group, request, caller, (old_id, new_id), answer)
         elif caller.version >= MEMBER_ID_REQUIRED_SINCE:
-            group.pending_joins[new_id] = None
-            self._watch(group, new_id, request.session_timeout_ms)
+            self._hand_out_id(group, new_id, request.session_timeout_ms)
             answer(refused_join(ErrorCode.MEMBER_ID_REQUIRED, new_id))
         else:
             self._add(group, request, caller, new_id, answer)
+
+    def _hand_out_id(self, group: ClassicGroup, member_id: str, session_ms: int) -> None:
+        """Await a member that is told its id; ids that nobody joins with cost a bounded amount of memory."""
+        group.pending_joins[member_id] = None
+        self._watch(group, member_id, session_ms)
+        self._handed_out.append((group.group_id, member_id))
+        self._handed_out_size += len(group.group_id) + len(member_id)
+        while self._handed_out_size > HANDED_OUT_MAX:
+            group_id, oldest = self._handed_out.popleft()
+            self._handed_out_size -= len(group_id) + len(oldest)
+            found = self._find(group_id)
+            if found is not None and oldest in found.pending_joins:
+                self._timers.cancel(_session(found, oldest))
+                found.remove(oldest)
+                self._complete_if_all_joined(found)
 
     def _add(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, answer: Joined
