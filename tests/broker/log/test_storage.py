@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw.broker.log import file_storage
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN
 from kafkaraw.broker.log.memory_storage import MemoryStorage
@@ -161,3 +162,58 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match=r"log\.dirs"):
         FileStorage(tmp_path / "file")
+
+
+OPEN_MAX = 16
+
+
+@pytest.fixture
+def few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(file_storage, "OPEN_FILES_MAX", OPEN_MAX)
+    made = FileStorage(tmp_path / "data")
+    made.make_folder("t-0")
+    yield made
+    made.close()
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_storage_has_a_bounded_number_of_files_open(few_open_files: FileStorage):
+    before = descriptors()
+    files = [few_open_files.open_file("t-0", f"{number}.log") for number in range(3 * OPEN_MAX)]
+    assert descriptors() == before, "a file that is not used is not open"
+    for turn in range(3):
+        for number, file in enumerate(files):
+            file.append(b"%02d" % number * 10)
+            file.sync()
+            assert descriptors() <= before + OPEN_MAX
+            assert bytes(file.read(20 * turn, 20)) == b"%02d" % number * 10
+    for number, file in enumerate(files):
+        file.truncate(30)
+        assert bytes(file.read(0, 100)) == b"%02d" % number * 15
+    for file in files:
+        file.close()
+    assert descriptors() == before
+
+
+def test_slices_of_many_files_stay_good_until_all_of_them_are_sent(few_open_files: FileStorage):
+    files = [few_open_files.open_file("t-0", f"{number}.log") for number in range(3 * OPEN_MAX)]
+    for number, file in enumerate(files):
+        file.append(b"%02d" % number * 10)
+    before = descriptors()
+    contents = [file.content(2, 4) for file in files]
+    assert descriptors() == before
+    assert [content_bytes(content) for content in contents] == [b"%02d" % number * 2 for number in range(len(files))]
+    assert sum(isinstance(content, FileSlice) for content in contents) == OPEN_MAX
+    assert content_bytes(files[0].content(16, 100)) == b"0000", "no more than there is"
+    for file in files:
+        file.close()
+
+
+def test_a_file_that_was_removed_behind_the_brokers_back_is_an_error_and_not_a_new_file(few_open_files: FileStorage):
+    file = few_open_files.open_file("t-0", "a.log")
+    (few_open_files.path / "t-0" / "a.log").unlink()
+    with pytest.raises(FileNotFoundError):
+        file.append(b"x")

@@ -2,6 +2,7 @@
 
 Files are read by `FileSlice`, so that the network layer can send them without reading them. `Link.send` duplicates the
 descriptor, so a slice need only stay open until it is sent; this module therefore works by position (pread, pwrite).
+Only files that are used are open, and a bounded number of them.
 """
 
 from __future__ import annotations
@@ -10,23 +11,81 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import shutil
 from pathlib import Path
 
-from kafkaraw.broker.log.storage import Buffer, LogFile
+from kafkaraw.broker.log.storage import Buffer, Content, LogFile
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import FileSlice
 
 LOCK_FILE = ".lock"
+OPEN_FILES_MAX = 1024
+"""Log files that a storage has open at most; partitions may be more, and cost a descriptor only while they are used."""
+
+
+def _open_files_max() -> int:
+    """How many log files are open at most: a quarter of what the process may have, the rest is for connections."""
+    return max(16, min(OPEN_FILES_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+
+
+class OpenFiles:
+    """The log files of a storage that are open: those used last, up to a limit.
+
+    Args:
+        limit: how many.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._files: dict[DiskFile, None] = {}  # the one used least recently comes first
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one has to be closed before another one is opened."""
+        return len(self._files) >= self._limit
+
+    def make_room(self) -> None:
+        """Close the files used least recently. Slices of them must not be waiting to be sent."""
+        while self.is_full:
+            next(iter(self._files)).let_go()
+
+    def used(self, file: DiskFile) -> None:
+        """A file is open and was used just now."""
+        self._files.pop(file, None)
+        self._files[file] = None
+
+    def closed(self, file: DiskFile) -> None:
+        """A file is no longer open."""
+        self._files.pop(file, None)
 
 
 class DiskFile:
-    """An append-only file on disk."""
+    """An append-only file on disk, opened when it is used and closed when many others are.
 
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._size_bytes = os.fstat(self._fd).st_size
+    Args:
+        path: where; the file is created when absent.
+        open_files: those of its storage.
+    """
+
+    def __init__(self, path: Path, open_files: OpenFiles) -> None:
+        self._path = path
+        self._open_files = open_files
+        self._fd = -1
         self._is_torn = False  # bytes of a failed write follow the last whole one
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._size_bytes = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+
+    def _descriptor(self) -> int:
+        """The open file's descriptor; other files may be closed for it."""
+        if self._fd < 0:
+            self._open_files.make_room()
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        self._open_files.used(self)
+        return self._fd
 
     @property
     def size_bytes(self) -> int:
@@ -37,11 +96,12 @@ class DiskFile:
         """Write all of `data` at the end, or nothing."""
         if self._is_torn:  # a shorter write would leave the rest of the failed one behind it
             self.truncate(self._size_bytes)
+        descriptor = self._descriptor()
         view = memoryview(data)
         written = 0
         try:
             while written < len(view):
-                written += os.pwrite(self._fd, view[written:], self._size_bytes + written)
+                written += os.pwrite(descriptor, view[written:], self._size_bytes + written)
         except OSError:
             self._is_torn = True
             with contextlib.suppress(OSError):
@@ -51,33 +111,53 @@ class DiskFile:
 
     def read(self, position: int, size: int) -> memoryview:
         """The bytes from `position` on: `size` of them, or as many as there are."""
-        parts = bytearray()
-        while len(parts) < size:
-            part = os.pread(self._fd, size - len(parts), position + len(parts))
-            if not part:
-                break
-            parts += part
-        return memoryview(parts)
+        return _read(self._descriptor(), position, size)
 
-    def content(self, position: int, size: int) -> FileSlice:
-        """The bytes from `position` on, as a slice that can be sent without being read."""
-        return FileSlice(self._fd, position, min(size, self._size_bytes - position))
+    def content(self, position: int, size: int) -> Content:
+        """The bytes from `position` on, as a slice that can be sent without being read.
+
+        No file is closed for it, because slices of others may be waiting to be sent in the same answer: when as many
+        are open as may be, the bytes are read.
+        """
+        size = min(size, self._size_bytes - position)
+        if self._fd < 0 and self._open_files.is_full:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _read(descriptor, position, size)
+            finally:
+                os.close(descriptor)
+        return FileSlice(self._descriptor(), position, size)
 
     def truncate(self, size: int) -> None:
         """Drop everything from byte `size` on."""
-        os.ftruncate(self._fd, size)
+        os.ftruncate(self._descriptor(), size)
         self._size_bytes = size
         self._is_torn = False
 
     def sync(self) -> None:
         """Make what was written survive a crash of the machine."""
-        os.fsync(self._fd)
+        os.fsync(self._descriptor())
 
-    def close(self) -> None:
-        """Let go of the file."""
+    def let_go(self) -> None:
+        """Close the file until it is used again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+        self._open_files.closed(self)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.let_go()
+
+
+def _read(descriptor: int, position: int, size: int) -> memoryview:
+    parts = bytearray()
+    while len(parts) < size:
+        part = os.pread(descriptor, size - len(parts), position + len(parts))
+        if not part:
+            break
+        parts += part
+    return memoryview(parts)
 
 
 class FileStorage:
@@ -92,6 +172,7 @@ class FileStorage:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._open_files = OpenFiles(_open_files_max())
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -135,7 +216,7 @@ class FileStorage:
 
     def open_file(self, folder: str, name: str) -> LogFile:
         """Open a log file for reading and appending; it is created when absent."""
-        return DiskFile(self.path / folder / name)
+        return DiskFile(self.path / folder / name, self._open_files)
 
     def remove_file(self, folder: str, name: str) -> None:
         """Remove a file; one that does not exist is no error."""
