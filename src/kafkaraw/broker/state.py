@@ -12,6 +12,7 @@ from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.acl.rules import Acl
+from kafkaraw.broker.auto_creation import AutoCreation
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.broker.configs.topic_config import TopicConfig
@@ -98,6 +99,8 @@ class BrokerState:
         self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
         self.groups = GroupNode(self.node_id, self.controller, config, clock, rng)
+        state_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
+        self.auto_creation = AutoCreation(self.controller, lambda: self.config, state_topics)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -312,6 +315,7 @@ class BrokerState:
             sync: write everything out for good first; without it, it is as after a crash.
         """
         self.controller.leave(self)
+        self.auto_creation.close()
         self.transactions.close()
         self.groups.close()
         if sync and self._partitions:

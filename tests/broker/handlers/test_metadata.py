@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import itertools
+from collections.abc import Awaitable, Callable
+
 import pytest
 
+from kafkaraw.broker.auto_creation import WAITING_MAX
+from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkaraw.testing.virtual import run_virtual
+from tests.broker.log.faulty_storage import FaultyStorage
 from tests.broker.support import ask, make_state
 
 VERSIONS = range(14)
@@ -54,13 +64,71 @@ def test_all_topics_are_an_empty_list_in_version_0_and_null_later():
         assert [topic.name for topic in ask(state, MetadataRequest(topics=None), version).topics] == ["a", "b"]
 
 
+def in_a_loop_with_turns(body: Callable[[], Awaitable[None]]) -> None:
+    run_virtual(lambda simulation: body(), 1)
+
+
+async def turns(count: int = 3) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("version", [0, 3, 4, 13])
-def test_asking_for_a_topic_creates_it(version: int):
-    state = make_state(num_partitions=3)
-    answer = ask(state, named("new"), version)
-    assert answer.topics[0].error_code == ErrorCode.NONE
-    assert len(answer.topics[0].partitions) == 3
-    assert state.catalog.topic("new") is not None
+def test_asking_for_a_topic_has_it_created_behind_the_answer(version: int):
+    async def main() -> None:
+        state = make_state(num_partitions=3)
+        answer = ask(state, named("new"), version)
+        assert (answer.topics[0].name, answer.topics[0].error_code) == ("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert answer.topics[0].partitions == []
+        assert state.catalog.topic("new") is None
+        await turns()
+        again = ask(state, named("new"), version)
+        assert again.topics[0].error_code == ErrorCode.NONE
+        assert len(again.topics[0].partitions) == 3
+
+    in_a_loop_with_turns(main)
+
+
+def test_topics_of_one_request_are_created_in_turns_with_other_clients():
+    async def main() -> None:
+        state = make_state()
+        names = [f"t{number}" for number in range(2_000)]
+        answer = ask(state, named(*names))
+        assert {topic.error_code for topic in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        made = [0]
+        while not made[1:] or made[-1] > made[-2]:
+            await turns(1)
+            made.append(len(state.catalog.topics()))
+        assert max(after - before for before, after in itertools.pairwise(made)) == PARTITIONS_PER_TURN
+        assert made[-1] == WAITING_MAX, "the others are created when they are asked for again"
+        ask(state, named(*names))
+        await turns(2 * WAITING_MAX // PARTITIONS_PER_TURN)
+        assert {topic.error_code for topic in ask(state, named(*names)).topics} == {ErrorCode.NONE}
+
+    in_a_loop_with_turns(main)
+
+
+def test_an_internal_topic_that_is_asked_for_gets_its_own_settings():
+    async def main() -> None:
+        state = make_state(offsets_topic_num_partitions=7)
+        ask(state, named("__consumer_offsets", "__transaction_state", "__cluster_metadata"))
+        await turns()
+        assert [topic.name for topic in state.catalog.topics()] == ["__consumer_offsets", "__transaction_state"]
+        assert state.catalog.topic("__consumer_offsets").partitions_count == 7
+        assert state.catalog.topic("__consumer_offsets").configs["cleanup.policy"] == "compact"
+
+    in_a_loop_with_turns(main)
+
+
+def test_nothing_is_created_after_the_broker_has_closed():
+    async def main() -> None:
+        state = make_state()
+        ask(state, named("new"))
+        state.close()
+        await turns()
+        assert state.catalog.topics() == []
+
+    in_a_loop_with_turns(main)
 
 
 def test_a_client_may_forbid_the_creation():
@@ -83,9 +151,23 @@ def test_an_illegal_name_is_refused_with_its_own_code(allowed: bool):
     assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_default_replication_factor_that_one_node_cannot_give_is_said():
-    state = make_state(default_replication_factor=3)
-    assert ask(state, named("new")).topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+@pytest.mark.parametrize(
+    ("properties", "name", "why"),
+    [({"default_replication_factor": 3}, "new", "only 1 broker"), ({}, "a_b.c", "collides with existing topic: a.b_c")],
+)
+def test_a_topic_that_cannot_be_created_stays_unknown_and_the_log_says_why(
+    properties: dict[str, int], name: str, why: str, caplog: pytest.LogCaptureFixture
+):
+    async def main() -> None:
+        state = make_state(**properties)
+        create(state, "a.b_c")
+        for _ in range(2):
+            assert ask(state, named(name)).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await turns()
+
+    with caplog.at_level("INFO"):
+        in_a_loop_with_turns(main)
+    assert why in caplog.text
 
 
 def test_a_topic_is_found_by_its_id():
@@ -116,7 +198,7 @@ def test_neither_name_nor_id_is_an_invalid_request():
 
 
 def test_a_topic_asked_for_twice_is_answered_once():
-    assert len(ask(make_state(), named("t", "t")).topics) == 1
+    assert len(ask(make_state(), named("t", "t", allow_auto_topic_creation=False)).topics) == 1
 
 
 def test_operations_are_told_only_when_asked_for():
@@ -132,11 +214,18 @@ def test_operations_are_told_only_when_asked_for():
     assert absent.topics[0].topic_authorized_operations == 3576  # Kafka tells it of topics that are not there, too
 
 
-def test_a_storage_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch):
-    state = make_state()
+def test_a_storage_that_is_full_leaves_a_topic_unknown_until_there_is_room():
+    async def main() -> None:
+        storage = FaultyStorage(MemoryStorage())
+        state = make_state(storage)
+        for operation in (1, 5):  # making the replica, writing the topics down
+            storage.fail_at(operation, errno.ENOSPC)
+            ask(state, named("new"))
+            await turns()
+            assert storage.failures
+            assert state.catalog.topics() == []
+        ask(state, named("new"))
+        await turns()
+        assert ask(state, named("new")).topics[0].error_code == ErrorCode.NONE
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(state, "create_topic", full)
-    assert ask(state, named("new")).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    in_a_loop_with_turns(main)

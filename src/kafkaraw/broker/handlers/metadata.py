@@ -1,11 +1,10 @@
-"""Metadata: brokers, topics, leaders. Creates topics that are asked for, when both sides allow it.
+"""Metadata: brokers, topics, leaders. Has topics created that are asked for, when both sides allow it.
 
 Source: KIP-204 (auto-creation), KIP-516 (topic ids), KIP-430 (authorized operations).
 """
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
@@ -13,7 +12,7 @@ from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
-from kafkaraw.broker.topics.topic_creation import Wish, check_name, plan_topic
+from kafkaraw.broker.topics.topic_creation import check_name
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.acl_codes import OPERATIONS_OF, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -31,8 +30,6 @@ LISTENER_NOT_FOUND_SINCE: Final = 6
 # Without ACLs everybody may do everything that Kafka has for a resource; guards put in what it is with them.
 TOPIC_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.TOPIC])
 CLUSTER_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.CLUSTER])
-
-_logger = logging.getLogger("kafkaraw.broker")
 
 
 def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -77,16 +74,12 @@ def _answer(
     if topic is not None:
         return _describe(state, context, topic)
     try:
-        if not (request.allow_auto_topic_creation and state.config.auto_create_topics_enable):
-            check_name(asked.name)
-            return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
-        topic = state.create_topic(plan_topic(Wish(asked.name), state.catalog, state.config))
-        return _describe(state, context, topic)
+        check_name(asked.name)
     except Refusal as refusal:
         return _error(refusal.code, asked)
-    except OSError as error:
-        _logger.error("cannot create topic %s: %s", asked.name, error)
-        return _error(ErrorCode.KAFKA_STORAGE_ERROR, asked)
+    if request.allow_auto_topic_creation and state.config.auto_create_topics_enable:
+        state.auto_creation.want(asked.name)
+    return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
 
 
 def _answer_by_id(state: BrokerState, context: RequestContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:

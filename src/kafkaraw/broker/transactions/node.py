@@ -56,7 +56,7 @@ class TransactionNode:
         self._config = config
         self._clock = clock
         self._limits = Limits(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
-        self._topic = StateTopic(
+        self.topic = StateTopic(
             TOPIC,
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
@@ -132,7 +132,7 @@ class TransactionNode:
         """
         self._have_topic()
         coordinator = self._hosting.coordinator(
-            self._topic.partition_for(transactional_id, self._controller.catalog).partition
+            self.topic.partition_for(transactional_id, self._controller.catalog).partition
         )
         self._watch_time()
         return coordinator
@@ -144,11 +144,11 @@ class TransactionNode:
             Refusal: there is no room for `__transaction_state`.
         """
         self._have_topic()
-        return self._topic.leader_for(transactional_id, self._controller.catalog)
+        return self.topic.leader_for(transactional_id, self._controller.catalog)
 
     def _have_topic(self) -> None:
         """Create `__transaction_state` when it is needed for the first time."""
-        self._topic.have(self._controller, self._config)
+        self.topic.have(self._controller, self._config)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
