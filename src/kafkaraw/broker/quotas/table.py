@@ -173,6 +173,27 @@ class QuotaTable:
             raise ConfigError(f"{QUOTAS_FILE} in the data directory is damaged: {error}") from error
 
 
+def in_kafkas_order(keys: Iterable[str]) -> list[str]:
+    """The keys of an entity's quotas as Kafka tells them, which keeps them in a java.util.HashMap.
+
+    Args:
+        keys: in the order in which they were set.
+    """
+    ordered = list(keys)
+    buckets = 4
+    while len(ordered) > buckets * 3 // 4:
+        buckets *= 2
+    return sorted(ordered, key=lambda key: _java_hash(key) % buckets)
+
+
+def _java_hash(text: str) -> int:
+    """A string's hash code, spread as HashMap spreads it."""
+    number = 0
+    for char in text:
+        number = (31 * number + ord(char)) & 0xFFFFFFFF
+    return number ^ number >> 16
+
+
 def _precedence(user: str, client_id: str) -> Iterator[tuple[Entity, str | None, str | None]]:
     """Entities whose quota may count for a client, the most specific first, and for whom each is counted."""
     for owner in (user, None):
