@@ -250,3 +250,10 @@ def test_quotas_of_an_entity_are_told_in_kafkas_order(was_set: list[str], told: 
         assert alter(state, entry({"user": "ada"}, **{key: 5.0})) == [DONE]
     ((_, values),) = describe(state)
     assert list(values) == told
+
+
+def test_quotas_set_at_once_are_set_in_kafkas_order():
+    state = make_state()
+    assert alter(state, entry({"user": "ada"}, **{RATE: 1024.0, SHARE: 12.5})) == [DONE]
+    ((_, values),) = describe(state)
+    assert list(values) == [SHARE, RATE]

@@ -64,6 +64,10 @@ class Bound(NamedTuple):
     client_id: str | None
 
 
+_BUCKETS: Final = 16
+"""Of the HashMap in which Kafka has the changes of an entity; in its order they are made."""
+
+
 class Outcome(NamedTuple):
     """What became of one entity's changes."""
 
@@ -120,7 +124,7 @@ class QuotaTable:
             except Refusal as refusal:
                 outcomes[entity] = Outcome(entity, refusal.code, refusal.message)
                 continue
-            _apply(changed, entity, entry.ops)
+            _apply(changed, entity, sorted(entry.ops, key=lambda op: _java_hash(op.key) % _BUCKETS))
             outcomes[entity] = Outcome(entity, ErrorCode.NONE, None)
         if not validate_only and changed != self._quotas and not self._replace(changed):
             failure = (ErrorCode.KAFKA_STORAGE_ERROR, "the quotas could not be stored")
