@@ -109,3 +109,4 @@ def dying(*_: object) -> None:
 def forget_clients() -> None:
     """As in a new process."""
     decisions_module._pool.close()
+    decisions_module._lost.clear()
