@@ -116,7 +116,7 @@ def test_a_process_that_has_read_a_decision_refuses_when_its_topic_is_created_ag
     assert len(query.read()) == 18
 
 
-def test_a_query_that_begins_anew_in_a_topic_that_was_created_again_is_refused_by_processes_that_have_read_more(
+def test_a_process_that_has_read_batch_0_refuses_it_in_a_topic_that_was_created_again(
     servers: str,
 ) -> None:
     query = with_topic(servers, "again")
