@@ -36,16 +36,20 @@ from kafkaraw import (
     ScramPassword,
     TopicPartition,
 )
-from kafkaraw.errors import KafkaTimeoutError, UsageError
+from kafkaraw.errors import DeliveryError, KafkaTimeoutError, UsageError
 from kafkaraw.protocol import ResponseHeader, decode_request_header, encode_response
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.testing.memory_network import MemoryLink
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.scripted_cluster import ScriptedCluster, runtime_of
 from tests.client.stub_broker import api_versions
+from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 P0 = TopicPartition("t", 0)
 TIMEOUT = 3.0
-CLOSE_S = 2.0
-"""What closing may take beyond its timeout: a second for each connection's last bytes."""
+CLOSE_S = 1.0
+"""What closing may take where it has no timeout: for the last bytes of all connections together."""
+GRAIN_S = 0.01
 Call = Callable[[Any, float], Any]
 
 TOPIC = ConfigResource.topic("t")
@@ -198,8 +202,8 @@ def simulate(
             made.assign([P0])
         await play(made)
         closing = simulation.loop.time()
-        await (made.close(TIMEOUT) if client == "Producer" else made.close())
-        assert simulation.loop.time() - closing <= (TIMEOUT if client == "Producer" else 0) + CLOSE_S
+        await (made.close() if client == "Admin" else made.close(TIMEOUT))
+        assert simulation.loop.time() - closing <= (CLOSE_S if client == "Admin" else TIMEOUT) + GRAIN_S
 
     run_virtual(main, 1)
 
@@ -228,6 +232,141 @@ def test_a_call_ends_at_its_timeout(client: str, name: str, way: Callable[[Scrip
             assert seconds < TIMEOUT
 
     simulate(client, name, way, play)
+
+
+# -- closing
+
+
+CLOSE_AFTER_S = [0.0, 0.5, 3.0]
+
+
+def on_silent_broker(use: Callable[[VirtualCluster], Awaitable[Any]], timeout: float) -> None:
+    """Close a client by a deadline, after its broker has fallen silent."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("t", 2)
+        client = await use(cluster)
+        cluster.silence()
+        began = cluster.now
+        with contextlib.suppress(DeliveryError):
+            await client.close(timeout)
+        assert cluster.now - began <= timeout + GRAIN_S
+        await client.close(timeout)
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+async def consumer_by_hand(cluster: VirtualCluster) -> AsyncConsumer:
+    consumer = cluster.consumer(group_id="g")
+    consumer.assign([P0])
+    await give_records(cluster, consumer)
+    return consumer
+
+
+async def consumer_that_has_never_committed(cluster: VirtualCluster) -> AsyncConsumer:
+    """Its last look-up of the coordinator has failed, so that closing begins with another one."""
+    consumer = await consumer_by_hand(cluster)
+    cluster.node.faults.on("FindCoordinator", times=None).answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    cluster.node.faults.on("OffsetCommit").answer(ErrorCode.NOT_COORDINATOR)
+    with pytest.raises(KafkaTimeoutError):
+        await consumer.commit(timeout=0.2)
+    return consumer
+
+
+async def consumer_that_commits(cluster: VirtualCluster) -> AsyncConsumer:
+    """With commits under way of which nobody has heard."""
+    consumer = await consumer_by_hand(cluster)
+    cluster.node.faults.on("OffsetCommit", times=None).swallow()
+    for offset in range(3):
+        consumer.commit_nowait({P0: offset})
+    await asyncio.sleep(0.1)
+    return consumer
+
+
+async def member(cluster: VirtualCluster) -> AsyncConsumer:
+    consumer = cluster.consumer(group_id="g")
+    consumer.subscribe(["t"])
+    await give_records(cluster, consumer)
+    return consumer
+
+
+async def member_of_modern_group(cluster: VirtualCluster) -> AsyncConsumer:
+    consumer = cluster.consumer(group_id="g", group_protocol="consumer")
+    consumer.subscribe(["t"])
+    await give_records(cluster, consumer)
+    return consumer
+
+
+async def give_records(cluster: VirtualCluster, consumer: AsyncConsumer) -> None:
+    async with cluster.producer() as producer:
+        await producer.send("t", b"v", partition=0)
+    while not await consumer.poll(5):
+        pass
+    await consumer.poll(0.1)
+
+
+async def producer_of_records(cluster: VirtualCluster) -> AsyncProducer:
+    producer = cluster.producer()
+    await producer.send("t", b"v", partition=0)
+    await producer.flush()
+    cluster.silence()
+    await producer.send("t", b"lost", partition=0)
+    return producer
+
+
+async def producer_in_a_transaction(cluster: VirtualCluster) -> AsyncProducer:
+    producer = cluster.producer(transactional_id="tx")
+    await producer.init_transactions()
+    await producer.begin_transaction()
+    await producer.send("t", b"v", partition=0)
+    await producer.flush()
+    cluster.silence()
+    await producer.send("t", b"lost", partition=0)
+    return producer
+
+
+USES = [
+    consumer_by_hand,
+    consumer_that_has_never_committed,
+    consumer_that_commits,
+    member,
+    member_of_modern_group,
+    producer_of_records,
+    producer_in_a_transaction,
+]
+
+
+@pytest.mark.parametrize("timeout", CLOSE_AFTER_S)
+@pytest.mark.parametrize("use", USES)
+def test_every_step_of_close_shares_its_timeout(use: Callable[..., Awaitable[Any]], timeout: float) -> None:
+    on_silent_broker(use, timeout)
+
+
+@pytest.mark.parametrize("client", ["Admin", "Consumer", "Producer"])
+def test_connections_to_many_brokers_are_closed_at_the_same_time(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the last bytes of each cannot leave."""
+
+    async def main(simulation: Simulation) -> None:
+        cluster = await ScriptedCluster(simulation, nodes=5).start()
+        cluster.create("t")
+        face = getattr(kafkaraw, f"Async{client}")
+        made = face(runtime=runtime_of(simulation), bootstrap_servers=cluster.bootstrap_servers)
+        engine = engine_of(made)
+        await engine.start(5)
+        for node_id in cluster.nodes:
+            await engine.connection(node_id, timeout=5)
+        monkeypatch.setattr(MemoryLink, "close", lambda self: None)
+        began = simulation.loop.time()
+        await made.close()
+        assert simulation.loop.time() - began <= CLOSE_S + GRAIN_S
+
+    run_virtual(main, 1)
+
+
+def engine_of(client: Any) -> Any:
+    if isinstance(client, AsyncProducer):
+        return client._delivery._engine
+    return client._engine
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -31,6 +31,8 @@ SERVICES = 3
 TRANSACTIONS = 7
 TRIES = 60
 TIMEOUT_S = 2.0
+IMPATIENT_S = (0.0, 0.4)
+"""How long an impatient service waits until its offsets are stored, before it asks for the commit nevertheless."""
 CALM_TIMEOUT_S = 30.0
 ONE_GROUP_VERSION_MAX = 7
 
@@ -67,6 +69,7 @@ class Service:
     def __init__(self, world: World, name: str) -> None:
         self._world, self._name = world, name
         self._rng = world.rng(name)
+        self._patience = world.rng(f"{name}: patience")
         self._numbers = itertools.count()
         self._producer: AsyncProducer | None = None
         self._producer_name = ""
@@ -195,7 +198,20 @@ class Service:
         source = TopicPartition(TOPIC, 0)
         transaction.positions.append(Position(self._name, source, number + 1))
         offsets = partial(producer.send_offsets_to_transaction, {source: number + 1}, self._name)
+        if not self._world.climate.calm and self._patience.random() < 0.3:
+            await self._send_offsets_once(offsets)
+            return
         await persist(self._timed("send_offsets_to_transaction", offsets))
+
+    async def _send_offsets_once(self, offsets: Callable[..., Awaitable[None]]) -> None:
+        """Ask once, for a short time, and go on whatever comes of it: the producer must not commit without them."""
+        timeout = self._patience.uniform(*IMPATIENT_S)
+        try:
+            await self._world.call(f"{self._name}: send_offsets_to_transaction", offsets(timeout=timeout), timeout)
+        except (TransactionMustAbort, ProducerFenced):
+            raise
+        except KafkaError:
+            self._world.covered["offsets in doubt"] += 1
 
     async def _commit(self, producer: AsyncProducer, transaction: Transaction) -> None:
         transaction.outcome = Outcome.UNKNOWN

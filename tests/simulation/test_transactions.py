@@ -17,6 +17,7 @@ HAPPENS = (
     "next epoch",
     "ProducerFenced in a transaction",
     "TransactionMustAbort in a transaction",
+    "offsets in doubt",
 )
 """What these lives are for; all of it happens within a few of them."""
 

@@ -72,7 +72,7 @@ class AsyncConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._close(None, in_doubt=error is not None)
+            await self._close(closing_deadline(None), in_doubt=error is not None)
         except Exception as problem:
             if error is None:
                 raise
@@ -502,28 +502,27 @@ class AsyncConsumer:
         busy with, is not counted as processed, so whoever goes on is given it again.
 
         Args:
-            timeout: seconds for callbacks, for the commit and for leaving; None is 30.
+            timeout: seconds for all of it: callbacks, the commit, leaving, and the last bytes; None is 30.
 
         Raises:
             Exception: what a callback of the group raised; all is closed nevertheless.
         """
-        await self._close(timeout, in_doubt=False)
+        await self._close(closing_deadline(timeout), in_doubt=False)
 
     # -- inside
 
-    async def _close(self, timeout: float | None, *, in_doubt: bool) -> None:
+    async def _close(self, deadline: Deadline, *, in_doubt: bool) -> None:
         problem: Exception | None = None
         self._reading.end()
         if self._group is not None and not self._engine.closed:
             try:
-                deadline = Deadline(CLOSE_S if timeout is None else timeout)
                 if not await self._group.close(deadline, in_doubt=in_doubt):
                     return  # a callback asks, while somebody else closes and waits for it
             except CallUser:
                 raise
             except Exception as error:  # noqa: BLE001 - a callback of the user's may raise anything
                 problem = error
-        await self._reading.close()
+        await self._reading.close(deadline)
         if problem is not None:
             raise problem
 
@@ -567,9 +566,14 @@ def is_closed(consumer: AsyncConsumer) -> bool:
     return consumer._reading.is_over  # noqa: SLF001 - same module
 
 
-async def close_of(consumer: AsyncConsumer, timeout: float | None = None, *, in_doubt: bool) -> None:
+def closing_deadline(timeout: float | None) -> Deadline:
+    """By when a call of `close` ends."""
+    return Deadline(CLOSE_S if timeout is None else timeout)
+
+
+async def close_of(consumer: AsyncConsumer, deadline: Deadline, *, in_doubt: bool) -> None:
     """Close it; what was given last may not be processed when an error ended a `with`, or another thread has it."""
-    await consumer._close(timeout, in_doubt=in_doubt)  # noqa: SLF001 - same module
+    await consumer._close(deadline, in_doubt=in_doubt)  # noqa: SLF001 - same module
 
 
 def group_of(consumer: AsyncConsumer) -> Group | None:

@@ -274,7 +274,8 @@ class AsyncProducer:
         Raises:
             TransactionMustAbort: refused; abort the transaction.
             ProducerFenced: another producer has taken over the id.
-            KafkaTimeoutError: no answer in time; it may be called again.
+            KafkaTimeoutError: no answer in time: the offsets are in doubt. Call it again, or abort; until then the
+                transaction is neither committed nor prepared. The same holds when this call is cancelled.
             UsageError: no transaction is open.
         """
         await self._delivery.transactions.send_offsets(offsets, group, timeout)
@@ -286,7 +287,8 @@ class AsyncProducer:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            TransactionMustAbort: some records failed, or the coordinator refuses: nothing is committed, abort it.
+            TransactionMustAbort: some records failed, or the coordinator refuses: nothing is committed, abort it. Or
+                offsets are in doubt: send them again, or abort.
             ProducerFenced: another producer has taken over the id; nothing is committed.
             KafkaTimeoutError: not known in time; call it again to find out.
             UsageError: no transaction is open.
@@ -307,7 +309,7 @@ class AsyncProducer:
             what to end; None when nothing was written.
 
         Raises:
-            TransactionMustAbort: some records failed; abort the transaction.
+            TransactionMustAbort: some records failed, or offsets are in doubt; abort the transaction.
             ProducerFenced: another producer has taken over the id.
             KafkaTimeoutError: not all were acknowledged in time; call it again.
             UsageError: no transaction is open.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
@@ -327,6 +328,24 @@ def test_a_blocking_callback_may_close(broker: EmbeddedBroker) -> None:
     with pytest.raises(ClosedError):
         consumer.poll(30)
     assert told == ["closed"]
+
+
+def test_the_callbacks_of_close_do_not_renew_its_timeout() -> None:
+    with EmbeddedBroker(properties={"group.initial.rebalance.delay.ms": 0}) as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS)])
+        consumer, told = blocking(broker, "late"), []
+        consumer.subscribe([TOPIC], on_revoked=told.append)
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        consumer.commit_nowait(dict.fromkeys(consumer.assignment(), 1))
+        for api in ("OffsetCommit", "LeaveGroup"):
+            broker.faults.on(api, times=None).swallow()
+        consumer.commit_nowait(dict.fromkeys(consumer.assignment(), 2))
+        began = time.monotonic()
+        consumer.close(1.0)
+        assert time.monotonic() - began < 1.9
+        assert len(told) == 1
 
 
 def test_a_callback_that_ctrl_c_has_kept_from_being_called_is_called_by_the_next(

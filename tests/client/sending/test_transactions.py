@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from kafkaraw import KafkaError, KafkaTimeoutError, ProducerFenced, TopicPartition, TransactionMustAbort, UsageError
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.network.coordinator import CoordinatorKind
 from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.client.sending import transactions
 from kafkaraw.core.producer.transaction import Change, Reaction, reaction_to
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
+from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaraw.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tests.client.virtual_cluster import HOST, PORT, VirtualCluster, on_cluster
 
 TOPIC = "orders"
@@ -31,6 +36,15 @@ async def committed(cluster: VirtualCluster, topic: str = TOPIC) -> list[bytes |
         while any([await consumer.position(each) < ends[each] for each in partitions]):
             values += [record.value for batch in (await consumer.poll(1)).values() for record in batch]
     return sorted(values, key=lambda value: value or b"")
+
+
+async def committed_offset(cluster: VirtualCluster, group: str) -> int | None:
+    """What a group has committed for the first partition."""
+    first = TopicPartition(TOPIC, 0)
+    consumer: AsyncConsumer = cluster.consumer(group_id=group)
+    async with consumer:
+        found = (await consumer.committed([first]))[first]
+    return None if found is None else found.offset
 
 
 @GENERATIONS
@@ -169,8 +183,13 @@ def ids_asked_for(cluster: VirtualCluster) -> list[tuple[int, int]]:
     ]
 
 
-def asks_for_id(frame: bytes) -> bool:
-    return int.from_bytes(frame[:2], "big") == api_of(InitProducerIdRequest).key
+def is_of(request: type) -> Callable[[bytes], bool]:
+    """Whether a frame is such a request."""
+    key = api_of(request).key
+    return lambda frame: int.from_bytes(frame[:2], "big") == key
+
+
+asks_for_id = is_of(InitProducerIdRequest)
 
 
 def test_a_request_for_the_next_epoch_that_arrives_again_late_does_not_fence_the_producer() -> None:
@@ -272,6 +291,133 @@ def test_offsets_of_an_open_transaction_are_not_committed_yet() -> None:
             await asyncio.sleep(1)  # the marker follows the answer
             found = positions("g", [first], stable=True)[first]
             assert isinstance(found, CommittedOffset) and found.offset == 7
+
+    on_cluster(test)
+
+
+@pytest.mark.parametrize("handled", [False, True])
+@pytest.mark.parametrize(("api", "level"), [("AddOffsetsToTxn", 0), ("TxnOffsetCommit", 0), ("TxnOffsetCommit", 2)])
+def test_commit_and_prepare_raise_while_offsets_are_in_doubt(api: str, handled: bool, level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 2)
+        first = TopicPartition(TOPIC, 0)
+        async with cluster.producer(transactional_id="tx", request_timeout_ms=1_000) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"record", partition=0)
+            lost = cluster.node.faults.on(api, times=None).swallow(handled=handled)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.send_offsets_to_transaction({first: 7}, "g", timeout=3)
+            assert lost.consumed
+            cluster.node.faults.clear()
+            for end in (producer.commit_transaction, producer.prepare_transaction):
+                with pytest.raises(TransactionMustAbort, match=f"group 'g' for {TOPIC}-0 are in doubt.*call it again"):
+                    await end()
+            await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 1): 1}, "g")
+            await producer.send_offsets_to_transaction({first: 1}, "another group")
+            with pytest.raises(TransactionMustAbort, match=f"group 'g' for {TOPIC}-0 are in doubt"):
+                await producer.commit_transaction()
+            await producer.send_offsets_to_transaction({first: 8}, "g")
+            await producer.commit_transaction()
+        assert await committed(cluster) == [b"record"]
+        assert await committed_offset(cluster, "g") == 8
+
+    on_cluster(test, transaction_version=level, offsets_topic_num_partitions="1")
+
+
+@GENERATIONS
+def test_an_abort_ends_the_doubt_about_offsets_and_fences_those_that_arrive_late(level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        first = TopicPartition(TOPIC, 0)
+        async with cluster.producer(transactional_id="tx", request_timeout_ms=1_000) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            cluster.node.faults.on("TxnOffsetCommit").swallow()
+            cluster.network.repeat(HOST, PORT, (2, 2), is_of(TxnOffsetCommitRequest))
+            with pytest.raises(KafkaTimeoutError):
+                await producer.send_offsets_to_transaction({first: 7}, "g", timeout=0.5)
+            cluster.network.repeat(HOST, PORT, None)
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction({first: 3}, "g")
+            await asyncio.sleep(3)
+            await producer.commit_transaction()
+        assert await committed_offset(cluster, "g") == 3
+
+    on_cluster(test, transaction_version=level)
+
+
+def test_offsets_stay_in_doubt_when_the_call_that_sends_them_is_cancelled() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"record", partition=0)
+            slow = cluster.node.faults.on("TxnOffsetCommit").hold()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): 7}, "g")
+            with pytest.raises(TransactionMustAbort, match="in doubt"):
+                await producer.commit_transaction()
+            slow.release()
+            await producer.abort_transaction()
+        assert await committed(cluster) == []
+
+    on_cluster(test)
+
+
+def test_the_block_form_of_a_transaction_aborts_when_offsets_are_in_doubt() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx", request_timeout_ms=1_000) as producer:
+            await producer.init_transactions()
+            cluster.node.faults.on("TxnOffsetCommit").swallow()
+            with pytest.raises(TransactionMustAbort, match="in doubt"):
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"aborted", partition=0)
+                    with pytest.raises(KafkaTimeoutError):
+                        await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): 7}, "g", timeout=0.5)
+            async with producer.transaction():
+                await producer.send(TOPIC, b"kept", partition=0)
+        assert await committed(cluster) == [b"kept"]
+
+    on_cluster(test)
+
+
+def test_the_coordinator_of_a_group_is_looked_up_once_for_all_calls() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx") as producer:
+            await producer.init_transactions()
+            for offset in range(3):
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): offset}, "g")
+            cluster.node.faults.on("TxnOffsetCommit").answer(ErrorCode.NOT_COORDINATOR)
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): 9}, "g")
+        lookups = [each for each in cluster.requests() if isinstance(each, FindCoordinatorRequest)]
+        of_group = [each for each in lookups if each.key_type == CoordinatorKind.GROUP]
+        assert len(of_group) == 2  # at first, and when it has moved
+        assert await committed_offset(cluster, "g") == 9
+
+    on_cluster(test)
+
+
+def test_only_the_coordinators_of_the_groups_used_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "GROUPS_MAX", 2)
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx") as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                for group in ("a", "b", "a", "c", "a", "b"):
+                    await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): 1}, group)
+        lookups = [each for each in cluster.requests() if isinstance(each, FindCoordinatorRequest)]
+        asked = [each.coordinator_keys for each in lookups if each.key_type == CoordinatorKind.GROUP]
+        assert asked == [["a"], ["b"], ["c"], ["b"]]
 
     on_cluster(test)
 

@@ -7,6 +7,7 @@ import pytest
 from kafkaraw.core.producer.transaction import Change, Phase, Reaction, TransactionMachine, reaction_to
 from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
 
 
 def machine(*changes: Change) -> TransactionMachine:
@@ -99,3 +100,43 @@ def test_a_failure_outside_of_a_transaction_changes_nothing() -> None:
 )
 def test_each_refusal_says_what_to_do(code: int, reaction: Reaction) -> None:
     assert reaction_to(code) is reaction
+
+
+def test_offsets_are_in_doubt_until_the_attempt_that_sent_them_last_is_confirmed() -> None:
+    producer = machine(Change.BEGUN)
+    first = producer.offsets_sent("g", [TopicPartition("t", 0), TopicPartition("t", 1)])
+    second = producer.offsets_sent("g", [TopicPartition("t", 0)])
+    producer.offsets_stored(first)
+    for call in (Change.COMMITS, Change.PREPARES):
+        with pytest.raises(TransactionMustAbort, match="group 'g' for t-0 are in doubt"):
+            producer.change(call)
+    assert producer.phase is Phase.OPEN
+    producer.offsets_stored(second)
+    producer.change(Change.COMMITS)
+
+
+def test_the_offsets_of_another_group_stay_in_doubt() -> None:
+    producer = machine(Change.BEGUN)
+    producer.offsets_sent("g", [TopicPartition("t", number) for number in range(5)])
+    producer.offsets_stored(producer.offsets_sent("h", [TopicPartition("t", 0)]))
+    with pytest.raises(TransactionMustAbort, match="group 'g' for t-0, t-1, t-2 and 2 more are in doubt"):
+        producer.change(Change.COMMITS)
+
+
+def test_an_abort_ends_the_doubt_and_a_confirmation_that_comes_later_counts_for_nothing() -> None:
+    producer = machine(Change.BEGUN)
+    late = producer.offsets_sent("g", [TopicPartition("t", 0)])
+    producer.change(Change.ABORTS)
+    assert producer.has_offsets_in_doubt
+    for change in (Change.ENDED, Change.BEGUN):
+        producer.change(change)
+    assert not producer.has_offsets_in_doubt
+    producer.offsets_sent("g", [TopicPartition("t", 0)])
+    producer.offsets_stored(late)
+    with pytest.raises(TransactionMustAbort, match="in doubt"):
+        producer.change(Change.COMMITS)
+
+
+def test_offsets_are_taken_in_an_open_transaction_only() -> None:
+    with pytest.raises(UsageError, match="begin_transaction"):
+        machine().offsets_sent("g", [TopicPartition("t", 0)])

@@ -41,6 +41,7 @@ SHOWS_AT = {
     "member_keeps_what_it_had_when_it_was_fenced": 27,
     "member_says_that_it_has_given_up_before_it_has": 12,
     "producer_aborts_while_partitions_are_added": 10,
+    "producer_commits_while_offsets_are_in_doubt": 4,
     "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 11,
     "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
     "producer_sends_parts_of_a_batch_the_wrong_way_round": 11,
@@ -149,6 +150,7 @@ PLANTS = {
         _transactions(transactions.group_takes_positions_of_an_aborted_transaction, Invariant.TORN_POSITION),
         _transactions(transactions.producer_commits_before_everything_is_acknowledged, *_TORN),
         _transactions(transactions.producer_commits_without_what_it_gave_up, *_TORN),
+        _transactions(transactions.producer_commits_while_offsets_are_in_doubt, Invariant.TORN_POSITION),
         Plant(
             transactions.partition_lets_the_next_batch_take_the_place_of_one_turned_away,
             lives.with_pipelined_transactions,

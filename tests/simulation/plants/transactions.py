@@ -18,6 +18,7 @@ from kafkaraw.client.sending.delivery import Delivery
 from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.core.fetch import fetcher
 from kafkaraw.core.producer.machine import ProducerMachine
+from kafkaraw.core.producer.transaction import TransactionMachine
 from kafkaraw.protocol.error_codes import ErrorCode
 
 # -- the coordinator
@@ -138,6 +139,17 @@ def producer_commits_before_everything_is_acknowledged(monkeypatch: pytest.Monke
 
 def producer_commits_without_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Transactions, "note_failure", lambda self, error: None)
+
+
+def producer_commits_while_offsets_are_in_doubt(monkeypatch: pytest.MonkeyPatch):
+    sent = TransactionMachine.offsets_sent
+
+    def taken_for_stored(self, group_id, partitions):
+        attempt = sent(self, group_id, partitions)
+        self.offsets_stored(attempt)
+        return attempt
+
+    monkeypatch.setattr(TransactionMachine, "offsets_sent", taken_for_stored)
 
 
 def consumer_shows_aborted_records(monkeypatch: pytest.MonkeyPatch):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
-from kafkaraw.client.consumer import AsyncConsumer, close_of, is_closed, reading_of
+from kafkaraw.client.consumer import AsyncConsumer, close_of, closing_deadline, is_closed, reading_of
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
@@ -213,7 +213,8 @@ class Consumer:
     def _close(self, timeout: float | None, *, in_doubt: bool) -> None:
         reader = self._reader
         is_elsewhere = reader is not None and reader is not threading.current_thread() and reader.is_alive()
-        self._calls.run(lambda: close_of(self._async, timeout, in_doubt=in_doubt or is_elsewhere))
+        deadline = self._bridge.call(lambda: closing_deadline(timeout))  # one for all: callbacks interrupt the call
+        self._calls.run(lambda: close_of(self._async, deadline, in_doubt=in_doubt or is_elsewhere))
 
     def _take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
         """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""

@@ -260,7 +260,7 @@ class Group:
             except Exception as error:  # noqa: BLE001 - a callback of the user's may raise anything
                 problem = error
         elif self._engine.is_started:
-            await self.progress.commit_processed()
+            await self.progress.commit_processed(deadline)
         await self.membership.callbacks.others_over(deadline)
         await self.progress.close(deadline)
         problem = problem or self.progress.unwatched.tell_last()

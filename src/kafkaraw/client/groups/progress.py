@@ -66,6 +66,7 @@ class Progress:
         self._line = Line()
         self._tenures = Tenures()
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._unconfirmed: set[TopicPartition] = set()  # a commit of theirs may have been carried out, or may still be
         self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._was_in_doubt = True  # when the last processed positions were noted
         self._due_s: float | None = None
@@ -87,6 +88,7 @@ class Progress:
         self._tenures.keep(keep)
         self._stored = {partition: at for partition, at in self._stored.items() if partition in keep}
         self._processed = {partition: at for partition, at in self._processed.items() if partition in keep}
+        self._unconfirmed &= keep
 
     # -- committing
 
@@ -107,9 +109,11 @@ class Progress:
             await self._settled(deadline)
             began_s = self._metrics.begin()
             who = partial(self._owner, intent)
+            self._unconfirmed.update(intent.offsets)
             await self._commits.commit(intent.offsets, who, deadline, self._refused, self._settled)
             if intent.offsets:
                 self._metrics.committed(began_s)
+                self._unconfirmed.difference_update(intent.offsets)
                 self._stored.update(intent.offsets)
                 if self._reading.interception is not None:
                     self._reading.interception.committed(intent.offsets)
@@ -142,10 +146,10 @@ class Progress:
         """Whether a commit is under way that nobody waits for."""
         return bool(self.unwatched.tasks)
 
-    async def commits_end(self) -> None:
-        """Let those commits end."""
+    async def commits_end(self, deadline: Deadline | None = None) -> None:
+        """Let those commits end, as far as there is time."""
         if tasks := self.unwatched.tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=None if deadline is None else deadline.remaining)
 
     async def stored(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
@@ -200,23 +204,34 @@ class Progress:
             self._automatic = asyncio.get_running_loop().create_task(work, name="auto commit")
             self._automatic.add_done_callback(lambda _: place.leave())
 
-    async def commit_processed(self) -> None:
+    async def commit_processed(self, deadline: Deadline | None = None) -> None:
         """Store what was processed, if this consumer does so without being asked; a failure is logged.
 
         What the user has asked for before, and does not wait for, ends first: afterwards it might come too late.
-        """
-        await self.commits_end()
-        if self._config.commits_itself:
-            await self._commit_quietly(self._tenures.intend(self._news()), self._line.take_place())
 
-    async def _commit_quietly(self, intent: Intent, place: Place) -> None:
+        Args:
+            deadline: of all of it; None is `default_api_timeout_ms` for the commit.
+        """
+        await self.commits_end(deadline)
+        if self._config.commits_itself:
+            await self._commit_quietly(self._tenures.intend(self._news()), self._line.take_place(), deadline)
+
+    async def _commit_quietly(self, intent: Intent, place: Place, deadline: Deadline | None = None) -> None:
         try:
-            await self._commit(intent, place, Deadline(self._config.default_api_timeout_ms / 1000))
+            await self._commit(intent, place, deadline or Deadline(self._config.default_api_timeout_ms / 1000))
         except KafkaError as error:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
 
     def _news(self) -> Positions:
-        return {partition: at for partition, at in self._processed.items() if self._stored.get(partition) != at}
+        """What was processed and is not stored, or not for certain: a commit without an answer may have taken effect.
+
+        That is committed again, also when the user has gone back since: else the later position would stay.
+        """
+        return {
+            partition: at
+            for partition, at in self._processed.items()
+            if partition in self._unconfirmed or self._stored.get(partition) != at
+        }
 
     async def close(self, deadline: Deadline) -> None:
         """Let commits that are under way end, as far as there is time."""

@@ -41,6 +41,7 @@ from kafkaraw.protocol import segments_size
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
 CLOSE_TIMEOUT_S = 1.0
+"""How long the last bytes of a connection may take to leave, in seconds."""
 SIZE_PREFIX_BYTES = 4
 _READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 
@@ -273,14 +274,18 @@ class Connection:
         if self._link is not None:
             self._link.resume_reading()
 
-    async def close(self) -> None:
-        """Fail what is unanswered, send what is unsent, close. Takes a second at most."""
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Fail what is unanswered, send what is unsent as far as there is time, close.
+
+        Args:
+            timeout: seconds; more than `CLOSE_TIMEOUT_S` counts as that.
+        """
         self._handle(CloseAsked())
         if self._link is None:
             return
         self._link.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._lost.wait(), CLOSE_TIMEOUT_S)
+            await asyncio.wait_for(self._lost.wait(), min(timeout, CLOSE_TIMEOUT_S))
         self._link.abort()
 
     def abort(self) -> None:

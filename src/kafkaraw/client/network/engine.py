@@ -17,7 +17,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metrics.client_metrics import ClientMetrics
 from kafkaraw.client.network.bootstrap import first_to_answer, may_pass
-from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
 from kafkaraw.client.network.metadata import Metadata
 from kafkaraw.client.network.pool import ConnectionPool, Lane
 from kafkaraw.client.network.security import network_for
@@ -129,14 +129,18 @@ class Engine:
         finally:
             self._start_lock.release()
 
-    async def close(self) -> None:
-        """Close all connections; whoever waits for an answer gets an error. May be called twice."""
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Close all connections; whoever waits for an answer gets an error. May be called twice.
+
+        Args:
+            timeout: seconds, as for `Connection.close`.
+        """
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         await self._metadata.close()
-        await self._pool.close()
+        await self._pool.close(timeout)
 
     @property
     def is_started(self) -> bool:

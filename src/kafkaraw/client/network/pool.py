@@ -14,7 +14,7 @@ from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.credentials.choice import credentials_for
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, ClientMetrics
-from kafkaraw.client.network.connection import Connection
+from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
 from kafkaraw.client.network.idle import IdleWatch
 from kafkaraw.client.network.security import login_at
 from kafkaraw.client.runtime import Runtime
@@ -120,8 +120,12 @@ class ConnectionPool:
         connection.count_for(self.metrics.of(str(node.node_id)))
         self._keep((node.node_id, "main"), node, connection)
 
-    async def close(self) -> None:
-        """Close every connection; requests in flight fail."""
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Close all connections at the same time; requests in flight fail.
+
+        Args:
+            timeout: seconds, as for `Connection.close`.
+        """
         self._closed = True
         self._idle.stop()
         attempts = list(self._opening.values())
@@ -130,8 +134,7 @@ class ConnectionPool:
         await asyncio.gather(*attempts, return_exceptions=True)
         connections = [connection for _, connection in self._open.values()]
         self._open.clear()
-        for connection in connections:
-            await connection.close()
+        await asyncio.gather(*(connection.close(timeout) for connection in connections))
 
     async def _connect(self, key: _Key, node: BrokerNode) -> Connection:
         try:

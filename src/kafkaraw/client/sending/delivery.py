@@ -22,6 +22,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.metrics.producer_metrics import GROUP, ProducerMetrics
+from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.runtime import Runtime
@@ -352,16 +353,14 @@ class Delivery:
         if self._closed:
             return
         self._begin()
+        deadline = None if timeout is None else Deadline(timeout)
         if self._transactions is not None:
-            began = asyncio.get_running_loop().time()
             await self._transactions.abandon(timeout)
-            if timeout is not None:
-                timeout = max(0.0, timeout - (asyncio.get_running_loop().time() - began))
         self._closed = True
         self.open_batches.refuse(raising(ClosedError, CLOSED))
         problem: DeliveryError | None = None
         try:
-            await self._settling.wait(self._longest_delivery() if timeout is None else timeout, "close")
+            await self._settling.wait(self._longest_delivery() if deadline is None else deadline.remaining, "close")
         except DeliveryTimeout as error:
             problem = error
         finally:
@@ -370,7 +369,7 @@ class Delivery:
             finally:
                 if self.pipeline is not None:
                     self.pipeline.close()
-                await self._let_go()
+                await self._let_go(CLOSE_TIMEOUT_S if deadline is None else deadline.remaining)
         if problem is not None:
             raise problem
         self._failures.raise_if_any()
@@ -561,11 +560,11 @@ class Delivery:
             if isinstance(action, Acknowledge | Fail | Release):
                 self._do(action)
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         self._steps.cancel_timer()
         self._room.fail(ClosedError("the producer was closed while send() waited for room"))
         await self._outbox.close()
-        await self._engine.close()
+        await self._engine.close(timeout)
 
     def _break(self, error: BaseException) -> None:
         """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting."""

@@ -69,6 +69,9 @@ _ADD_PARTITIONS_VERSION_MAX: Final = 3  # later ones are for brokers
 NO_ID: Final = -1
 NOBODY: Final = ProducerIdentity(NO_ID, NO_ID)
 
+GROUPS_MAX: Final = 100
+"""Of so many consumer groups a producer remembers the coordinator."""
+
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
@@ -110,6 +113,7 @@ class Transactions:
         self._delivery = delivery
         self._machine = TransactionMachine()
         self._coordinator = Coordinator(engine, CoordinatorKind.TRANSACTION, self.transactional_id)
+        self._groups: dict[str, Coordinator] = {}
         self._identity = NOBODY
         self._used = False
 
@@ -144,6 +148,7 @@ class Transactions:
             self._machine.change(Change.COMMITS)
         else:
             self._machine.change(Change.ABORTS)
+        is_uncertain = self._machine.cause is not None or self._machine.has_offsets_in_doubt
         self._delivery.take_records(False)
         if not commit:
             self._delivery.receive(TransactionAborts(_aborted))
@@ -152,8 +157,9 @@ class Transactions:
         if self._used:
             identity = await self._end_txn(commit=commit, deadline=deadline)
             self._used = False  # should the next step not succeed in time: its epoch may be in force by the next call
-        if identity is None and self._machine.cause is not None:
-            # What was written under this epoch is not known for certain: the next one fences it (KIP-360).
+        if identity is None and is_uncertain:
+            # What was written under this epoch is not known for certain, and requests of it may still arrive: the next
+            # epoch fences them (KIP-360).
             identity = await self._ask_identity(self._identity, deadline)
         self._machine.change(Change.ENDED)
         if identity is not None:
@@ -197,10 +203,13 @@ class Transactions:
             return
         who = GroupMetadata(group) if isinstance(group, str) else group
         deadline = self._engine.deadline(timeout)
+        topics = _offset_topics(offsets)
+        attempt = self._machine.offsets_sent(who.group_id, offsets)
         self._used = True
         if not self.implicit:
             await self._add_group(who.group_id, deadline)
-        await self._commit_offsets(offsets, who, deadline)
+        await self._commit_offsets(topics, who, deadline)
+        self._machine.offsets_stored(attempt)
 
     # ---- what the delivery tells
 
@@ -297,7 +306,17 @@ class Transactions:
         )
         self._check(response.error_code, f"adding group {group_id!r} to the transaction")
 
-    async def _commit_offsets(self, offsets: Offsets, who: GroupMetadata, deadline: Deadline) -> None:
+    def _coordinator_of_group(self, group_id: str) -> Coordinator:
+        """The group's coordinator, which knows its broker from the last call; the group used last stays longest."""
+        coordinator = self._groups.pop(group_id, None) or Coordinator(self._engine, CoordinatorKind.GROUP, group_id)
+        self._groups[group_id] = coordinator
+        if len(self._groups) > GROUPS_MAX:
+            del self._groups[next(iter(self._groups))]
+        return coordinator
+
+    async def _commit_offsets(
+        self, topics: list[TxnOffsetCommitRequestTopic], who: GroupMetadata, deadline: Deadline
+    ) -> None:
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=who.group_id,
@@ -306,9 +325,9 @@ class Transactions:
             generation_id=who.generation_id,
             member_id=who.member_id,
             group_instance_id=who.group_instance_id,
-            topics=_offset_topics(offsets),
+            topics=topics,
         )
-        response = await Coordinator(self._engine, CoordinatorKind.GROUP, who.group_id).ask(
+        response = await self._coordinator_of_group(who.group_id).ask(
             lambda _: request,
             TxnOffsetCommitResponse,
             _code_of_offsets,

@@ -8,13 +8,18 @@ Source: KIP-98, KIP-588, KIP-691, KIP-890, KIP-1050; Kafka's TransactionManager.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
+from kafkaraw.records import TopicPartition
 
 log = logging.getLogger(__name__)
+
+_NAMED_MAX: Final = 3
 
 
 class Phase(Enum):
@@ -106,8 +111,28 @@ def reaction_to(code: int) -> Reaction:
     return Reaction.AGAIN if is_retriable(code) else Reaction.FATAL
 
 
+_TAKES_OFFSETS: Final = frozenset({Change.COMMITS, Change.PREPARES})
+"""Changes after which the offsets of the transaction count; refused while any are in doubt."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OffsetsSent:
+    """One attempt to make offsets of a group part of the transaction.
+
+    Attributes:
+        group_id: the group.
+        partitions: whose offsets.
+    """
+
+    group_id: str
+    partitions: frozenset[TopicPartition]
+
+
 class TransactionMachine:
     """Which calls a transactional producer may make now.
+
+    Offsets are in doubt from the moment they are sent until the group's coordinator confirms them. A transaction with
+    offsets in doubt is not committed and not handed over: its records would count without them.
 
     Attributes:
         phase: where it stands.
@@ -117,21 +142,26 @@ class TransactionMachine:
     def __init__(self) -> None:
         self.phase = Phase.NEW
         self.cause: KafkaError | None = None
+        self._in_doubt: dict[tuple[str, TopicPartition], OffsetsSent] = {}
 
     def change(self, change: Change) -> None:
         """Go on to the next phase.
 
         Raises:
             UsageError: the call is not allowed now; says which is.
-            TransactionMustAbort: it is not allowed because the transaction has failed; the cause is its cause.
+            TransactionMustAbort: it is not allowed because the transaction has failed; the cause is its cause. Or its
+                offsets are in doubt.
             ProducerFenced: another producer has taken over.
             KafkaError: the producer broke before; the error is the one that broke it.
         """
         after = TRANSITIONS.get((self.phase, change))
         if after is None:
             raise self._refusal() from self.cause
+        if change in _TAKES_OFFSETS and self._in_doubt:
+            raise TransactionMustAbort(self._doubt())
         if change is Change.ENDED:
             self.cause = None
+            self._in_doubt.clear()
         log.debug("transaction: %s -> %s", self.phase.name, after.name)
         self.phase = after
 
@@ -151,6 +181,46 @@ class TransactionMachine:
         """Refuse what belongs into an open transaction, unless there is one; raises as `change` does."""
         if self.phase is not Phase.OPEN:
             raise self._refusal() from self.cause
+
+    # -- offsets of consumer groups
+
+    def offsets_sent(self, group_id: str, partitions: Iterable[TopicPartition]) -> OffsetsSent:
+        """Offsets are about to be sent: they are in doubt until `offsets_stored`.
+
+        Args:
+            group_id: the group.
+            partitions: whose offsets; an earlier attempt with one of them does not count for it any more.
+
+        Returns:
+            the attempt.
+
+        Raises:
+            KafkaError: no transaction is open, as `change`.
+        """
+        self.check_open()
+        attempt = OffsetsSent(group_id, frozenset(partitions))
+        self._in_doubt |= {(group_id, partition): attempt for partition in attempt.partitions}
+        return attempt
+
+    def offsets_stored(self, attempt: OffsetsSent) -> None:
+        """The coordinator has confirmed an attempt: its offsets are part of the transaction."""
+        for partition in attempt.partitions:
+            if self._in_doubt.get((attempt.group_id, partition)) is attempt:
+                del self._in_doubt[attempt.group_id, partition]
+
+    @property
+    def has_offsets_in_doubt(self) -> bool:
+        """Whether offsets were sent that no coordinator has confirmed."""
+        return bool(self._in_doubt)
+
+    def _doubt(self) -> str:
+        (group_id, _), *_ = sorted(self._in_doubt)
+        topics = sorted(f"{topic}-{number}" for group, (topic, number) in self._in_doubt if group == group_id)
+        named = ", ".join(topics[:_NAMED_MAX]) + (f" and {more} more" if (more := len(topics) - _NAMED_MAX) > 0 else "")
+        return (
+            f"the offsets of group {group_id!r} for {named} are in doubt: send_offsets_to_transaction() has not "
+            f"succeeded, so the transaction would commit without them; call it again, or call abort_transaction()"
+        )
 
     def _refusal(self) -> KafkaError:
         if self.phase is Phase.BROKEN:
