@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, OffsetLookupTimeout
 from kafkaraw.errors import BrokerError, NetworkError, Stage, StaleMetadataError, UsageError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -49,7 +50,7 @@ class Cluster:
             for name, count in self.topics.items()
         ]
 
-    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: list[TopicPartition], timeout: float | None = None) -> dict[TopicPartition, int]:
         self.end_lookups += 1
         if self.end_lookups == 4:
             self.ends[T0] = 6
@@ -257,3 +258,84 @@ def test_what_tasks_read_with_belongs_to_no_group():
         {"bootstrap_servers": "h:1", "group_id": "g", "enable_auto_commit": "true", "group_instance_id": "i"}
     )
     assert not settings.keys() & {"group_id", "enable_auto_commit", "group_instance_id"}
+
+
+class Behind(Cluster):
+    """A broker whose lists of topics leave `t` out; it answers for it by name after `denials` times."""
+
+    denials = 0
+
+    def list_topics(self) -> list[SimpleNamespace]:
+        return [topic for topic in super().list_topics() if topic.name != "t"]
+
+    def describe_topics(self, names: list[str]) -> dict[str, SimpleNamespace]:
+        self.denials -= 1
+        if self.denials >= 0:
+            self.descriptions += 1
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe")
+        return super().describe_topics(names)
+
+
+@pytest.mark.parametrize("denials", [0, 1, 3])
+def test_a_topic_that_the_query_has_read_is_looked_up_by_name_before_it_counts_as_deleted(monkeypatch, clock, denials):
+    cluster = Behind(t=2, s=1)
+    cluster.denials = denials
+    cluster.ids = {"t": "id of t"}
+    found = look(monkeypatch, cluster, subscribePattern="[st]")
+    assert found.partitions() == [TopicPartition("s", 0)]
+    found.expect({"t", "s"})
+    assert found.partitions() == [TopicPartition("s", 0), T0, T1]
+    assert found.topic_ids() == {"t": "id of t"}
+
+
+def test_a_topic_counts_as_deleted_after_as_many_retries_as_the_option_says(monkeypatch, clock):
+    cluster = Behind(t=2, s=1)
+    cluster.denials = 1_000_000
+    found = look(monkeypatch, cluster, subscribePattern="[st]", **{"fetchOffset.numRetries": "5"})
+    found.expect({"t"})
+    assert found.partitions() == [TopicPartition("s", 0)]
+    assert cluster.descriptions == 6
+    found.require_all()
+    clock.sleep(1)
+    slept = len(clock.slept)
+    assert found.partitions() == [TopicPartition("s", 0)]
+    assert len(clock.slept) == slept, "a topic that counts as deleted is not waited for again"
+    cluster.denials = 0
+    clock.sleep(1)
+    assert found.partitions() == [TopicPartition("s", 0), T0, T1]
+
+
+def test_only_topics_that_match_the_pattern_are_looked_up_by_name(monkeypatch, clock):
+    """A query that starts again with another pattern has topics in its checkpoint that it reads no longer."""
+    cluster = Behind(t=2, s=1)
+    found = look(monkeypatch, cluster, subscribePattern="s")
+    found.expect({"t", "s"})
+    assert found.partitions() == [TopicPartition("s", 0)]
+    assert cluster.descriptions == 0
+
+
+class OpenTransaction(Cluster):
+    """A leader that does not tell the end of `t-1`."""
+
+    def end_offsets(self, partitions: list[TopicPartition], timeout: float | None = None) -> dict[TopicPartition, int]:
+        failures = {tp: error_for(ErrorCode.OFFSET_NOT_AVAILABLE, "offsets") for tp in partitions if tp == T1}
+        if not failures:
+            return super().end_offsets(partitions)
+        assert timeout is not None, "the partition was asked about until the default timeout"
+        found = {tp: OffsetAndTimestamp(self.ends[tp], -1, 0) for tp in partitions if tp != T1}
+        raise OffsetLookupTimeout("not known", found, failures)
+
+
+def test_the_end_known_last_is_taken_while_a_leader_does_not_tell_it(monkeypatch, clock, caplog):
+    cluster = OpenTransaction(t=2)
+    found = look(monkeypatch, cluster, subscribe="t")
+    for _ in range(3):
+        assert found.ends({T0: 2, T1: 7}) == {T0: 5, T1: 7}
+    assert caplog.text.count("t-1: the leader does not tell the end (OFFSET_NOT_AVAILABLE)") == 1
+
+
+def test_an_end_that_was_never_known_is_asked_for_until_the_default_timeout(monkeypatch, clock):
+    cluster = OpenTransaction(t=2)
+    found = look(monkeypatch, cluster, subscribe="t")
+    with pytest.raises(AssertionError, match="until the default timeout"):
+        found.ends()

@@ -23,11 +23,17 @@ class Cluster:
         self.end = {TopicPartition("t", int(name[1:])): end for name, end in ends.items()}
         self.topic_id = "as it was"
         self.last_look = "as it was"
+        self.expected: set[str] = set()
+        self.known: dict[TopicPartition, int] = {}
 
     def partitions(self):
         return sorted(self.end)
 
-    def ends(self):
+    def expect(self, topics):
+        self.expected = set(topics)
+
+    def ends(self, known=None):
+        self.known = known or {}
         return dict(self.end)
 
     def topic_ids(self, *, newest=False):
@@ -302,6 +308,81 @@ def test_work_that_is_repeated_on_a_partition_that_is_gone_is_a_loss(caplog):
         plan(Cluster(p0=60)).ranges(*logged)
     assert work(plan(Cluster(p0=60), fail_on_data_loss=False).ranges(*logged)) == [(0, 50, 60)]
     assert "t-1 is gone" in caplog.text
+
+
+def test_the_lookup_is_told_which_topics_the_query_has_read_and_how_far():
+    cluster = Cluster(p0=100)
+    plan(cluster).latest(at(p0=40), MANY)
+    assert (cluster.expected, cluster.known) == ({"t"}, {T0: 40})
+
+
+class Minutes:
+    """A clock that the test sets."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def plan_that_has_read(cluster: Cluster, clock: Minutes, offset: int) -> StreamPlan:
+    starting = parse_position("startingOffsets", "earliest")
+    query = StreamPlan(cluster, starting, fail_on_data_loss=False, now_s=clock)
+    assert query.latest(query.initial(), MANY) == at(p0=offset)
+    return query
+
+
+def test_a_topic_that_comes_back_with_its_id_is_read_on_where_the_query_was(caplog):
+    cluster, clock = Cluster(p0=100), Minutes()
+    query = plan_that_has_read(cluster, clock, 100)
+    cluster.end = {}
+    start = at(p0=100)
+    for clock.now_s in (0.0, 30.0, 59.0):
+        assert query.latest(start, MANY, lambda seen: cluster.ends()) is start
+    assert caplog.text.count("topic t is gone; its offsets stay in the checkpoint for 60 s") == 1
+    cluster.end = {T0: 130}
+    assert query.latest(start, MANY) == at(p0=130)
+    assert work(query.ranges(start, at(p0=130))) == [(0, 100, 130)]
+
+
+def test_a_topic_that_stays_away_for_a_minute_leaves_the_checkpoint(caplog):
+    cluster, clock = Cluster(p0=100), Minutes()
+    query = plan_that_has_read(cluster, clock, 100)
+    cluster.end = {}
+    query.latest(at(p0=100), MANY)
+    clock.now_s = 60.0
+    assert query.latest(at(p0=100), MANY) == {}
+    assert "t-0 is gone; the query had read it up to offset 100" in caplog.text
+
+
+def test_a_topic_that_comes_back_with_another_id_is_read_from_its_first_record():
+    cluster, clock = Cluster(p0=100), Minutes()
+    query = plan_that_has_read(cluster, clock, 100)
+    cluster.end = {}
+    start = at(p0=100)
+    assert query.latest(start, MANY) is start
+    cluster.remake(p0=400)
+    assert query.latest(start, MANY) == at(p0=0)
+    assert query.latest(at(p0=0), MANY) == at(p0=400)
+
+
+def test_the_wait_for_new_records_knows_that_a_topic_is_gone():
+    """Were it told of the topic's offset, it would find another end at once, and the driver would not wait."""
+    cluster, clock = Cluster(p0=100), Minutes()
+    query = plan_that_has_read(cluster, clock, 100)
+    cluster.end = {}
+    seen = []
+    query.latest(at(p0=100), MANY, lambda offsets: seen.append(offsets) or cluster.ends())
+    assert seen == [{}]
+
+
+def test_with_available_now_a_topic_that_was_left_out_of_the_first_answer_is_read():
+    cluster = Cluster(p0=100, p1=50)
+    query = plan(cluster)
+    end = cluster.end.pop(T1)
+    query.fix_target()
+    cluster.end[T1] = end
+    assert query.latest(at(p0=40, p1=20), MANY) == at(p0=100, p1=50)
 
 
 def test_a_topic_whose_id_is_not_known_is_the_same_as_before():

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkaraw.errors import BrokerError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
@@ -126,6 +128,31 @@ def test_offsets_without_records_are_passed_over(monkeypatch):
     assert read(monkeypatch, Log(gaps=(10, 30)), 5, 40) == [*range(5, 10), *range(20, 30)]
 
 
+def test_a_stretch_without_records_that_takes_longer_than_the_poll_timeout_is_read_to_its_end(monkeypatch):
+    """The clock moves on by a second with every poll, and the poll timeout is 30 s."""
+    log = Log(end=1000, gaps=tuple(range(10, 990, 10)))
+    assert read(monkeypatch, log, 0, 1000) == [*range(10), *range(990, 1000)]
+
+
+@given(
+    first=st.integers(0, 20),
+    end=st.integers(20, 400),
+    batch_rows=st.integers(1, 40),
+    gaps=st.sets(st.integers(0, 400)),
+    start=st.integers(0, 400),
+    size=st.integers(0, 400),
+)
+def test_a_task_ends_if_its_position_advances(first, end, batch_rows, gaps, start, size):
+    log = Log(first, end, batch_rows, tuple(gaps))
+    expected = [
+        offset
+        for offset in range(max(start, first), min(start + size, end))
+        if offset // batch_rows * batch_rows not in gaps
+    ]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert read(monkeypatch, log, start, start + size, strict=False) == expected
+
+
 def test_records_that_retention_took_end_the_task(monkeypatch):
     with pytest.raises(DataLossError, match="t-0 starts at offset 20 now, 13 is gone"):
         read(monkeypatch, Log(first=20), 13, 37)
@@ -177,7 +204,9 @@ def test_a_topic_whose_id_the_broker_does_not_tell_is_read(monkeypatch):
 def test_a_task_does_not_wait_for_records_for_ever(monkeypatch):
     log = Log(end=30)
     log.end_offsets = lambda partitions: dict.fromkeys(partitions, 100)
-    with pytest.raises(KafkaTimeoutError, match="no record from offset 30 on within 30000 ms, 37 was to be reached"):
+    with pytest.raises(
+        KafkaTimeoutError, match="position 30 did not advance within 30000 ms, the task reads up to offset 37"
+    ):
         read(monkeypatch, log, 13, 37)
 
 

@@ -50,6 +50,28 @@ class OffsetAndTimestamp(NamedTuple):
 Outcome = OffsetAndTimestamp | KafkaError
 
 
+class OffsetLookupTimeout(KafkaTimeoutError):
+    """The offsets of some partitions are not known in time.
+
+    Attributes:
+        found: the offsets that are known.
+        missing: the last error of each partition whose offset is not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        found: Mapping[TopicPartition, OffsetAndTimestamp],
+        missing: Mapping[TopicPartition, KafkaError],
+    ) -> None:
+        super().__init__(message)
+        self.found: dict[TopicPartition, OffsetAndTimestamp] = dict(found)
+        self.missing: dict[TopicPartition, KafkaError] = dict(missing)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.found, self.missing)
+
+
 async def look_up(
     engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline, committed_only: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
@@ -64,7 +86,8 @@ async def look_up(
     Raises:
         StaleMetadataError: a topic or partition does not exist.
         BrokerError: a broker refuses.
-        KafkaTimeoutError: some are not known in time; names them, and why.
+        OffsetLookupTimeout: some are not known in time; names them, and why.
+        KafkaTimeoutError: no broker can be reached in time.
     """
     await engine.start(deadline.remaining)
     backoff = Backoff(engine.config.retry_backoff_ms, engine.config.retry_backoff_max_ms)
@@ -78,7 +101,7 @@ async def look_up(
             outcomes = {topic_partition: failures.get(topic_partition, error) for topic_partition in missing}
         found |= {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, OffsetAndTimestamp)}
         failures = {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
-        _raise_for(failures, deadline)
+        _raise_for(found, failures, deadline)
         missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
         if missing:
             await deadline.sleep(backoff.delay_ms(attempt, engine.runtime.rng) / 1000)
@@ -183,7 +206,11 @@ def _check_partitions(engine: Engine, topic_partitions: Mapping[TopicPartition, 
             )
 
 
-def _raise_for(failures: Mapping[TopicPartition, KafkaError], deadline: Deadline) -> None:
+def _raise_for(
+    found: Mapping[TopicPartition, OffsetAndTimestamp],
+    failures: Mapping[TopicPartition, KafkaError],
+    deadline: Deadline,
+) -> None:
     """Raise what will not get better, or when there is no time left for it to."""
     for error in failures.values():
         passing = isinstance(error, RetriableError) or (
@@ -194,9 +221,8 @@ def _raise_for(failures: Mapping[TopicPartition, KafkaError], deadline: Deadline
     if failures and deadline.expired:
         names = ", ".join(map(_name, failures))
         last = next(iter(failures.values()))
-        raise KafkaTimeoutError(
-            f"offsets of {names}: not known within {deadline.timeout:g} s; last error: {last}"
-        ) from last
+        message = f"offsets of {names}: not known within {deadline.timeout:g} s; last error: {last}"
+        raise OffsetLookupTimeout(message, found, failures) from last
 
 
 def _name(topic_partition: TopicPartition) -> str:

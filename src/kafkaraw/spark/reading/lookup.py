@@ -7,9 +7,8 @@ Owns the driver's clients. An idle query must not hammer the brokers: the list o
 from __future__ import annotations
 
 import logging
-import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -17,7 +16,8 @@ from kafkaraw.client.admin import TopicDescription, TopicListing
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
-from kafkaraw.errors import BrokerError, KafkaError, StaleMetadataError, UsageError
+from kafkaraw.client.fetching.offsets import OffsetLookupTimeout
+from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, StaleMetadataError, UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
@@ -38,9 +38,12 @@ _PARTITIONS_AGE_MAX_S = 1.0
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.1
 _WAIT_MAX_S = 0.25
-# A broker that has just started, or a topic just made, may be unknown for a moment.
+# The metadata of a broker may be behind, so that a topic is unknown for a moment.
 _MISSING_RETRIES = 3
 _MISSING_PAUSE_S = 0.2
+_NO_OFFSETS: PartitionOffsets = {}
+# How long a leader may refuse to tell the end of a partition before the end known last is taken.
+_END_PATIENCE_S = 0.5
 
 
 def consumer_settings(client: Settings) -> Settings:
@@ -82,6 +85,10 @@ class ClusterLookup:
         self._committer = _committer(options) if options.commit_offsets else None
         self._pattern = None if options.pattern is None else translate(options.pattern)
         self._known: _Known | None = None
+        self._expected: frozenset[str] = frozenset()  # topics that match the pattern and that the query has read
+        self._deleted: frozenset[str] = frozenset()  # those of them that brokers have denied, again and again
+        self._ends: PartitionOffsets = {}
+        self._unknown_ends: frozenset[TopicPartition] = frozenset()
         self._pause_s = _PAUSE_FIRST_S
 
     def close(self) -> None:
@@ -103,6 +110,23 @@ class ClusterLookup:
         except KafkaError as error:
             _log.warning("the offsets were not committed to %s: %s", self._options.client[GROUP_ID], as_options(error))
 
+    def expect(self, topics: Collection[str]) -> None:
+        """Look these topics up by name when a list of topics leaves them out.
+
+        The metadata of a broker may be behind, and a list of all topics tells of no topic that it leaves out. So a
+        topic that matches `subscribePattern` and that the query has read counts as deleted only when brokers deny it
+        by name, as often as they are asked about a topic to `subscribe` to. Other topics are not affected.
+        """
+        if self._pattern is None:
+            return
+        expected = frozenset(topic for topic in topics if self._matches(topic))
+        if expected == self._expected:
+            return
+        self._expected = expected
+        self._deleted &= expected
+        if self._known is not None and not expected <= self._known.topics | self._deleted:
+            self._known = None
+
     def partitions(self) -> list[TopicPartition]:
         """Those of the partitions to read that exist, not older than a second."""
         return self._look().existing
@@ -120,7 +144,7 @@ class ClusterLookup:
             UsageError: a topic or partition does not; the message names it.
         """
         missing = self._look().missing
-        if missing:
+        if missing and self._pattern is None:
             raise UsageError(
                 f"{', '.join(missing)} does not exist on {self._servers}: create it before reading, or check the "
                 f"option {'subscribe' if self._options.subscribe else 'assign'}"
@@ -134,13 +158,49 @@ class ClusterLookup:
         """The offset after the last readable record of each partition."""
         return dict(self._again(lambda: self._consumer.end_offsets(partitions))) if partitions else {}
 
-    def ends(self) -> PartitionOffsets:
-        """The ends of those of the partitions to read that exist, even if a topic was deleted just now."""
+    def ends(self, known: PartitionOffsets = _NO_OFFSETS) -> PartitionOffsets:
+        """The ends of those of the partitions to read that exist, even if a topic was deleted just now.
+
+        While a transaction goes on that began before a change of leader, leaders refuse to tell the end of what is
+        committed (OFFSET_NOT_AVAILABLE). That may last as long as the transaction, so the end known last is taken.
+
+        Args:
+            known: offsets up to which partitions could be read, for those whose end was never looked up.
+        """
         try:
-            return self.latest(self.partitions())
+            self._ends = self._ends_of(self.partitions(), known | self._ends)
         except StaleMetadataError:
             self._known = None
-            return self.latest(self.partitions())
+            self._ends = self._ends_of(self.partitions(), known | self._ends)
+        return dict(self._ends)
+
+    def _ends_of(self, partitions: list[TopicPartition], known: PartitionOffsets) -> PartitionOffsets:
+        if not partitions:
+            return {}
+        try:
+            found = dict(self._again(lambda: self._consumer.end_offsets(partitions, _END_PATIENCE_S)))
+            self._unknown_ends = frozenset()
+        except OffsetLookupTimeout as error:
+            refused = frozenset(
+                tp for tp, failure in error.missing.items() if tp in known and _is_not_available(failure)
+            )
+            self._warn_of_unknown_ends(refused, known)
+            found = {tp: offset.offset for tp, offset in error.found.items()} | {tp: known[tp] for tp in refused}
+        except KafkaTimeoutError:
+            found = {}
+        return found | self.latest([tp for tp in partitions if tp not in found])
+
+    def _warn_of_unknown_ends(self, refused: frozenset[TopicPartition], known: PartitionOffsets) -> None:
+        """Warn once of each partition, until its end is known again."""
+        for topic, partition in sorted(refused - self._unknown_ends):
+            _log.warning(
+                "%s-%d: the leader does not tell the end (OFFSET_NOT_AVAILABLE), as happens while a transaction goes "
+                "on that began before a change of leader; the query reads up to offset %d until it does",
+                topic,
+                partition,
+                known[TopicPartition(topic, partition)],
+            )
+        self._unknown_ends = refused
 
     def at_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The offset of the first record at or after a time, in ms since 1970; None where there is none."""
@@ -165,7 +225,7 @@ class ClusterLookup:
         deadline = time.monotonic() + _WAIT_MAX_S
         while True:
             time.sleep(self._pause_s)
-            found = self.ends()
+            found = self.ends(seen)
             if found != seen:
                 self._pause_s = _PAUSE_FIRST_S
                 return found
@@ -178,17 +238,18 @@ class ClusterLookup:
         if known is not None and time.monotonic() - known.at_s < _PARTITIONS_AGE_MAX_S:
             return known
         found = self._ask()
-        for _ in range(_MISSING_RETRIES):
+        for _ in range(max(_MISSING_RETRIES, self._options.lookup_retries)):
             if not found.missing:
                 break
-            time.sleep(_MISSING_PAUSE_S)
+            time.sleep(max(_MISSING_PAUSE_S, self._options.lookup_pause_ms / 1000))
             found = self._ask()
+        self._deleted = self._expected - found.topics
         self._known = found
         return found
 
     def _ask(self) -> _Known:
         if self._pattern is not None:
-            return self._ask_for_all(self._pattern)
+            return self._ask_for_all()
         known = _Known(time.monotonic())
         counts: dict[str, int] = {}
         for name, topic in self._descriptions(self._options.topics).items():
@@ -205,14 +266,27 @@ class ClusterLookup:
                 known.missing.append(f"partition {tp.topic}-{tp.partition}")
         return known
 
-    def _ask_for_all(self, pattern: re.Pattern[str]) -> _Known:
-        """The topics that match, apart from Kafka's internal ones; that there are none is nothing unusual."""
+    def _ask_for_all(self) -> _Known:
+        """The topics that match, apart from Kafka's internal ones; that there are none is nothing unusual.
+
+        Those that are expected and left out of the list are looked up by name.
+        """
         known = _Known(time.monotonic())
+        counts: dict[str, int] = {}
         for topic in self._admin.list_topics():
-            if not topic.is_internal and pattern.fullmatch(topic.name):
-                known.existing += [TopicPartition(topic.name, n) for n in range(topic.partitions)]
+            if not topic.is_internal and self._matches(topic.name):
+                counts[topic.name] = topic.partitions
                 known.name(topic)
+        left_out = sorted(self._expected - counts.keys())
+        for name, described in (self._descriptions(left_out) if left_out else {}).items():
+            counts[name] = len(described.partitions)
+            known.name(described)
+        known.existing = [TopicPartition(topic, n) for topic in sorted(counts) for n in range(counts[topic])]
+        known.missing = [f"topic {topic!r}" for topic in left_out if topic not in counts and topic not in self._deleted]
         return known
+
+    def _matches(self, topic: str) -> bool:
+        return self._pattern is not None and self._pattern.fullmatch(topic) is not None
 
     def _descriptions(self, topics: list[str]) -> dict[str, TopicDescription]:
         """Those of the topics that exist; one request unless some do not."""
@@ -229,12 +303,21 @@ class ClusterLookup:
         return found
 
 
+def _is_not_available(failure: KafkaError) -> bool:
+    return isinstance(failure, BrokerError) and failure.code == ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 @dataclass
 class _Known:
     at_s: float
     existing: list[TopicPartition] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics of the partitions that exist."""
+        return frozenset(tp.topic for tp in self.existing)
 
     def name(self, topic: TopicDescription | TopicListing) -> None:
         """Take down the topic's id, if it has one."""

@@ -1,7 +1,7 @@
 """The decisions of a streaming query's driver: where to start, how far the next batch goes. Pure.
 
 Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a query and asks, per batch, for
-`latest(start)`; the answer goes into the checkpoint before any task runs. Five things shape this module:
+`latest(start)`; the answer goes into the checkpoint before any task runs. Six things shape this module:
 
 1. The start of batch 0 is not in the checkpoint. When the driver dies between writing the offsets of batch 0 and
    committing it, the restarted query asks for `initial()` anew and then reads from there to the *logged* end. If the
@@ -15,6 +15,10 @@ Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a que
 5. A topic that was deleted and made again has another id, whatever its offsets. The checkpoint has no room for ids, so
    they are known for the life of the plan. When such a loss is to be put up with, one batch ends at the first offset of
    the new topic, before its start, and so reads nothing of it; then the checkpoint holds where the new topic begins.
+6. A partition whose offset leaves the checkpoint is new when it comes back, and is read from its start. So brokers are
+   asked by name about a topic that the query has read before it counts as deleted (`OffsetLookup.expect`). If that loss
+   is to be put up with, the offsets of a topic that this plan has seen stay in the checkpoint for another minute: if
+   the same topic comes back, which its id tells, the query goes on where it was; another topic is case 5.
 
 It must not wait, retry or talk to a broker: `OffsetLookup` does.
 """
@@ -23,9 +27,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
@@ -35,6 +39,9 @@ from kafkaraw.spark.options.positions import Lookup, Position, Resolved
 from kafkaraw.spark.reading.planning import OffsetRange, prorate, ranges_between
 
 _log = logging.getLogger(__name__)
+
+_MISSING_KEPT_S: Final = 60.0
+"""How long the offsets of a topic that is gone stay in the checkpoint when `failOnDataLoss` is false."""
 
 _SPARK = "the offsets that Spark passed"
 
@@ -46,8 +53,12 @@ class OffsetLookup(Lookup, Protocol):
         """The partitions that the query subscribes to, as of now."""
         ...
 
-    def ends(self) -> PartitionOffsets:
-        """The ends of those that exist."""
+    def expect(self, topics: Collection[str]) -> None:
+        """Look these topics up by name when a list of topics leaves them out: the query has read them."""
+        ...
+
+    def ends(self, known: PartitionOffsets = ...) -> PartitionOffsets:
+        """The ends of those that exist; of `known` where a leader cannot tell the end for the time being."""
         ...
 
     def topic_ids(self, *, newest: bool = False) -> dict[str, Uuid]:
@@ -116,6 +127,7 @@ class StreamPlan:
         self._target: PartitionOffsets | None = None
         self._known_latest: PartitionOffsets | None = None
         self._topic_ids: dict[str, Uuid] = {}
+        self._missing_since_s: dict[TopicPartition, float] = {}
 
     @property
     def known_latest(self) -> OffsetJson | None:
@@ -132,7 +144,7 @@ class StreamPlan:
 
         A start of "latest" means this very moment, too: taken later, it could lie beyond the target.
         """
-        self._target = self._look_up_latest()
+        self._target = self._look_up_latest({})
         self._find_remade([])
 
     def initial(self) -> OffsetJson:
@@ -170,6 +182,7 @@ class StreamPlan:
         held = self._held_at_start(begin)
         if held and rows_max is not None:
             return start
+        self._lookup.expect({tp.topic for tp in begin})
         available, remade = self._look(begin, None if self.has_target or held else wait)
         self._check_loss(begin, available, remade)
         if rows_max is not None and not remade and self._is_too_early(begin, available):
@@ -196,6 +209,7 @@ class StreamPlan:
         # Asked for before the first latest(): Spark repeats a logged batch 0, so its end is in the checkpoint already.
         self._opening = False
         begin, until = from_json(start, what=_SPARK), from_json(end, what=_SPARK)
+        self._lookup.expect({tp.topic for tp in begin | until})
         if not self._topic_ids:  # Spark repeats a batch that is in the checkpoint, before anything else
             self._find_remade([])
         work = ranges_between(begin | self._starts_of_new(begin, until), until, self._topic_ids)
@@ -212,19 +226,44 @@ class StreamPlan:
             return frozenset()
         return initial.at_latest
 
-    def _available(self) -> PartitionOffsets:
-        return self._look_up_latest() if self._target is None else self._target
+    def _available(self, begin: PartitionOffsets) -> PartitionOffsets:
+        if self._target is None:
+            return self._look_up_latest(begin)
+        # The target was fixed before Spark told what the query has read, so a topic may have been left out.
+        left_out = begin.keys() - self._target.keys()
+        there = [tp for tp in self._lookup.partitions() if tp in left_out] if left_out else []
+        self._target = self._target | self._lookup.latest(there)
+        return self._target
 
     def _look(
         self, begin: PartitionOffsets, wait: Callable[[PartitionOffsets], PartitionOffsets] | None
     ) -> tuple[PartitionOffsets, frozenset[str]]:
         """How far one can read from `begin`, and which topics were made anew."""
-        available = self._available()
-        remade = self._find_remade(begin, newest=_is_behind(available, begin))
-        if wait is not None and available == begin and not remade:
-            available = self._known_latest = wait(begin)
-            remade = self._find_remade(begin, newest=_is_behind(available, begin))
+        available = self._available(begin)
+        kept = self._kept(begin, available)
+        remade = self._find_remade(begin, newest=_is_behind(available | kept, begin))
+        if wait is not None and available | kept == begin and not remade:
+            available = self._known_latest = wait(available)
+            kept = self._kept(begin, available)
+            remade = self._find_remade(begin, newest=_is_behind(available | kept, begin))
+        available = available | kept
         return (self._at_beginnings(remade, begin, available) if remade else available), remade
+
+    def _kept(self, begin: PartitionOffsets, available: PartitionOffsets) -> PartitionOffsets:
+        """The offsets of partitions that are gone and may come back; see 6. in the theory of operation."""
+        gone = {tp for tp in begin if tp not in available and tp.topic in self._topic_ids}
+        if self._fail_on_data_loss or not gone:
+            self._missing_since_s.clear()
+            return {}
+        now_s = self._now_s()
+        for topic in sorted({tp.topic for tp in gone - self._missing_since_s.keys()}):
+            _log.warning(
+                "topic %s is gone; its offsets stay in the checkpoint for %g s, in case it comes back",
+                topic,
+                _MISSING_KEPT_S,
+            )
+        self._missing_since_s = {tp: self._missing_since_s.get(tp, now_s) for tp in gone}
+        return {tp: begin[tp] for tp, since_s in self._missing_since_s.items() if now_s - since_s < _MISSING_KEPT_S}
 
     def _find_remade(self, begin: Iterable[TopicPartition], *, newest: bool = False) -> frozenset[str]:
         """Which topics of the query are other ones than when they were looked at last, under the same name."""
@@ -244,8 +283,8 @@ class StreamPlan:
             self._target = found
         return found
 
-    def _look_up_latest(self) -> PartitionOffsets:
-        self._known_latest = self._lookup.ends()
+    def _look_up_latest(self, known: PartitionOffsets) -> PartitionOffsets:
+        self._known_latest = self._lookup.ends(known)
         return self._known_latest
 
     def _starts_of_new(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:

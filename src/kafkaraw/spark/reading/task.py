@@ -44,7 +44,7 @@ class ReadSettings:
     Attributes:
         consumer: settings of the consumer, as text.
         fail_on_data_loss: whether records that are gone are an error or a warning.
-        poll_timeout_ms: how long to wait for the next records, in ms.
+        poll_timeout_ms: how long the position of a task may stand still, in ms.
     """
 
     consumer: Settings
@@ -69,7 +69,7 @@ def read_range(work: OffsetRange, schema: pa.Schema, settings: ReadSettings) -> 
 
     Raises:
         DataLossError: records of the range are gone and `fail_on_data_loss` is set.
-        KafkaTimeoutError: no records came for `poll_timeout_ms`.
+        KafkaTimeoutError: the position did not advance for `poll_timeout_ms`.
     """
     freeze_modules_once()
     with _consumers.borrow(settings.consumer) as consumer:
@@ -113,13 +113,16 @@ class _RangeRead:
         self._seek(self._work.start)
         waiting_since_s = time.monotonic()
         while self._position < self._work.end:
+            before = self._position
             fetched = self._poll()
-            if fetched is None:
+            if fetched is not None:
+                self._position = max(before, fetched.next_offset)
+                yield fetched
+            # Aborted transactions and compaction leave long stretches without a record: reading them is progress, too.
+            if self._position > before:
+                waiting_since_s = time.monotonic()
+            else:
                 self._check_waiting(waiting_since_s)
-                continue
-            self._position = fetched.next_offset
-            yield fetched
-            waiting_since_s = time.monotonic()
 
     def _seek(self, offset: int) -> None:
         self._position = offset
@@ -179,8 +182,8 @@ class _RangeRead:
             self._check_end()
         if waited_s * 1000 >= self._settings.poll_timeout_ms:
             raise KafkaTimeoutError(
-                f"{self._name}: no record from offset {self._position} on within {self._settings.poll_timeout_ms} ms, "
-                f"{self._work.end} was to be reached; is its leader up? "
+                f"{self._name}: the position {self._position} did not advance within "
+                f"{self._settings.poll_timeout_ms} ms, the task reads up to offset {self._work.end}; is its leader up? "
                 "(the option kafkaConsumer.pollTimeoutMs sets the limit)"
             )
 

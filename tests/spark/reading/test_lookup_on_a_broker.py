@@ -1,0 +1,77 @@
+"""What the driver asks an embedded broker that answers with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkaraw import Admin, Producer
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.client.admin import NewTopic
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import TopicPartition
+from kafkaraw.spark.options.parsing import parse_options
+from kafkaraw.spark.reading.lookup import ClusterLookup
+
+OTHER, T0, T1 = TopicPartition("other", 0), TopicPartition("read", 0), TopicPartition("read", 1)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as embedded:
+        servers = embedded.bootstrap_servers
+        with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+            admin.create_topics([NewTopic("read", 2), NewTopic("other", 1)])
+            for partition, count in ((0, 3), (1, 4)):
+                for _ in range(count):
+                    producer.send("read", b"1", partition=partition)
+            producer.flush()
+        yield embedded
+
+
+@pytest.fixture
+def look(broker) -> Iterator[Callable[..., ClusterLookup]]:
+    made: list[ClusterLookup] = []
+
+    def make(**options: str) -> ClusterLookup:
+        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.isolation.level": "read_committed"}
+        made.append(ClusterLookup(parse_options(servers | options)))
+        return made[-1]
+
+    yield make
+    broker.faults.clear()
+    for lookup in made:
+        lookup.close()
+
+
+def test_a_leader_that_does_not_tell_an_end_does_not_end_the_query(broker, look, caplog):
+    lookup = look(subscribe="read")
+    assert lookup.ends() == {T0: 3, T1: 4}
+    fault = broker.faults.on("ListOffsets", topic="read", partition=1, times=None).answer(
+        ErrorCode.OFFSET_NOT_AVAILABLE
+    )
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("read", b"1", partition=0).result(10)
+    assert lookup.ends() == {T0: 4, T1: 4}
+    assert fault.consumed
+    assert "read-1: the leader does not tell the end" in caplog.text
+    broker.faults.clear()
+    assert lookup.ends() == {T0: 4, T1: 4}
+
+
+def test_a_query_that_starts_again_reads_up_to_its_start_while_a_leader_does_not_tell_the_end(broker, look):
+    broker.faults.on("ListOffsets", topic="read", partition=1, times=None).answer(ErrorCode.OFFSET_NOT_AVAILABLE)
+    assert look(subscribe="read").ends({T0: 0, T1: 2})[T1] == 2
+
+
+def test_a_topic_that_one_list_leaves_out_and_one_broker_denies_by_name_is_found(broker, look, monkeypatch):
+    lookup = look(subscribePattern="read|other")
+    assert lookup.partitions() == [OTHER, T0, T1]
+    listed = Admin.list_topics
+    monkeypatch.setattr(Admin, "list_topics", lambda self: [topic for topic in listed(self) if topic.name != "read"])
+    fault = broker.faults.on("Metadata", topic="read", times=2).answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    lookup.expect({"read", "other"})
+    assert lookup.topic_ids(newest=True).keys() == {"read", "other"}
+    assert lookup.partitions() == [OTHER, T0, T1]
+    assert fault.consumed
