@@ -85,6 +85,8 @@ CALLS: dict[str, dict[str, Call]] = {
         "list_group_offsets": lambda admin, timeout: admin.list_group_offsets(["g"], timeout=timeout),
         "alter_group_offsets": lambda admin, timeout: admin.alter_group_offsets("g", {P0: 1}, timeout=timeout),
         "delete_group_offsets": lambda admin, timeout: admin.delete_group_offsets("g", [P0], timeout=timeout),
+        "list_transactions": lambda admin, timeout: admin.list_transactions(timeout=timeout),
+        "fence_producers": lambda admin, timeout: admin.fence_producers(["tx"], timeout=timeout),
         "end_transaction": lambda admin, timeout: admin.end_transaction(
             PreparedTransaction("tx", 1, 0, bumps_epochs=True), commit=True, timeout=timeout
         ),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.kafkaraw.records._builder import Block
+from cython.cimports.kafkaraw.records._checksum import hash_bytes, hash_number
 from cython.cimports.kafkaraw.records._encoding import crc32_of, fnv1a_of, murmur2_of, put_varint, varint_size
 from cython.cimports.kafkaraw.records._open_batches import OpenBatch, OpenBatches, Topic
 from cython.cimports.kafkaraw.records._row_columns import (
@@ -36,8 +37,9 @@ from cython.cimports.kafkaraw.records._row_columns import (
 )
 from cython.cimports.libc.stdlib import calloc, free
 
-from kafkaraw.errors import StaleMetadataError
-from kafkaraw.records._fallback.rows import ROWS_AT_ONCE
+from kafkaraw.errors import StaleMetadataError, UsageError
+from kafkaraw.records._fallback.checksum import HEADERS, PARTITION, TIMESTAMP
+from kafkaraw.records._fallback.rows import ROWS_AT_ONCE, UNSOUND, topic_seeds
 from kafkaraw.records._fallback.rows import Rows as PlainRows
 from kafkaraw.records.interface import AppendStatus
 from kafkaraw.records.partitioning import KeyHash
@@ -49,6 +51,9 @@ _ROWS_AT_ONCE = cython.declare(cython.Py_ssize_t, ROWS_AT_ONCE)
 _BYTES_AT_ONCE = cython.declare(cython.longlong, 1024 * 1024)
 
 _ALL = cython.declare(cython.longlong, 2**62)
+_TIMESTAMP = cython.declare(cython.ulonglong, TIMESTAMP)
+_PARTITION = cython.declare(cython.ulonglong, PARTITION)
+_HEADERS = cython.declare(cython.ulonglong, HEADERS)
 
 _NO_HASH = cython.declare(cython.int, KeyHash.NONE)
 _MURMUR2 = cython.declare(cython.int, KeyHash.MURMUR2)
@@ -238,6 +243,63 @@ class Rows:
             size += 10 + field_at(cython.address(self._header_names), at).size
             size += max(field_at(cython.address(self._header_values), at).size, 0)
         return size
+
+    def checksum(self) -> object:
+        """Sum up the checksums of all rows. See `_fallback.rows.Rows.checksum`."""
+        seeds: cython.p_ulonglong
+        total: cython.ulonglong = 0
+        row: cython.longlong
+        topic: cython.longlong
+        names: list = topic_seeds(self._columns.topics)
+        count: cython.longlong = len(names)
+        if (
+            largest(cython.address(self._key), self.count, self._key.data_size) < 0
+            or largest(cython.address(self._value), self.count, self._value.data_size) < 0
+            or not self._others_are_sound()
+        ):
+            raise UsageError(UNSOUND)
+        seeds = cython.cast(cython.p_ulonglong, calloc(count + 1, cython.sizeof(cython.ulonglong)))
+        if seeds is cython.NULL:
+            raise MemoryError
+        try:
+            for row in range(count):
+                seeds[row] = names[row]
+            with cython.nogil:
+                for row in range(self.count):
+                    topic = number_at(cython.address(self._topic), row, -1) if self._topic.there else 0
+                    if topic < 0 or topic >= count:
+                        break
+                    total += self._checksum_of(row, seeds[topic])
+                else:
+                    row = self.count
+        finally:
+            free(seeds)
+        if row < self.count:
+            raise UsageError(UNSOUND)
+        return total
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _checksum_of(self, row: cython.longlong, seed: cython.ulonglong) -> cython.ulonglong:
+        value: cython.ulonglong = hash_bytes(seed, field_at(cython.address(self._key), row))
+        value = hash_bytes(value, field_at(cython.address(self._value), row))
+        if self._timestamp.there and is_valid(self._timestamp.validity, self._timestamp.first + row):
+            value = hash_number(value, _TIMESTAMP, number_at(cython.address(self._timestamp), row, 0))
+        if self._partition.there and is_valid(self._partition.validity, self._partition.first + row):
+            value = hash_number(value, _PARTITION, number_at(cython.address(self._partition), row, 0))
+        if not self._headers.there or not is_valid(self._headers.validity, self._headers.first + row):
+            return value
+        first: cython.longlong = end_at(cython.address(self._headers), self._headers.first + row)
+        last: cython.longlong = end_at(cython.address(self._headers), self._headers.first + row + 1)
+        if last > first:
+            value = hash_number(value, _HEADERS, last - first)
+        at: cython.longlong
+        for at in range(first, last):
+            value = hash_bytes(value, field_at(cython.address(self._header_names), at))
+            value = hash_bytes(value, field_at(cython.address(self._header_values), at))
+        return value
 
     # ---- one record
 

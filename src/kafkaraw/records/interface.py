@@ -180,6 +180,9 @@ class Rows(Protocol):
     def append_to(self, open_batches: OpenBatches, start: int) -> tuple[AppendStatus, int, list[SentPart]]:
         """Add rows from `start` on to open batches, in their order, as far as that goes."""
 
+    def checksum(self) -> int:
+        """Sum up the checksums of all rows, modulo 2**64; their order does not matter."""
+
 
 class ReadRecords(Protocol):
     """Reads the records of one wire batch, lazily."""

@@ -2,31 +2,78 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.spark.options.client import PATIENCE_OPTION
+from kafkaraw.spark.options.parsing import BATCH_OPTION, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
+_QUERY_ID: Final = "sql.streaming.queryId"
+_RUN_ID: Final = "spark.jobGroup.id"  # what StreamExecution runs its jobs under
 
-def batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+# (run of a query, name) -> the writer that has it.
+_writers: dict[tuple[str, str], object] = {}
+_WRITERS_MAX: Final = 1_000
+
+
+def batch_writer(options: Mapping[str, str], *, name: str = "") -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` that appends each micro-batch to Kafka, in any output mode.
 
         query = counts.writeStream.outputMode("update").foreachBatch(batch_writer({
             "kafka.bootstrap.servers": "localhost:9092", "topic": "counts"})).start()
 
-    At least once, like the sink itself: a micro-batch that failed is written again.
+    At least once, like the sink itself: a micro-batch that failed is written again. With `exactlyOnce` each micro-batch
+    is written once, as by the sink; the function has to be called for every micro-batch then, an empty one, too.
 
     Args:
         options: options of format "kafkaraw" for writing.
+        name: tells apart several writers within one query, of letters, digits and `._-`; it must stay the same when the
+            query is started again. Counts with `exactlyOnce` only.
+
+    Raises:
+        ConfigError: the name has other characters. The function raises `UsageError` when `exactlyOnce` is set and
+            it is not called by `foreachBatch`, or two writers of a query have the same name.
     """
     chosen = dict(options)
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"name={name!r}: must be at most 100 letters, digits, or characters of ._-")
 
     def write(batch: DataFrame, batch_id: int) -> None:
         # As in a sink of streams, whatever the user says counts.
         writer = batch.write.format("kafkaraw").option(*PATIENCE_OPTION).options(**chosen)
+        if parse_options(chosen).exactly_once is not None:
+            writer = writer.option(BATCH_OPTION, f"{_writer_id(batch, name, write)}/{batch_id}")
         writer.mode("append").save()
 
     return write
+
+
+def _writer_id(batch: DataFrame, name: str, writer: object) -> str:
+    """What stands for the query in decisions: its id, and the writer's name."""
+    query_id, run_id = _property_of(batch, _QUERY_ID), _property_of(batch, _RUN_ID)
+    if query_id is None:
+        raise UsageError(
+            "exactlyOnce=true: Spark does not tell the id of the query. Call this function in foreachBatch, on "
+            "the thread "
+            "that foreachBatch calls, of a session that is not Spark Connect's; or leave exactlyOnce out"
+        )
+    if _writers.setdefault((run_id or query_id, name), writer) is not writer:
+        raise UsageError(
+            f"exactlyOnce=true: two writers of query {query_id} have the name {name!r}: give each its own, "
+            f'batch_writer(options, name="...")'
+        )
+    while len(_writers) > _WRITERS_MAX:
+        del _writers[next(iter(_writers))]
+    return f"{query_id}.{name}" if name else query_id
+
+
+def _property_of(batch: DataFrame, name: str) -> str | None:
+    """A local property of the thread that runs the micro-batch; None where there is none."""
+    context = getattr(batch.sparkSession, "sparkContext", None)
+    return None if context is None else context.getLocalProperty(name)

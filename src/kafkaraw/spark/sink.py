@@ -95,7 +95,8 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
         self._write_id = uuid.uuid4().hex
 
     def _batch(self) -> tuple[str, int | None]:
-        return self._write_id, None
+        once = self._settings.exactly_once
+        return (self._write_id, None) if once is None or once.batch is None else once.batch
 
     def commit(self, messages: _Messages) -> None:
         """Commit what the tasks have prepared, if they have."""

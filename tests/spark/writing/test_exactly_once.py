@@ -2,51 +2,103 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterator
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.admin import ConfigResource, NewTopic
-from kafkaraw.errors import ClosedError, KafkaError, ProducerFenced, UsageError
-from kafkaraw.records import TopicPartition
+from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.committed import PreparedTransaction
+from kafkaraw.client.fetching.whole_log import LogSlice
+from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, ProducerFenced, UsageError
+from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.spark.options.client import Settings
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.worker import ClientPool
+from kafkaraw.spark.writing import decisions as decisions_module
 from kafkaraw.spark.writing import exactly_once
-from kafkaraw.spark.writing.decisions import Decision, Decisions
+from kafkaraw.spark.writing.decision import Decision, SlotDecision
+from kafkaraw.spark.writing.decisions import Decisions, DriverFencedError, pooled
 from kafkaraw.spark.writing.exactly_once import Slot, Written, abort_batch, commit_batch, write_slot
 from kafkaraw.spark.writing.task import WriteSettings, make_producer, write_settings
 from tests.spark.spark_types import struct
 
 TASKS = 3
+TOPIC = "kafkaraw-spark-decisions"
+Rows = Callable[[int], str]
 _names = itertools.count()
 
 
 class Query:
     """A streaming query that writes the numbers `10 * batch + task` of each batch, as Spark would have it."""
 
-    def __init__(self, servers: str) -> None:
-        self.id = f"query-{next(_names)}"
+    def __init__(self, servers: str, query_id: str = "", **options: str) -> None:
+        self.id = query_id or f"query-{next(_names)}"
         self.servers = servers
         self.topic = f"out-{self.id}"
-        with Admin(bootstrap_servers=servers) as admin:
-            admin.create_topics([NewTopic(self.topic, TASKS)])
-        given = {"kafka.bootstrap.servers": servers, "topic": self.topic, "exactlyOnce": "true"}
+        if not query_id:
+            with Admin(bootstrap_servers=servers) as admin:
+                admin.create_topics([NewTopic(self.topic, TASKS)])
+        given = {"kafka.bootstrap.servers": servers, "topic": self.topic, "exactlyOnce": "true"} | options
         self.settings: WriteSettings = write_settings(parse_options(given), struct("value string"))
 
-    def task(self, batch_id: int, number: int) -> Written:
-        rows = pa.RecordBatch.from_pydict({"value": [str(10 * batch_id + number)]})
-        return write_slot([rows], self.settings, Slot(self.id, batch_id, number))
+    def with_options(self, **options: str) -> Query:
+        """The same query with other options."""
+        return Query(self.servers, self.id, **options)
 
-    def tasks(self, batch_id: int, count: int = TASKS) -> list[Written]:
-        return [self.task(batch_id, number) for number in range(count)]
+    def task(self, batch_id: int, number: int, rows: Rows | None = None) -> Written:
+        value = str(10 * batch_id + number) if rows is None else rows(number)
+        batch = pa.RecordBatch.from_pydict({"value": [value]})
+        return write_slot([batch], self.settings, Slot(self.id, batch_id, number))
 
-    def run(self, batch_id: int) -> None:
-        commit_batch(self.tasks(batch_id), self.settings)
+    def tasks(self, batch_id: int, count: int = TASKS, rows: Rows | None = None) -> list[Written]:
+        return [self.task(batch_id, number, rows) for number in range(count)]
+
+    def run(self, batch_id: int, rows: Rows | None = None) -> None:
+        commit_batch(self.tasks(batch_id, rows=rows), self.settings)
+
+    def decisions(self) -> AbstractContextManager[Decisions]:
+        return pooled(self.settings.client, TOPIC)
+
+    def decide_only(self, batch_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Run a batch with a driver that dies before it ends the first transaction."""
+        written = self.tasks(batch_id)
+        with monkeypatch.context() as patch:
+            patch.setattr(exactly_once, "_try_to_commit_all", dying)
+            with pytest.raises(KeyboardInterrupt):
+                commit_batch(written, self.settings)
+
+    def last_decided(self) -> list[PreparedTransaction]:
+        """The transactions of the newest decision."""
+        with self.decisions() as decisions:
+            last = decisions.look(self.id).last
+        assert last is not None
+        return [each for each in last.transactions if each is not None]
+
+    def running_first(self, act: Callable[[], None]) -> Callable[..., tuple[Written, int]]:
+        """A task's write before which other processes go on."""
+        write, acts = exactly_once._write, [act]
+
+        def late(*args: Any) -> tuple[Written, int]:  # those of `_write`
+            if acts:
+                acts.pop()()
+            return write(*args)
+
+        return late
+
+    def open_transactions(self) -> list[str]:
+        with Admin(bootstrap_servers=self.servers) as admin:
+            found = admin.list_transactions(states=["Ongoing"])
+        return [one.transactional_id for one in found if f"-{self.id}-" in one.transactional_id]
 
     def read(self) -> list[int]:
         """What a reader of committed records finds; it waits for open transactions to end."""
@@ -59,6 +111,15 @@ class Query:
             while any(consumer.position(each) < ends[each] for each in partitions):
                 found += [int(record.value or b"") for batch in consumer.poll(0.01).values() for record in batch]
         return sorted(found)
+
+
+def dying(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def forget_clients() -> None:
+    """As in a new process."""
+    decisions_module._pool.close()
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +169,14 @@ def test_an_attempt_that_was_not_decided_is_given_up_by_the_next(query: Query) -
 def test_a_driver_that_dies_while_it_ends_transactions_leaves_the_rest_to_the_next(
     query: Query, ended: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(transactions: list[object], decisions: Decisions, *, commit: bool) -> None:
-        for each in transactions[:ended]:
-            decisions.end(each, commit=commit)
+    def die(transactions: dict[int, PreparedTransaction], decisions: Decisions) -> None:
+        for number in range(ended):
+            decisions.end(transactions[number], commit=True)
         raise KeyboardInterrupt
 
     written = query.tasks(0)
     with monkeypatch.context() as patch:
-        patch.setattr(exactly_once, "_end_all", die)
+        patch.setattr(exactly_once, "_try_to_commit_all", die)
         with pytest.raises(KeyboardInterrupt):
             commit_batch(written, query.settings)
     assert len(query.read()) == ended
@@ -126,13 +187,9 @@ def test_a_driver_that_dies_while_it_ends_transactions_leaves_the_rest_to_the_ne
 def test_a_decided_transaction_that_was_aborted_meanwhile_is_written_again(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = query.tasks(0)
-    with monkeypatch.context() as patch:
-        patch.setattr(exactly_once, "_end_all", lambda *_, **__: None)
-        commit_batch(written, query.settings)  # decided, and dead before the first is ended
-    with exactly_once.pooled(query.settings.client, "kafkaraw-spark-decisions") as decisions:
-        assert written[1].transaction is not None
-        decisions.end(written[1].transaction, commit=False)
+    query.decide_only(0, monkeypatch)
+    with query.decisions() as decisions:
+        decisions.end(query.last_decided()[1], commit=False)
     again = query.tasks(0)
     assert [each.ended for each in again] == [True, False, True]
     commit_batch(again, query.settings)
@@ -168,39 +225,163 @@ def test_when_a_task_fails_what_the_others_have_prepared_is_aborted(query: Query
     assert query.read() == BATCH
 
 
-def test_an_older_checkpoint_repeats_nothing(query: Query) -> None:
+def test_an_older_checkpoint_is_refused(query: Query) -> None:
     query.run(0)
     query.run(1)
-    again = query.tasks(0)
-    assert all(each.ended for each in again)
-    commit_batch(again, query.settings)
+    with pytest.raises(UsageError, match=r"a later one, batch 1, is decided: the checkpoint is an older one"):
+        query.task(0, 0)
     query.run(2)
     assert query.read() == [*BATCH, 10, 11, 12, 20, 21, 22]
 
 
-def test_decisions_are_found_behind_records_that_are_gone(query: Query) -> None:
+def test_rows_of_a_restored_checkpoint_are_not_lost_silently(query: Query) -> None:
+    for batch_id in range(4):
+        query.run(batch_id)
+    for batch_id in (1, 2, 3):  # the checkpoint of batch 0 is back: Spark plans these anew, with other rows
+        with pytest.raises(UsageError, match=r"is decided|has other rows"):
+            query.run(batch_id, rows=lambda number: str(1000 + number))
+
+
+def test_a_repetition_with_other_rows_is_refused(query: Query) -> None:
     query.run(0)
-    topic = "kafkaraw-spark-decisions"
-    with (
-        exactly_once.pooled(query.settings.client, topic) as decisions,
-        Admin(bootstrap_servers=query.servers) as admin,
-    ):
-        known = decisions.last(query.id)
-        admin.alter_configs({ConfigResource.topic(topic): {"cleanup.policy": "delete"}})
-        admin.delete_records({TopicPartition(topic, 0): 1})
-        fresh = Decisions(query.settings.client, topic)
+    with pytest.raises(UsageError, match=r"batch 0 of query .* has other rows than when it was written: then 3 rows"):
+        query.run(0, rows=lambda number: "777")
+    assert query.read() == BATCH
+
+
+def test_a_repetition_may_have_the_rows_of_committed_slots_in_another_order_and_other_batches(query: Query) -> None:
+    slot = Slot(query.id, 0, 0)
+    rows = pa.RecordBatch.from_pydict({"value": ["0", "1", "2"]})
+    commit_batch([write_slot([rows], query.settings, slot)], query.settings)
+    again = write_slot([rows.slice(2), rows.slice(1, 1), rows.slice(0, 1)], query.settings, slot)
+    commit_batch([again], query.settings)
+    assert query.read() == BATCH
+
+
+def test_a_repetition_may_have_other_rows_when_none_of_its_slots_is_committed(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.decide_only(0, monkeypatch)
+    with query.decisions() as decisions:
+        for transaction in query.last_decided():
+            decisions.end(transaction, commit=False)
+    query.run(0, rows=lambda number: str(100 + number))
+    assert query.read() == [100, 101, 102]
+
+
+def test_refused_rows_leave_no_open_transaction(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    query.decide_only(0, monkeypatch)
+    with query.decisions() as decisions:
+        decisions.end(query.last_decided()[0], commit=False)
+    with pytest.raises(UsageError, match="has other rows"):
+        query.run(0, rows=lambda number: str(100 + number))
+    assert query.open_transactions() == []
+    assert query.read() == [1, 2]
+
+
+# -- how a transaction ended is proven
+
+
+def test_a_stalled_attempt_that_takes_over_after_the_commit_writes_nothing(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(exactly_once, "_write", query.running_first(lambda: query.run(0)))
+        stalled = query.task(0, 0)  # it has looked before there was a decision, and goes on now
+    assert stalled.ended
+    query.run(0)
+    assert query.read() == BATCH
+    assert query.open_transactions() == []
+
+
+def test_a_batch_is_committed_if_the_next_one_has_taken_its_ids_over(query: Query) -> None:
+    query.run(0)
+    query.tasks(1)  # under way; then the log of Spark's commits is lost
+    again = query.tasks(0)
+    assert all(each.ended for each in again)
+    commit_batch(again, query.settings)
+    assert query.read() == BATCH
+    query.run(1)
+    assert query.read() == [*BATCH, 10, 11, 12]
+
+
+def test_a_decision_of_a_driver_that_was_taken_over_does_not_count(query: Query) -> None:
+    late = query.tasks(0)  # of a driver that is stuck before it decides
+    with query.decisions() as stuck:
+        stuck.take_over("kafkaraw-spark", query.id)
+        base = stuck.look(query.id)
+        query.run(0)
+        slots = tuple(SlotDecision(each.transaction, each.rows) for each in late)
+        with pytest.raises(DriverFencedError, match="another driver has taken over query"):
+            stuck.decide(Decision(query.id, 0, slots), base, "kafkaraw-spark")
+    query.run(0)
+    assert query.read() == BATCH
+
+
+def test_a_decision_that_lands_before_the_next_driver_takes_over_is_replaced_where_it_was_aborted(query: Query) -> None:
+    late = query.tasks(0)
+    current = query.tasks(0)  # these have aborted the transactions of the others
+    with pytest.raises(ProducerFenced):
+        commit_batch(late, query.settings)
+    commit_batch(current, query.settings)
+    assert query.read() == BATCH
+    query.run(0)
+    assert query.read() == BATCH
+
+
+def test_a_driver_whose_tasks_were_taken_over_leaves_the_decision_of_the_other_one(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = query.tasks(0)
+    query.decide_only(0, monkeypatch)
+    commit_batch(late, query.settings)  # it brings the decided transactions to their end, and aborts its own
+    assert query.read() == BATCH
+
+
+def test_a_marker_behind_the_open_transaction_of_another_query_is_found(query: Query) -> None:
+    other = Query(query.servers)
+    other.task(0, 0)
+    query.run(0)
+    query.tasks(1)
+    again = query.tasks(0)
+    assert all(each.ended for each in again)
+    assert other.open_transactions() != []
+
+
+def test_a_time_out_while_outcomes_are_read_is_an_error(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    query.run(0)
+    query.tasks(1)
+    with query.decisions() as decisions:
+        known = decisions.look(query.id).last
         assert known is not None
-        assert fresh.last(query.id) == known
-        fresh.close()
-        admin.alter_configs({ConfigResource.topic(topic): {"cleanup.policy": "compact"}})
+        transaction = known.transactions[0]
+        assert transaction is not None
+        unknown_end = decisions._read(0, time.monotonic() + 10, wait=False)
+        monkeypatch.setattr(decisions_module, "_TIMEOUT_S", 0.2)
+        far = dataclasses.replace(unknown_end, next_offset=0, batches=(), high_watermark=10**6)
+        monkeypatch.setattr(decisions, "_read", stalling(far))
+        with pytest.raises(KafkaTimeoutError, match="could not be read"):
+            decisions.is_committed(query.id, 0, 0, transaction)
+        monkeypatch.undo()
+        assert decisions.is_committed(query.id, 0, 0, transaction)
+
+
+def stalling(piece: LogSlice) -> Callable[..., LogSlice]:
+    """A log that does not come to its end, until the time is up."""
+
+    def read(offset: int, deadline_s: float, *, wait: bool) -> LogSlice:
+        if time.monotonic() > deadline_s:
+            raise KafkaTimeoutError("the log could not be read")
+        time.sleep(0.02)
+        return piece
+
+    return read
 
 
 class Forgetful(Decisions):
     """A cluster whose coordinators have forgotten their transactional ids, as they do after a week."""
 
-    def end(self, transaction: object, *, commit: bool) -> None:
-        from kafkaraw.protocol.error_codes import ErrorCode, error_for
-
+    def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
         raise error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "end")
 
 
@@ -209,19 +390,157 @@ def test_when_the_coordinator_has_forgotten_it_the_marker_tells_how_a_transactio
     query: Query, ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.run(0)
-    written = query.tasks(1)
-    with exactly_once.pooled(query.settings.client, "kafkaraw-spark-decisions") as decisions:
-        transactions = tuple(each.transaction for each in written)
-        decisions.write(Decision(query.id, 1, transactions))
+    query.decide_only(1, monkeypatch)
+    with query.decisions() as decisions:
+        transactions = query.last_decided()
         for each in transactions:
-            assert each is not None
             decisions.end(each, commit=ended)
         monkeypatch.setattr(decisions, "__class__", Forgetful)
-        assert decisions.marked(query.id, 0) == int(ended)
-        forgotten = Slot(query.id, 1, 0)
-        assert written[0].transaction is not None
-        assert exactly_once._is_committed(written[0].transaction, forgotten, 1, decisions) is ended
+        assert decisions.is_committed(query.id, 1, 0, transactions[0]) is ended
         monkeypatch.undo()
+
+
+# -- decisions that do not fit
+
+
+def test_a_batch_without_the_decision_before_it_is_refused(query: Query) -> None:
+    with pytest.raises(UsageError, match=r"has no decision about this query, and should have one about batch 0"):
+        query.task(1, 0)
+    query.run(0)
+    with pytest.raises(UsageError, match=r"the newest decision is about batch 0 and should be about batch 1"):
+        query.task(2, 0)
+
+
+def test_an_older_batch_is_never_decided(query: Query) -> None:
+    old = query.tasks(0)
+    query.run(0)
+    query.run(1)
+    with pytest.raises(UsageError, match="a later one, batch 1, is decided"):
+        commit_batch(old, query.settings)
+    assert query.read() == [*BATCH, 10, 11, 12]
+    assert query.open_transactions() == []
+
+
+def resolving(query: Query, text: str) -> Query:
+    """The same query with the option `resolveBatches`."""
+    return query.with_options(resolveBatches=text)
+
+
+def advice(error: pytest.ExceptionInfo[UsageError], what: str) -> str:
+    """The value for `resolveBatches` that a refusal names."""
+    found = re.search(rf"[\d-]+@(?:none|\d+)={what}", str(error.value))
+    assert found is not None
+    return found[0]
+
+
+def test_a_refused_batch_is_written_if_the_user_says_so_and_only_once(query: Query) -> None:
+    for batch_id in range(3):
+        query.run(batch_id)
+    with pytest.raises(UsageError) as refusal:
+        query.run(1, rows=lambda number: str(100 + number))
+    resolved = resolving(query, advice(refusal, "write"))
+    resolved.run(1, rows=lambda number: str(100 + number))
+    resolved.run(1, rows=lambda number: str(100 + number))  # repeated by Spark, with the option still set
+    resolved.run(2, rows=lambda number: str(200 + number))
+    assert resolved.read() == [0, 1, 2, 10, 11, 12, 20, 21, 22, 100, 101, 102, 200, 201, 202]
+    with pytest.raises(UsageError, match="a later one, batch 2, is decided"):
+        resolved.run(1)  # the checkpoint is restored once more: another decision is the newest
+
+
+def test_refused_batches_are_taken_as_written_if_the_user_says_so(query: Query) -> None:
+    for batch_id in range(3):
+        query.run(batch_id)
+    with pytest.raises(UsageError) as refusal:
+        query.run(1)
+    resolved = resolving(query, advice(refusal, "skip"))
+    resolved.run(1, rows=lambda number: "1000")
+    resolved.run(2, rows=lambda number: "1000")
+    resolved.run(3)
+    resolved.run(4)
+    assert resolved.read() == [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32, 40, 41, 42]
+
+
+@pytest.mark.parametrize(("what", "expected"), [("write", [50, 51, 52, 60, 61, 62]), ("skip", [60, 61, 62])])
+def test_a_batch_whose_decisions_are_gone_is_resolved(query: Query, what: str, expected: list[int]) -> None:
+    with pytest.raises(UsageError) as refusal:
+        query.run(5)
+    assert advice(refusal, what) == f"5@none={what}"
+    resolved = resolving(query, advice(refusal, what))
+    resolved.run(5)
+    resolved.run(5)
+    resolved.run(6)
+    assert resolved.read() == expected
+
+
+def test_rows_that_differ_are_resolved(query: Query) -> None:
+    query.run(0)
+    with pytest.raises(UsageError) as refusal:
+        query.run(0, rows=lambda number: str(100 + number))
+    resolving(query, advice(refusal, "skip")).run(0, rows=lambda number: "1000")
+    assert query.read() == BATCH
+    resolved = resolving(query, advice(refusal, "write"))
+    resolved.run(0, rows=lambda number: str(100 + number))
+    resolved.run(0, rows=lambda number: str(100 + number))
+    assert query.read() == [*BATCH, 100, 101, 102]
+
+
+def test_another_number_of_tasks_is_resolved(query: Query) -> None:
+    query.run(0)
+    with pytest.raises(UsageError) as refusal:
+        commit_batch(query.tasks(0, count=2), query.settings)
+    resolved = resolving(query, advice(refusal, "write"))
+    commit_batch(resolved.tasks(0, count=2), resolved.settings)
+    assert query.read() == [0, 0, 1, 1, 2]
+
+
+# -- what an earlier attempt leaves open
+
+
+def test_a_repetition_with_fewer_tasks_aborts_what_the_others_left_open(query: Query) -> None:
+    query.run(0)
+    query.tasks(1)
+    forget_clients()  # another driver
+    commit_batch(query.tasks(1, count=1), query.settings)
+    assert query.open_transactions() == []
+    assert query.read() == [*BATCH, 10]
+
+
+def test_a_failed_attempt_with_more_tasks_leaves_nothing_open(query: Query) -> None:
+    commit_batch(query.tasks(0, count=1), query.settings)
+    attempt = query.tasks(1)
+    abort_batch(attempt[:1], query.settings)  # Spark knows of one; the others were not done
+    commit_batch(query.tasks(1, count=1), query.settings)
+    assert query.open_transactions() == []
+
+
+def test_transactions_that_may_not_be_listed_are_a_warning(
+    query: Query, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "list transactions")
+
+    forget_clients()
+    monkeypatch.setattr(Admin, "list_transactions", refused)
+    query.run(0)
+    assert query.read() == BATCH
+    assert "the open transactions of query" in caplog.text
+
+
+# -- decisions of earlier versions
+
+
+def test_a_decision_of_the_first_format_is_read_and_said_to_be_incomparable(
+    query: Query, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = query.tasks(0)
+    value = json.dumps({"batch": 0, "transactions": [each.transaction for each in written]}).encode()
+    with Producer(bootstrap_servers=query.servers) as producer:
+        producer.send(TOPIC, value, query.id.encode(), partition=0).result(10)
+    query.run(0, rows=lambda number: "1000")
+    assert query.read() == BATCH
+    assert caplog.text.count("was decided by an earlier version of kafkaraw") == 1
+    query.run(1)
+    assert query.read() == [*BATCH, 10, 11, 12]
 
 
 def test_a_batch_write_is_committed_whole_and_writes_nothing_down(query: Query) -> None:
@@ -233,8 +552,8 @@ def test_a_batch_write_is_committed_whole_and_writes_nothing_down(query: Query) 
     assert query.read() == []
     commit_batch(written, query.settings)
     assert query.read() == [0, 1]
-    with exactly_once.pooled(query.settings.client, "kafkaraw-spark-decisions") as decisions:
-        assert decisions.last("write") is None
+    with query.decisions() as decisions:
+        assert decisions.look("write").last is None
 
 
 def test_the_producer_of_a_batch_write_is_let_go_with_its_id_and_that_of_a_query_is_kept(

@@ -19,6 +19,7 @@ from kafkaraw.client.admin.group_descriptions import (
 from kafkaraw.client.admin.partitions import NewPartitions
 from kafkaraw.client.admin.quotas import QuotaEntity, QuotaName
 from kafkaraw.client.admin.topics import NewTopic, TopicCreated, TopicDescription, TopicListing
+from kafkaraw.client.admin.transactions import TransactionListing
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval
 
 __all__ = [
@@ -45,4 +46,5 @@ __all__ = [
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
+    "TransactionListing",
 ]

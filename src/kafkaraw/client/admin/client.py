@@ -20,7 +20,7 @@ from kafkaraw.client.admin.groups import GroupAdmin
 from kafkaraw.client.admin.partitions import NewPartitions, PartitionAdmin
 from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
-from kafkaraw.client.admin.transactions import TransactionAdmin
+from kafkaraw.client.admin.transactions import TransactionAdmin, TransactionListing
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig, parse
@@ -248,6 +248,14 @@ class AsyncAdmin:
         await self._group_offsets.delete_group_offsets(group_id, partitions, timeout=timeout)
 
     # -- transactions
+
+    async def list_transactions(
+        self, *, states: Iterable[str] = (), timeout: float | None = None
+    ) -> list[TransactionListing]:
+        return await self._transactions.list_transactions(states=states, timeout=timeout)
+
+    async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
+        await self._transactions.fence_producers(transactional_ids, timeout=timeout)
 
     async def end_transaction(
         self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None

@@ -1,13 +1,42 @@
-"""Transactions, seen by an administrator: ending those that producers have prepared."""
+"""Transactions, seen by an administrator: list them, end those that producers have prepared, fence producers.
+
+Source: KIP-664 (ListTransactions); Kafka's Admin.listTransactions and Admin.fenceProducers.
+"""
 
 from __future__ import annotations
 
-from kafkaraw.client.admin.calls import Calls, failure
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaraw.client.admin.calls import Calls, failure, names_of
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
+from kafkaraw.client.network.engine import reply
 from kafkaraw.client.sending.transactions import ask_to_end
 from kafkaraw.core.producer.transaction import Reaction, reaction_to
-from kafkaraw.errors import ProducerFenced
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProducerFenced, StaleMetadataError
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_FENCING_TIMEOUT_MS: Final = 60_000
+"""The transaction timeout that a fenced id keeps; it begins no transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id and the state that its coordinator has it in.
+
+    Attributes:
+        transactional_id: the id.
+        producer_id: of its producer.
+        state: Kafka's name of the state, such as "Ongoing" or "CompleteCommit".
+    """
+
+    transactional_id: str
+    producer_id: int
+    state: str
 
 
 class TransactionAdmin:
@@ -20,6 +49,84 @@ class TransactionAdmin:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
+    async def list_transactions(
+        self, *, states: Iterable[str] = (), timeout: float | None = None
+    ) -> list[TransactionListing]:
+        """List the transactional ids of the cluster that this client may describe. Every broker is asked.
+
+        Args:
+            states: only those in one of these states, such as "Ongoing"; none is all. A state that a broker does not
+                know matches nothing.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a broker refuses.
+            UnsupportedVersionError: a broker is older than Kafka 3.0.
+            KafkaError: a broker gave no answer in time.
+        """
+        engine, deadline = self._calls.engine, self._calls.deadline(timeout)
+        request = ListTransactionsRequest(state_filters=names_of(states), producer_id_filters=[])
+        found: dict[str, TransactionListing] = {}
+
+        async def ask(node_id: int) -> KafkaError | None:
+            if node_id not in engine.cluster.brokers:
+                return None  # it has left the cluster, and other brokers coordinate its transactions
+            seconds = deadline.at_most(engine.config.request_timeout_ms / 1000)
+            try:
+                answer = reply(await engine.request(node_id, request, timeout=seconds), ListTransactionsResponse)
+            except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
+                return error
+            if answer.error_code:
+                return failure(answer.error_code, None, f"list the transactions of broker {node_id}")
+            for one in answer.transaction_states:
+                found[one.transactional_id] = TransactionListing(
+                    one.transactional_id, one.producer_id, one.transaction_state
+                )
+            return None
+
+        async def once(nodes: Sequence[int]) -> dict[int, KafkaError]:
+            outcomes = await asyncio.gather(*map(ask, nodes))
+            return {node_id: error for node_id, error in zip(nodes, outcomes, strict=True) if error is not None}
+
+        await engine.refresh((), timeout=deadline.remaining)
+        await self._calls.each(sorted(engine.cluster.brokers), once, deadline)
+        return [one for _, one in sorted(found.items())]
+
+    async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
+        """Abort the open transactions of transactional ids, and fence the producers that use these ids.
+
+        Args:
+            transactional_ids: which.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a coordinator refuses, as when this client may not WRITE to the id.
+            KafkaError: a coordinator gave no answer in time.
+        """
+        deadline = self._calls.deadline(timeout)
+
+        async def fence(transactional_id: str) -> KafkaError | None:
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=_FENCING_TIMEOUT_MS
+            )
+            coordinator = Coordinator(self._calls.engine, CoordinatorKind.TRANSACTION, transactional_id)
+            try:
+                answer = await coordinator.ask(
+                    lambda _: request, InitProducerIdResponse, lambda each: each.error_code, deadline=deadline
+                )
+            except KafkaError as error:
+                return error
+            if answer.error_code:
+                what = f"fence the producer of {transactional_id!r}"
+                return failure(answer.error_code, None, what, resource=transactional_id, operation="WRITE")
+            return None
+
+        async def once(ids: Sequence[str]) -> dict[str, KafkaError]:
+            outcomes = await asyncio.gather(*map(fence, ids))
+            return {each: error for each, error in zip(ids, outcomes, strict=True) if error is not None}
+
+        await self._calls.each(names_of(transactional_ids), once, deadline)
+
     async def end_transaction(
         self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None
     ) -> None:
@@ -31,7 +138,8 @@ class TransactionAdmin:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            ProducerFenced: it was aborted meanwhile: it took too long, or another producer has taken over its id.
+            ProducerFenced: another producer has taken over its id, or it was open for too long. This does not tell how
+                it ended: a transaction that was committed before the id was taken over gets the same answer.
             BrokerError: the coordinator refuses, as when it was ended the other way.
             KafkaError: no coordinator gave an answer in time.
         """
@@ -42,8 +150,9 @@ class TransactionAdmin:
         what = f"{'commit' if commit else 'abort'} the transaction of {who!r}"
         if reaction_to(code) is Reaction.FENCED:
             raise ProducerFenced(
-                f"{what}: it was aborted already, because it was open for too long (transaction_timeout_ms) or "
-                "because another producer has taken over its transactional id"
+                f"{what}: the coordinator refuses, because it was open for too long (transaction_timeout_ms) or "
+                f"because "
+                "another producer has taken over its transactional id; it may have been committed before that"
             )
         if code:
             raise failure(code, None, what, operation="WRITE")

@@ -30,6 +30,7 @@ from kafkaraw.client.admin import (
     TopicCreated,
     TopicDescription,
     TopicListing,
+    TransactionListing,
 )
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
@@ -223,6 +224,14 @@ class Admin:
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
         self._bridge.run(self._async.delete_group_offsets(group_id, partitions, timeout=timeout))
+
+    def list_transactions(
+        self, *, states: Iterable[str] = (), timeout: float | None = None
+    ) -> list[TransactionListing]:
+        return self._bridge.run(self._async.list_transactions(states=states, timeout=timeout))
+
+    def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.fence_producers(transactional_ids, timeout=timeout))
 
     def end_transaction(self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None) -> None:
         self._bridge.run(self._async.end_transaction(prepared, commit=commit, timeout=timeout))

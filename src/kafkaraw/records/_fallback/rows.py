@@ -10,6 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from kafkaraw.errors import UsageError
+from kafkaraw.records._fallback.checksum import HEADERS, PARTITION, SEED, TIMESTAMP, hash_bytes, hash_number
 from kafkaraw.records.interface import AppendStatus, OpenBatches
 from kafkaraw.records.promise import BatchPromise
 from kafkaraw.records.record import Header
@@ -19,6 +21,14 @@ ROWS_AT_ONCE: Final = 16_384
 """After so many rows others have their turn, at the latest."""
 _FIXED_BYTES: Final = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
+
+
+UNSOUND: Final = "the buffers of the columns contradict each other; validate(full=True) of the data says where"
+
+
+def topic_seeds(topics: Sequence[str]) -> list[int]:
+    """Where the checksum of a row begins, by the number of its topic."""
+    return [hash_bytes(SEED, topic.encode()) for topic in topics]
 
 
 class Rows:
@@ -65,6 +75,37 @@ class Rows:
         if partition is not None and not 0 <= partition < partition_counts[topic]:
             return BadRow(Fault.PARTITION, row, partition)
         return None
+
+    def checksum(self) -> int:
+        """Sum up the checksums of all rows, modulo 2**64: of what becomes their records, in whatever order they come.
+
+        A row's checksum covers its topic, key, value and headers, and timestamp and partition unless they are null.
+
+        Raises:
+            UsageError: the buffers contradict each other.
+        """
+        columns = self._columns
+        if not _are_sound(columns):
+            raise UsageError(UNSOUND)
+        seeds = topic_seeds(columns.topics)
+        total = 0
+        for row in range(self.count):
+            topic = self._topic(row)
+            if not 0 <= topic < len(seeds):
+                raise UsageError(UNSOUND)
+            value = hash_bytes(seeds[topic], _bytes(columns.key, row))
+            value = hash_bytes(value, _bytes(columns.value, row))
+            for salt, column in ((TIMESTAMP, columns.timestamp), (PARTITION, columns.partition)):
+                number = _number(column, row)
+                if number is not None:
+                    value = hash_number(value, salt, number)
+            headers = self._headers(row)
+            if headers:
+                value = hash_number(value, HEADERS, len(headers))
+                for name, content in headers:
+                    value = hash_bytes(hash_bytes(value, name.encode()), content)
+            total += value
+        return total % 2**64
 
     def append_to(self, open_batches: OpenBatches, start: int) -> tuple[AppendStatus, int, list[SentPart]]:
         """Add rows from `start` on to open batches, in their order, as far as that goes.

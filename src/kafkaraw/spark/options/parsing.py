@@ -29,6 +29,7 @@ from kafkaraw.spark.options.positions import (
     parse_timestamps,
 )
 from kafkaraw.spark.options.refusals import PASSED_OVER, WITHOUT_EFFECT, unknown
+from kafkaraw.spark.options.resolutions import Resolution, parse_resolutions
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +41,14 @@ class ExactlyOnce:
     Attributes:
         prefix: begins the transactional ids of the tasks.
         topic: where it is written down which micro-batches are decided.
+        resolutions: what to do with micro-batches that would be refused.
+        batch: for `foreachBatch`, where Spark does not tell tasks: the writer's query and the micro-batch.
     """
 
     prefix: str = "kafkaraw-spark"
     topic: str = "kafkaraw-spark-decisions"
+    resolutions: tuple[Resolution, ...] = ()
+    batch: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,9 @@ class SparkOptions:
 
 
 def _exactly_once(given: Settings) -> ExactlyOnce | None:
-    chosen = {_ONCE[name]: texts.name_of(name, text) for name, text in given.items() if name in _ONCE}
+    chosen = {_ONCE[name][0]: _ONCE[name][1](name, text) for name, text in given.items() if name in _ONCE}
     if texts.boolean(_EXACTLY_ONCE, given.get(_EXACTLY_ONCE, "false")):
-        return ExactlyOnce(**chosen)
+        return replace(ExactlyOnce(), **chosen)  # type: ignore[arg-type]  # the table pairs field and type
     if chosen:
         raise ConfigError(f"{', '.join(name for name in _ONCE if name in given)} is only for {_EXACTLY_ONCE}=true")
     return None
@@ -147,8 +152,15 @@ _STRATEGY = "startingOffsetsByTimestampStrategy"
 _STRATEGIES = {"error": False, "latest": True}
 
 _EXACTLY_ONCE = "exactlyOnce"
-# Options that count with it only -> field of ExactlyOnce.
-_ONCE = {"transactionalIdPrefix": "prefix", "decisionsTopic": "topic"}
+BATCH_OPTION: Final = "exactlyOnceBatch"
+"""Set by `foreach_batch`: name of the writer and number of the micro-batch, as in "name/57"."""
+# Options that count with it only -> field of ExactlyOnce and how its text is read.
+_ONCE: dict[str, tuple[str, Callable[[str, str], object]]] = {
+    "transactionalIdPrefix": ("prefix", texts.name_of),
+    "decisionsTopic": ("topic", texts.name_of),
+    "resolveBatches": ("resolutions", parse_resolutions),
+    BATCH_OPTION: ("batch", texts.named_batch),
+}
 
 _NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *WITHOUT_EFFECT, _EXACTLY_ONCE, *_ONCE)
 _LOWER = {name.lower(): name for name in _NAMES}

@@ -11,6 +11,7 @@ from kafkaraw.spark.options.java_regex import translate
 from kafkaraw.spark.options.offsets import parse_json, partition_number
 
 _DURATION: Final = re.compile(r"(\d+)([a-z]+)?")
+_NAMED_BATCH: Final = re.compile(r"([A-Za-z0-9._-]{1,200})/(\d{1,18})")
 _SPARKS_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -91,3 +92,11 @@ def name_of(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigError(f"{name} is empty; give a name, or leave it out")
     return text.strip()
+
+
+def named_batch(name: str, text: str) -> tuple[str, int]:
+    """The name of a writer and the number of a micro-batch, as in "name/57"."""
+    found = _NAMED_BATCH.fullmatch(text)
+    if found is None:
+        raise ConfigError(f'{name}={text!r}: must be a name and the number of a micro-batch, as in "name/57"')
+    return found[1], int(found[2])

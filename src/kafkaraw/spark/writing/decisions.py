@@ -1,84 +1,107 @@
-"""Which micro-batch of each query was decided last: a compacted topic, written by drivers, read by drivers and tasks.
+"""The log of decisions: a compacted topic, written by drivers, read by drivers and tasks.
 
-A decision says that a batch is to be committed, and by which transactions. It is written before the first of them is
-ended; from then on whoever finds it brings them to their end, however often. It also says how many there are, so that
-a query whose plan has changed in the middle of a batch is noticed.
+A decision says that a batch is to be committed, and by which transactions. It is durable before the first of them is
+ended; from then on whatever process finds it brings them to their end, however often.
 
-The topic is compacted, so a decision stays for as long as its query is not decided anew: longer than Kafka keeps the
-offsets of a group without members. In each transaction there is a marker as well, for the case that the coordinator
-has forgotten how it ended.
+The same partition holds the markers of the tasks' transactions, so one log shows in one order which decisions count and
+how each transaction ended. It is read whole, with control batches (`WholeLog`), up to the high watermark: the last
+stable offset would stop at other queries' open transactions. What a read relies on:
 
-Must not decide: `exactly_once` does. Start at `Decisions`.
+- `look` reads up to the high watermark that the leader names, and up to `past`. A writer that passes the offset of its
+  own acknowledged record sees everything that was written before that record, even if a broker that was deposed without
+  noticing answers: such a broker does not have the record.
+- A decision counts when its transaction is committed. `decide` returns when the marker of that commit can be read, so
+  that a transaction of a slot is never committed before its decision can be seen.
+- A driver writes decisions under the transactional id of its query. `take_over` fences the drivers before it, and
+  returns when their last transaction has ended. So between a look after `take_over` and `decide` no other decision
+  about the query can appear, or `decide` fails.
+
+Must not judge: `exactly_once` does. Start at `Decisions.look` and `Decisions.decide`.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.blocking.admin import Admin
-from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.blocking.producer import Producer
+from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import PreparedTransaction
-from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig
-from kafkaraw.errors import BrokerError, KafkaTimeoutError
+from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig, parse
+from kafkaraw.client.fetching.whole_log import LogSlice, TopicReplacedError, WholeLog
+from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, LogTruncated, ProducerFenced, TransactionError
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import Record, TopicPartition
+from kafkaraw.records import TopicPartition
 from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
 from kafkaraw.spark.worker import ClientPool
+from kafkaraw.spark.writing.decision import (
+    Decision,
+    driver_transactional_id,
+    is_of_decision,
+    marker_key,
+    marker_value,
+    transactional_id,
+)
+from kafkaraw.spark.writing.decisions_topic import ensure_topic
+from kafkaraw.spark.writing.outcomes import LogRecord, MarkerFold, Outcome, TransactionFold, owner_of
 
-_CONFIGS: Final = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(16 << 20),
-    "min.cleanable.dirty.ratio": "0.1",
-}
+_log = logging.getLogger(__name__)
+
 _TIMEOUT_S: Final = 60.0
-_POLL_S: Final = 0.01  # markers of transactions give a reader nothing, but bring it nearer to the end
+_WAIT_MS: Final = 500
+"""How long a Fetch waits at the end of the log for a marker that is on its way."""
+_DRIVER_TRANSACTION_TIMEOUT_MS: Final = "60000"
+_DRIVERS_MAX: Final = 16
+_ONGOING: Final = "Ongoing"
+
+# A refusal that more attempts do not change, and that does not tell how the transaction ended.
+_REFUSALS: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
 
 
-@dataclass(frozen=True)
-class Decision:
-    """A micro-batch that is committed, or about to be.
-
-    Attributes:
-        query_id: of which query.
-        batch_id: which of its batches.
-        transactions: one for each slot, in their order; None for one without rows.
-    """
-
-    query_id: str
-    batch_id: int
-    transactions: tuple[PreparedTransaction | None, ...]
-
-    def to_bytes(self) -> bytes:
-        """As it stands in the topic."""
-        return json.dumps({"batch": self.batch_id, "transactions": self.transactions}).encode()
+class DriverFencedError(TransactionError):
+    """Another driver of the same query writes decisions: this one must not go on."""
 
     @classmethod
-    def from_record(cls, record: Record) -> Decision:
-        """Read it from the topic."""
-        said = json.loads(record.value or b"")
-        transactions = tuple(None if each is None else PreparedTransaction(*each) for each in said["transactions"])
-        return cls((record.key or b"").decode(), said["batch"], transactions)
+    def explained(cls, query_id: str) -> DriverFencedError:
+        """The error with the way out."""
+        return cls(
+            f"another driver has taken over query {query_id} while this one was committing a batch: either this query "
+            f"was started again elsewhere, or two queries run from copies of one checkpoint. Let only one of them run; "
+            f"a copy needs a checkpoint of its own"
+        )
 
 
-def marker_key(query_id: str, slot: int) -> bytes:
-    """The key of the markers of a slot."""
-    return f"{query_id}/{slot}".encode()
+class Found(NamedTuple):
+    """What a look at a query shows.
 
+    Attributes:
+        last: its newest decision.
+        lost: a later decision that this process has read before, and that the topic has no longer.
+    """
 
-def marker_value(batch_id: int) -> bytes:
-    """A marker: the transaction that it is part of belongs to this batch."""
-    return b"%d" % batch_id
+    last: Decision | None
+    lost: Decision | None = None
+
+    @property
+    def offset(self) -> int | None:
+        """Where the newest decision lies."""
+        return None if self.last is None else self.last.offset
 
 
 class Decisions:
-    """One topic of decisions, as this process has read it so far.
+    """One topic of decisions, as this process has read it so far. For one thread at a time, apart from `end`.
 
     Args:
         settings: of the client, as text.
@@ -88,82 +111,333 @@ class Decisions:
     def __init__(self, settings: Settings, topic: str) -> None:
         self.topic = topic
         self._settings = settings
-        self._partition = TopicPartition(topic, 0)
         self._admin = Admin(runtime=None, **typed_settings(AdminConfig, settings_for(AdminConfig, settings)))
-        self._reader = self._new_reader("read_uncommitted")
-        self._writer: Producer | None = None
-        self._next_offset: int | None = None
-        self._found: dict[str, Decision] = {}
+        self._drivers: dict[str, Producer] = {}  # those that have prepared their decision, and may take over again
+        self._driver: tuple[str, Producer] | None = None  # the one that has taken over
+        self._swept: dict[str, int] = {}
+        self._lost: dict[str, Decision] = {}
+        self._reader: WholeLog | None = None
+        self._bridge: Bridge | None = None
+        self._fold = TransactionFold(is_of_decision)
+        self._start_over()
 
     def close(self) -> None:
-        """Close the clients."""
-        for client in (self._reader, self._writer, self._admin):
-            if client is not None:
-                client.close()
+        """Close the clients, each of them even if another one raises; then raise the first error."""
+        closing: list[Callable[[], None]] = [producer.close for producer in self._drivers.values()]
+        closing += [self._close_driver, self._close_reader, self._admin.close]
+        errors: list[KafkaError] = []
+        for close in closing:
+            try:
+                close()
+            except KafkaError as error:
+                errors.append(error)
+        self._drivers = {}
+        if errors:
+            raise errors[0]
 
-    def last(self, query_id: str) -> Decision | None:
-        """The newest decision about a query; asks the cluster each time."""
-        if self._next_offset is None:
-            self._create_topic()
-            self._next_offset = 0
-        for record in self._records(self._reader, self._next_offset):
-            self._next_offset = record.offset + 1
-            if b"/" not in (record.key or b"/"):
-                decision = Decision.from_record(record)
-                self._found[decision.query_id] = decision
-        return self._found.get(query_id)
+    # -- reading decisions
 
-    def write(self, decision: Decision) -> None:
-        """Make a decision durable.
+    def look(self, query_id: str, *, past: int = 0) -> Found:
+        """Read all there is, and return the query's newest decision.
+
+        Args:
+            query_id: the query.
+            past: read at least up to this offset, where a record of the caller's is.
 
         Raises:
-            KafkaError: it is not known to be; it may be nevertheless.
+            KafkaTimeoutError: the end could not be reached.
+            KafkaError: the topic cannot be read, or is not as it must be.
         """
-        if self._writer is None:
-            settings = settings_for(ProducerConfig, self._settings) | {"acks": "all", "linger_ms": "0"}
-            self._writer = Producer(runtime=None, **typed_settings(ProducerConfig, settings))
-        ticket = self._writer.send(self.topic, decision.to_bytes(), decision.query_id.encode(), partition=0)
-        ticket.result(_TIMEOUT_S)
-
-    def marked(self, query_id: str, slot: int) -> int:
-        """The newest batch of which a slot has a committed marker; -1 when it has none. Reads the whole topic."""
-        batch_id = -1
-        reader = self._new_reader("read_committed")
         try:
-            for record in self._records(reader, 0):
-                if record.key == marker_key(query_id, slot):
-                    batch_id = int(record.value or b"")
-        finally:
-            reader.close()
-        return batch_id
+            self._catch_up(past)
+        except (TopicReplacedError, LogTruncated) as error:
+            _log.warning("the decisions of all queries are read again: %s", error)
+            self._remember_lost()
+            self._close_reader()
+            self._start_over()
+            self._catch_up(past)
+        last = self._decision(query_id)
+        lost = self._lost.get(query_id)
+        if lost is not None and last is not None and (last.batch_id >= lost.batch_id or last.resolved):
+            del self._lost[query_id]
+            lost = None
+        return Found(last, lost)
+
+    def _catch_up(self, past: int) -> None:
+        """Read up to the high watermark as it is now, or later."""
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        end_offset: int | None = None
+        while end_offset is None or self._next_offset < end_offset:
+            piece = self._read(self._next_offset, deadline_s, wait=end_offset is not None)
+            if end_offset is None and piece.high_watermark >= self._next_offset:  # a new leader may not know it yet
+                end_offset = max(piece.high_watermark, past)
+            self._take(piece)
+
+    def _take(self, piece: LogSlice) -> None:
+        for batch in piece.batches:
+            for outcome, records in self._fold.add(batch):
+                if outcome is Outcome.COMMITTED:
+                    self._note(records)
+        self._next_offset = piece.next_offset
+
+    def _note(self, records: tuple[LogRecord, ...]) -> None:
+        """Keep a committed decision; it is decoded when somebody asks for it."""
+        query_id = records[-1].key.decode()
+        self._records[query_id] = records
+        self._decoded.pop(query_id, None)
+
+    def _decision(self, query_id: str) -> Decision | None:
+        if query_id not in self._decoded and query_id in self._records:
+            self._decoded[query_id] = Decision.from_records(self._records[query_id])
+        return self._decoded.get(query_id)
+
+    def _remember_lost(self) -> None:
+        for query_id in self._records:
+            decision = self._decision(query_id)
+            if decision is not None:
+                self._lost[query_id] = decision
+
+    def _start_over(self) -> None:
+        self._next_offset = 0
+        self._fold = TransactionFold(is_of_decision)
+        self._records: dict[str, tuple[LogRecord, ...]] = {}
+        self._decoded: dict[str, Decision] = {}
+
+    # -- reading outcomes
+
+    def is_committed(self, query_id: str, batch_id: int, slot: int, transaction: PreparedTransaction) -> bool:
+        """Have a decided transaction committed; whether it is, now or since earlier, is proven.
+
+        Raises:
+            KafkaError: it is not known how the transaction ended.
+        """
+        return self.try_to_commit(transaction) or (
+            self.outcomes(query_id, batch_id, {slot: transaction})[slot] is Outcome.COMMITTED
+        )
+
+    def try_to_commit(self, transaction: PreparedTransaction) -> bool:
+        """Have a transaction committed. False is a refusal, which does not tell how it ended: see `outcomes`.
+
+        Raises:
+            KafkaError: no answer in time, or an error that is not about the transaction.
+        """
+        try:
+            self.end(transaction, commit=True)
+        except ProducerFenced:
+            return False
+        except BrokerError as error:
+            if error.code in _REFUSALS:
+                return False
+            raise
+        return True
+
+    def outcomes(
+        self, query_id: str, batch_id: int, transactions: Mapping[int, PreparedTransaction]
+    ) -> dict[int, Outcome]:
+        """Read from the markers how slots' transactions ended, after their coordinators have refused to commit them.
+
+        A transaction that is open after that is about to be aborted: a commit would have been finished before the
+        coordinator let another producer take over the id. This waits until its marker says so.
+
+        Args:
+            query_id: the query.
+            batch_id: the micro-batch that the transactions belong to.
+            transactions: by slot.
+
+        Returns:
+            by slot COMMITTED or ABORTED.
+
+        Raises:
+            KafkaTimeoutError: the log could not be read to its end, or a transaction is still open.
+            KafkaError: the log does not tell how one ended.
+        """
+        keys = {slot: marker_key(query_id, slot) for slot in transactions}
+        fold = MarkerFold({keys[slot]: owner_of(transaction) for slot, transaction in transactions.items()})
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        end_offset: int | None = None
+        offset = start_offset = 0
+        known_offset = self._next_offset  # a leader that has less is behind
+        while True:
+            piece = self._read(offset, deadline_s, wait=end_offset is not None)
+            end_offset = max(piece.high_watermark, known_offset) if end_offset is None else end_offset
+            start_offset = piece.log_start_offset
+            for batch in piece.batches:
+                fold.add(batch)
+            offset = piece.next_offset
+            open_slots = [slot for slot, key in keys.items() if fold.outcome(key) is Outcome.OPEN]
+            if offset >= end_offset and not open_slots:
+                break
+        return {slot: _outcome_of(fold, key, batch_id, start_offset, self.topic) for slot, key in keys.items()}
+
+    # -- ending transactions
 
     def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
-        """Have a transaction ended; see `Admin.end_transaction`."""
+        """Have a transaction ended; see `Admin.end_transaction`. Safe for use by several threads."""
         self._admin.end_transaction(transaction, commit=commit, timeout=_TIMEOUT_S)
 
-    def _new_reader(self, isolation_level: str) -> Consumer:
-        ours = {"auto_offset_reset": "earliest", "isolation_level": isolation_level, "fetch_max_wait_ms": "10"}
-        settings = settings_for(ConsumerConfig, self._settings) | ours
-        return Consumer(runtime=None, **typed_settings(ConsumerConfig, settings))
+    def abort(self, transaction: PreparedTransaction) -> None:
+        """Have a transaction aborted that will never be decided; one whose id was taken over is aborted already.
 
-    def _create_topic(self) -> None:
+        Raises:
+            KafkaError: no answer in time, or an error that is not about the transaction.
+        """
         try:
-            self._admin.create_topics([NewTopic(self.topic, 1, configs=_CONFIGS)])
+            self.end(transaction, commit=False)
+        except ProducerFenced:
+            return
         except BrokerError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            if error.code not in _REFUSALS:
                 raise
 
-    def _records(self, reader: Consumer, start_offset: int) -> Iterator[Record]:
-        """What there is now, from an offset on."""
-        reader.assign([self._partition])
-        end_offset = reader.end_offsets([self._partition])[self._partition]
-        reader.seek(self._partition, start_offset)  # what is gone is passed over: `auto_offset_reset` is "earliest"
+    def abort_leftovers(self, prefix: str, query_id: str, tasks_count: int, tasks_count_before: int) -> None:
+        """Abort the query's transactions that are still open after all transactions of its batch were committed.
+
+        They belong to slots that the batch does not have, because it was repeated with fewer tasks, or to attempts
+        that were given up. Done when this process commits a batch of the query for the first time, and when there are
+        fewer tasks than before. It is no error if the cluster does not allow it: a warning says how long readers wait.
+        """
+        if query_id in self._swept and tasks_count >= max(tasks_count_before, self._swept[query_id]):
+            self._swept[query_id] = tasks_count
+            return
+        begin = transactional_id(prefix, query_id, 0).removesuffix("0")
+        try:
+            open_now = self._admin.list_transactions(states=[_ONGOING], timeout=_TIMEOUT_S)
+            ids = [one.transactional_id for one in open_now if one.transactional_id.startswith(begin)]
+            surplus = [each for each in ids if each.removeprefix(begin).isdecimal()]
+            if surplus:
+                _log.info("aborting transactions that no task of query %s has any more: %s", query_id, surplus)
+                self._admin.fence_producers(surplus, timeout=_TIMEOUT_S)
+        except KafkaError as error:
+            _log.warning(
+                "the open transactions of query %s were not looked for: %s. If an earlier attempt had more tasks, "
+                "readers "
+                "of committed records wait until the coordinator aborts what these left open "
+                "(kafka.transaction.timeout.ms)",
+                query_id,
+                error,
+            )
+        self._swept[query_id] = tasks_count
+
+    def expect_leftovers(self, query_id: str) -> None:
+        """An attempt of the query has failed: let the next commit abort what it left open."""
+        self._swept.pop(query_id, None)
+
+    # -- writing decisions
+
+    def take_over(self, prefix: str, query_id: str) -> None:
+        """Become the query's driver. Earlier ones can write no decision any more; what they wrote last has ended.
+
+        Raises:
+            KafkaError: the coordinator could not be asked, or refuses.
+        """
+        self._close_driver()
+        name = driver_transactional_id(prefix, query_id)
+        self._driver = name, self._drivers.pop(name, None) or self._new_producer(name)
+        self._driver[1].init_transactions(_TIMEOUT_S)
+
+    def decide(self, decision: Decision, base: Found, prefix: str) -> None:
+        """Write a decision; returns when it counts and can be read. `take_over` must have been called before.
+
+        Args:
+            decision: what to write.
+            base: what the caller has looked at; if there is another decision by now, nothing is decided.
+            prefix: begins the transactional ids.
+
+        Raises:
+            DriverFencedError: another driver has taken over.
+            KafkaError: it is not known whether the decision counts; the next look tells.
+        """
+        try:
+            self._write(decision, base, prefix)
+        except TransactionError as error:
+            if isinstance(error, DriverFencedError) or not _says_fenced(error):
+                raise
+            raise DriverFencedError.explained(decision.query_id) from error
+
+    def _write(self, decision: Decision, base: Found, prefix: str) -> None:
+        name = driver_transactional_id(prefix, decision.query_id)
+        assert self._driver is not None
+        assert self._driver[0] == name
+        producer = self._driver[1]
+        producer.begin_transaction()
+        tickets = [producer.send(self.topic, value, key, partition=0) for key, value in decision.to_records()]
+        prepared = producer.prepare_transaction(_TIMEOUT_S)
+        assert prepared is not None
+        self._driver = None
+        self._drivers[name] = producer
+        while len(self._drivers) > _DRIVERS_MAX:
+            self._drivers.pop(next(iter(self._drivers))).close()
+        offset = tickets[-1].result(_TIMEOUT_S).offset
+        if self.look(decision.query_id, past=offset + 1).offset != base.offset:
+            self.abort(prepared)
+            raise DriverFencedError.explained(decision.query_id)
+        if not self.try_to_commit(prepared):
+            raise DriverFencedError.explained(decision.query_id)
+        self._wait_for(decision.query_id, offset)
+
+    def _wait_for(self, query_id: str, offset: int) -> None:
+        """Read until the decision at an offset counts: its COMMIT marker follows it in the log."""
         deadline_s = time.monotonic() + _TIMEOUT_S
-        while reader.position(self._partition) < end_offset:
-            for batch in reader.poll(_POLL_S).values():
-                yield from batch
-            if time.monotonic() > deadline_s:
-                raise KafkaTimeoutError(f"{self.topic} could not be read to its end within {_TIMEOUT_S:g} s")
+        while (decision := self._decision(query_id)) is None or decision.offset < offset:
+            self._take(self._read(self._next_offset, deadline_s, wait=True))
+
+    # -- clients
+
+    def _read(self, offset: int, deadline_s: float, *, wait: bool) -> LogSlice:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise KafkaTimeoutError(f"{self.topic} could not be read as far as needed within {_TIMEOUT_S:g} s")
+        if self._reader is None:
+            ensure_topic(self._admin, self.topic)
+            settings = settings_for(ConsumerConfig, self._settings)
+            reader = WholeLog(TopicPartition(self.topic, 0), parse(ConsumerConfig, settings, from_text=True))
+            self._reader, self._bridge = reader, Bridge("reader of decisions", reader)
+            self._bridge.run(reader.open(left_s))
+        assert self._bridge is not None
+        return self._bridge.run(self._reader.read(offset, wait_ms=_WAIT_MS if wait else 0, timeout=left_s))
+
+    def _close_driver(self) -> None:
+        """Close a driver that has taken over and not decided."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver[1].close()
+
+    def _close_reader(self) -> None:
+        if self._reader is not None and self._bridge is not None:
+            self._bridge.run(self._reader.close())
+        self._reader = self._bridge = None
+
+    def _new_producer(self, name: str) -> Producer:
+        ours = {
+            "acks": "all",
+            "enable_idempotence": "true",
+            "linger_ms": "0",
+            "transactional_id": name,
+            "transaction_timeout_ms": _DRIVER_TRANSACTION_TIMEOUT_MS,
+        }
+        settings = settings_for(ProducerConfig, self._settings) | ours
+        return Producer(runtime=None, **typed_settings(ProducerConfig, settings))
+
+
+def _says_fenced(error: TransactionError) -> bool:
+    """Whether a producer's error comes from another one that has taken over the transactional id."""
+    cause = error.__cause__
+    return isinstance(error, ProducerFenced) or (isinstance(cause, BrokerError) and cause.code in _REFUSALS)
+
+
+def _outcome_of(fold: MarkerFold, key: bytes, batch_id: int, log_start_offset: int, topic: str) -> Outcome:
+    found = fold.outcome(key)
+    if found is not None:
+        return found
+    # The marker was written before the decision that names its transaction, and compaction keeps it if the transaction
+    # was committed, until a later one of the slot is. So without it the transaction was aborted.
+    other = fold.committed(key)
+    if log_start_offset > 0 or (other is not None and other.value == marker_value(batch_id)):
+        raise KafkaError(
+            f"topic {topic} does not tell whether slot {key.decode()} of batch {batch_id} is committed: its marker is "
+            f"gone. Were records of the topic deleted?"
+        )
+    return Outcome.ABORTED
 
 
 def _open(settings: Settings) -> Decisions:

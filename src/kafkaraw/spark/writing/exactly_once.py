@@ -2,15 +2,29 @@
 
 Theory of operation. A task takes over the transactional id of its slot (query and partition), which aborts what an
 earlier attempt has left open, writes its rows and a marker, and prepares the transaction: every record is acknowledged,
-none can be read. When all tasks are done, the driver writes down that the batch is decided, with all its transactions,
-and only then has the coordinators end them. What happens when somebody dies:
+none can be read. When all tasks are done, the driver decides: it writes down that the batch is committed, with all its
+transactions and the count and checksum of their rows. Only then it has the coordinators end the transactions.
 
-- before the decision: nothing can be read. The batch is written again; taking over the ids aborts the first attempt.
-- after the decision: whoever writes the batch again finds it, and in place of writing has the transaction of its slot
-  committed, which does no harm when it is committed already. One that was aborted meanwhile, because it was open for
-  too long, is written again. Each record can be read once.
+The steps, each of which may be the last one of a process, or may be held up while other processes go on:
 
-A decision is for a number of slots. When the plan has another number of them on the second attempt, rows are in other
+    task:   look, take over the slot's id, write and prepare, look again
+    driver: take over the query's id, look, decide, end all transactions, abort leftovers
+
+Why each row is committed at most once:
+
+- A transaction is committed only after a decision that names it can be read. A task that takes over the slot's id after
+  that finds the decision when it looks again, and the marker proves whether the transaction is committed. If it is, the
+  task aborts what it has written. If it is not, it never will be: taking over its id has aborted it.
+- A decision replaces another one about the same batch only for slots whose decided transactions are proven aborted.
+- Decisions about a query are written by one driver at a time, and never about an older batch than the last one.
+
+Why at least once: a batch is done for Spark when `commit_batch` returns, and then each transaction is committed: its
+coordinator has said so, or the marker has. "Not committed" is an error then, and the batch is repeated.
+
+A refusal of a coordinator never counts as "not committed" by itself, and what is not known is an error; see `outcomes`
+and `decisions`. Batches that do not fit the last decision are refused; see `verdict`. A repetition that finds slots
+committed compares count and checksum of their rows with the decision's: rows may come in another order, but they have
+to be the same ones. A decision is for a number of slots. If a repetition has another number of them, rows are in other
 slots than before; the batch is refused, as there is no way to tell which of them are written already.
 
 Slots become readable one after the other, within the time that it takes to end their transactions.
@@ -19,23 +33,39 @@ Why the driver commits, and not each task: docs/decisions. Start at `write_slot`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.committed import PreparedTransaction
-from kafkaraw.errors import BrokerError, KafkaError, ProducerFenced, UsageError
-from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.spark.options.client import Settings
+from kafkaraw.errors import KafkaError, ProducerFenced, UsageError
 from kafkaraw.spark.options.parsing import ExactlyOnce
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
-from kafkaraw.spark.writing.decisions import Decision, Decisions, marker_key, marker_value, pooled
+from kafkaraw.spark.writing.decision import (
+    NO_ROWS,
+    Decision,
+    RowSum,
+    SlotDecision,
+    marker_key,
+    marker_value,
+    transactional_id,
+)
+from kafkaraw.spark.writing.decisions import Decisions, Found, pooled
+from kafkaraw.spark.writing.outcomes import Outcome
+from kafkaraw.spark.writing.row_sums import Summed, sum_rows
 from kafkaraw.spark.writing.task import WriteSettings, make_producer, send_rows
+from kafkaraw.spark.writing.verdict import Verdict, changed_plan, judge, other_rows, resolution_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _ENDING_AT_ONCE: Final = 8
 
@@ -62,87 +92,135 @@ class Written:
     Attributes:
         slot: which task.
         transaction: what holds its rows; None when there are none.
-        records_count: records it wrote.
-        ended: an earlier attempt wrote the rows, and they are committed.
+        records_count: records it was given.
+        checksum: the sum of the checksums of their rows.
+        ended: an earlier attempt wrote the rows, and they are committed; or they are to be skipped.
     """
 
     slot: Slot
     transaction: PreparedTransaction | None
     records_count: int = 0
+    checksum: int = 0
     ended: bool = False
+
+    @property
+    def rows(self) -> RowSum:
+        """Count and checksum of the rows."""
+        return RowSum(self.records_count, self.checksum)
 
 
 _producers: ClientPool[Producer] = ClientPool(make_producer, idle_max=1)
+
+
+# -- tasks
 
 
 def write_slot(batches: Iterable[pa.RecordBatch], settings: WriteSettings, slot: Slot) -> Written:
     """Write the rows of a task in one transaction that is left open, unless they are written already.
 
     Raises:
-        UsageError: the plan has changed since the batch was written the first time.
+        UsageError: the batch does not fit the query's last decision, or its plan has changed.
         KafkaError: some records could not be written; none of them will be read.
     """
     once = settings.exactly_once
     assert once is not None
     freeze_modules_once()
-    if slot.batch_id is not None:
-        done = _written_before(settings.client, once, slot, slot.batch_id)
-        if done is not None:
-            return done
-    named = settings.producer | {"transactional_id": f"{once.prefix}-{slot.query_id}-{slot.number}"}
+    if slot.batch_id is None:
+        return _write(batches, settings, once, slot)[0]
+    with pooled(settings.client, once.topic) as decisions:
+        task = _Task(decisions, settings, once, slot, slot.batch_id)
+        return task.run(batches)
+
+
+def _write(
+    batches: Iterable[pa.RecordBatch], settings: WriteSettings, once: ExactlyOnce, slot: Slot
+) -> tuple[Written, int]:
+    """Take over the slot's id, write the rows and prepare the transaction; gives the offset of the marker, too."""
+    named = settings.producer | {"transactional_id": transactional_id(once.prefix, slot.query_id, slot.number)}
     with _producers.borrow(named, keep=slot.batch_id is not None) as producer:  # a batch write's id is never used again
         producer.init_transactions()
         producer.begin_transaction()
-        count = send_rows(producer, batches, settings)
-        if slot.batch_id is not None:
-            key, value = marker_key(slot.query_id, slot.number), marker_value(slot.batch_id)
-            producer.send(once.topic, value, key, partition=0)
-        return Written(slot, producer.prepare_transaction(), count)
+        if slot.batch_id is None:
+            count = send_rows(producer, batches, settings)
+            return Written(slot, producer.prepare_transaction(), count), -1
+        summed = Summed(batches, settings.topic)
+        send_rows(producer, summed, settings)
+        key, value = marker_key(slot.query_id, slot.number), marker_value(slot.batch_id)
+        ticket = producer.send(once.topic, value, key, partition=0)
+        transaction = producer.prepare_transaction()
+        return Written(slot, transaction, *summed.total), ticket.result().offset
 
 
-def _written_before(client: Settings, once: ExactlyOnce, slot: Slot, batch_id: int) -> Written | None:
-    """Bring the transaction of a decided batch to its end; None when there is none, or it is lost."""
-    with pooled(client, once.topic) as decisions:
-        decided = decisions.last(slot.query_id)
-        if decided is None or decided.batch_id < batch_id:
+class _Task:
+    """One task of a micro-batch.
+
+    Args:
+        decisions: the log of decisions.
+        settings: how to write.
+        once: how to write exactly once.
+        slot: the task.
+        batch_id: the micro-batch.
+    """
+
+    def __init__(
+        self, decisions: Decisions, settings: WriteSettings, once: ExactlyOnce, slot: Slot, batch_id: int
+    ) -> None:
+        self._decisions = decisions
+        self._settings = settings
+        self._once = once
+        self._slot = slot
+        self._batch_id = batch_id
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """See `write_slot`."""
+        found = self._decisions.look(self._slot.query_id)
+        done = self._done_before(found)
+        if done is not None:
+            return replace(done, **sum_rows(batches, self._settings.topic)._asdict()) if done.transaction else done
+        written, marker_offset = _write(batches, self._settings, self._once, self._slot)
+        try:
+            return self._confirmed(written, found, marker_offset)
+        except KafkaError as error:
+            _give_up([written], self._decisions, error)
+            raise
+
+    def _confirmed(self, written: Written, found: Found, marker_offset: int) -> Written:
+        """Look again, as far as the marker: another attempt may have been decided before this one took over."""
+        again = self._decisions.look(self._slot.query_id, past=marker_offset + 1)
+        if again.offset == found.offset:
+            return written
+        done = self._done_before(again)
+        if done is None:
+            return written
+        _abort_all([written.transaction], self._decisions)
+        return replace(done, records_count=written.records_count, checksum=written.checksum)
+
+    def _done_before(self, found: Found) -> Written | None:
+        """Bring the transaction of a decided batch to its end; None when the rows have to be written."""
+        query_id, number = self._slot.query_id, self._slot.number
+        verdict = judge(query_id, self._batch_id, found.last, found.lost, self._once.resolutions)
+        if verdict is Verdict.WRITE:
             return None
-        if slot.number >= len(decided.transactions):
-            raise UsageError(_changed_plan(decided, f"a task {slot.number}"))
-        transaction = decided.transactions[slot.number]
-        # With a later batch decided, an older checkpoint was put back: this batch was done with long ago.
-        if transaction is None or decided.batch_id > batch_id or _is_committed(transaction, slot, batch_id, decisions):
-            return Written(slot, transaction, ended=True)
+        if verdict is Verdict.SKIP:
+            return Written(self._slot, None, ended=True)
+        decided = found.last
+        assert decided is not None
+        if number >= len(decided.slots):
+            raise changed_plan(decided, f"a task {number}")
+        transaction = decided.slots[number].transaction
+        if transaction is None or self._decisions.is_committed(query_id, self._batch_id, number, transaction):
+            return Written(self._slot, transaction, ended=True)
         return None
 
 
-def _is_committed(transaction: PreparedTransaction, slot: Slot, batch_id: int, decisions: Decisions) -> bool:
-    """Have a decided transaction committed; whether that succeeded, now or earlier."""
-    try:
-        decisions.end(transaction, commit=True)
-    except ProducerFenced:
-        return False
-    except BrokerError as error:
-        if error.code == ErrorCode.INVALID_TXN_STATE:  # it was aborted
-            return False
-        if error.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:  # nobody used the id for a week
-            return decisions.marked(slot.query_id, slot.number) >= batch_id
-        raise
-    return True
-
-
-def _changed_plan(decided: Decision, now: str) -> str:
-    return (
-        f"batch {decided.batch_id} of query {decided.query_id} was written by {len(decided.transactions)} tasks before "
-        f"and has {now} now: the plan has changed, so that it is not known which rows are written already. Run this "
-        "one batch with the plan, the number of partitions and the options that it had at first"
-    )
+# -- the driver
 
 
 def commit_batch(written: Sequence[Written], settings: WriteSettings) -> None:
     """Decide that the transactions of all tasks are to be committed, and commit them.
 
     Raises:
-        UsageError: the plan has changed since the batch was decided first.
+        UsageError: the batch does not fit the query's last decision: its plan or its rows have changed.
         KafkaError: not all are committed; a micro-batch has to be written again, which will not repeat those that are.
     """
     once = settings.exactly_once
@@ -151,20 +229,11 @@ def commit_batch(written: Sequence[Written], settings: WriteSettings) -> None:
         return
     slot = written[0].slot
     with pooled(settings.client, once.topic) as decisions:
-        if slot.batch_id is not None:
-            transactions = tuple(each.transaction for each in sorted(written, key=lambda one: one.slot.number))
-            _decide(Decision(slot.query_id, slot.batch_id, transactions), decisions)
-        _end_all([each.transaction for each in written if not each.ended], decisions, commit=True)
-
-
-def _decide(wanted: Decision, decisions: Decisions) -> None:
-    decided = decisions.last(wanted.query_id)
-    if decided is not None and decided.batch_id >= wanted.batch_id:
-        if decided.batch_id > wanted.batch_id or decided == wanted:
-            return
-        if len(decided.transactions) != len(wanted.transactions):
-            raise UsageError(_changed_plan(decided, f"{len(wanted.transactions)} tasks"))
-    decisions.write(wanted)
+        if slot.batch_id is None:
+            _commit_write([each.transaction for each in written], decisions)
+        else:
+            in_order = sorted(written, key=lambda each: each.slot.number)
+            _Commit(decisions, once, slot.query_id, slot.batch_id).run(in_order)
 
 
 def abort_batch(written: Sequence[Written], settings: WriteSettings) -> None:
@@ -175,26 +244,193 @@ def abort_batch(written: Sequence[Written], settings: WriteSettings) -> None:
     once = settings.exactly_once
     assert once is not None
     with pooled(settings.client, once.topic) as decisions:
-        _end_all([each.transaction for each in written if not each.ended], decisions, commit=False)
+        for query_id in {each.slot.query_id for each in written}:
+            decisions.expect_leftovers(query_id)
+        _abort_all([each.transaction for each in written if not each.ended], decisions)
 
 
-def _end_all(transactions: Sequence[PreparedTransaction | None], decisions: Decisions, *, commit: bool) -> None:
-    """End several transactions side by side; raises the first error once all have been tried."""
+class _Commit:
+    """The driver's part of one micro-batch.
 
-    def end(transaction: PreparedTransaction) -> KafkaError | None:
+    Args:
+        decisions: the log of decisions.
+        once: how to write exactly once.
+        query_id: the query.
+        batch_id: the micro-batch.
+    """
+
+    def __init__(self, decisions: Decisions, once: ExactlyOnce, query_id: str, batch_id: int) -> None:
+        self._decisions = decisions
+        self._once = once
+        self._query_id = query_id
+        self._batch_id = batch_id
+
+    def run(self, written: Sequence[Written]) -> None:
+        """See `commit_batch`."""
+        self._decisions.take_over(self._once.prefix, self._query_id)
+        found = self._decisions.look(self._query_id)
         try:
-            decisions.end(transaction, commit=commit)
+            wanted = self._wanted(written, found)
+        except UsageError as refusal:  # what the tasks have written will never be decided
+            _give_up(written, self._decisions, refusal)
+            raise
+        stands = set(wanted.transactions)
+        unneeded = [each.transaction for each in written if not each.ended and each.transaction not in stands]
+        _abort_all(unneeded, self._decisions)
+        if wanted is not found.last:
+            self._decisions.decide(wanted, found, self._once.prefix)
+        if wanted.batch_id == self._batch_id:
+            self._end(wanted, written)
+            before = 0 if found.last is None else len(found.last.slots)
+            self._decisions.abort_leftovers(self._once.prefix, self._query_id, len(written), before)
+
+    def _wanted(self, written: Sequence[Written], found: Found) -> Decision:
+        """The decision that is to stand in the end: the last one as it is, or another one."""
+        verdict = judge(self._query_id, self._batch_id, found.last, found.lost, self._once.resolutions)
+        resolved = resolution_of(self._batch_id, found.last, self._once.resolutions) is not None
+        last = found.last
+        if verdict is Verdict.SKIP:
+            if last is not None and last.batch_id >= self._batch_id:
+                return last
+            return Decision(self._query_id, self._batch_id, (), skipped=True, resolved=resolved)
+        if verdict is Verdict.REPEAT:
+            assert last is not None
+            return self._repeated(written, last)
+        if any(each.ended for each in written):
+            raise UsageError(
+                f"batch {self._batch_id} of query {self._query_id}: tasks have found a decision about it that is not "
+                f"there any more. Start the query again"
+            )
+        slots = tuple(SlotDecision(each.transaction, each.rows) for each in written)
+        return Decision(self._query_id, self._batch_id, slots, resolved=resolved)
+
+    def _repeated(self, written: Sequence[Written], decided: Decision) -> Decision:
+        """The decided transactions stand, apart from those that are proven aborted: tasks wrote their rows anew."""
+        if len(decided.slots) != len(written):
+            raise changed_plan(decided, f"{len(written)} tasks")
+        refused = {
+            number: slot.transaction
+            for number, (slot, ours) in enumerate(zip(decided.slots, written, strict=True))
+            if slot.transaction is not None
+            and ours.transaction != slot.transaction
+            and not self._decisions.try_to_commit(slot.transaction)
+        }
+        outcomes = self._decisions.outcomes(self._query_id, self._batch_id, refused) if refused else {}
+        anew = {number for number, outcome in outcomes.items() if outcome is Outcome.ABORTED}
+        if any(written[number].ended for number in anew):
+            raise UsageError(
+                f"batch {self._batch_id} of query {self._query_id}: another driver has decided it meanwhile. Let only "
+                f"one "
+                f"driver run this query, and start it again"
+            )
+        _compare_rows(written, decided, anew)
+        if not anew:
+            return decided
+        slots = tuple(
+            SlotDecision(ours.transaction, ours.rows) if number in anew else slot
+            for number, (slot, ours) in enumerate(zip(decided.slots, written, strict=True))
+        )
+        return Decision(self._query_id, self._batch_id, slots, resolved=decided.resolved)
+
+    def _end(self, decision: Decision, written: Sequence[Written]) -> None:
+        """Commit all transactions of the decision that tasks have not found committed."""
+        known = {each.transaction for each in written if each.ended}
+        open_slots = {
+            number: slot.transaction
+            for number, slot in enumerate(decision.slots)
+            if slot.transaction is not None and slot.transaction not in known
+        }
+        refused = _try_to_commit_all(open_slots, self._decisions)
+        if not refused:
+            return
+        outcomes = self._decisions.outcomes(self._query_id, self._batch_id, refused)
+        aborted = [number for number, outcome in outcomes.items() if outcome is Outcome.ABORTED]
+        if aborted:
+            error = ProducerFenced(
+                f"batch {self._batch_id} of query {self._query_id}: the transactions of tasks "
+                f"{', '.join(map(str, aborted))} are aborted: their ids were taken over, or they were open for too "
+                f"long "
+                f"(kafka.transaction.timeout.ms)"
+            )
+            error.add_note(_TAKEN_OVER)
+            raise error
+
+
+_TAKEN_OVER: Final = (
+    "a second attempt of a task may have taken its transaction over: switch spark.speculation off. A query writes the "
+    "batch again when it is started again; a batch write may be there in part"
+)
+
+
+def _compare_rows(written: Sequence[Written], decided: Decision, anew: set[int]) -> None:
+    """Refuse a repetition whose rows in the slots that are committed are not the rows that were written there."""
+    committed = [number for number in range(len(written)) if number not in anew]
+    if not committed:
+        return
+    before = [decided.slots[number].rows for number in committed]
+    if None in before:
+        _log.warning(
+            "batch %d of query %s was decided by an earlier version of kafkaraw, which did not keep what its "
+            "rows were: "
+            "they cannot be compared",
+            decided.batch_id,
+            decided.query_id,
+        )
+        return
+    then = reduce(RowSum.plus, [rows for rows in before if rows is not None], NO_ROWS)
+    now = reduce(RowSum.plus, [written[number].rows for number in committed], NO_ROWS)
+    if then != now:
+        raise other_rows(decided, _described(then, len(committed)), _described(now, len(committed)))
+
+
+def _described(rows: RowSum, tasks_count: int) -> str:
+    return f"{rows.records_count} rows with checksum {rows.checksum:016x} in {tasks_count} tasks"
+
+
+def _try_to_commit_all(
+    transactions: Mapping[int, PreparedTransaction], decisions: Decisions
+) -> dict[int, PreparedTransaction]:
+    """Commit transactions; returns those whose coordinators refuse."""
+    results = _side_by_side(decisions.try_to_commit, transactions.values())
+    return {number: transactions[number] for number, done in zip(transactions, results, strict=True) if not done}
+
+
+def _commit_write(transactions: Sequence[PreparedTransaction | None], decisions: Decisions) -> None:
+    """Commit the transactions of a batch write."""
+    prepared = [each for each in transactions if each is not None]
+    try:
+        _side_by_side(lambda each: decisions.end(each, commit=True), prepared)
+    except ProducerFenced as error:
+        error.add_note(_TAKEN_OVER)
+        raise
+
+
+def _abort_all(transactions: Sequence[PreparedTransaction | None], decisions: Decisions) -> None:
+    """Abort transactions; those whose ids were taken over are aborted already."""
+    _side_by_side(decisions.abort, [each for each in transactions if each is not None])
+
+
+def _give_up(written: Sequence[Written], decisions: Decisions, error: KafkaError) -> None:
+    """Abort what tasks have written, because of an error that is on its way to the user."""
+    try:
+        _abort_all([each.transaction for each in written if not each.ended], decisions)
+    except KafkaError as problem:
+        error.add_note(f"while aborting what was written: {problem}")
+
+
+def _side_by_side(act: Callable[[PreparedTransaction], T], transactions: Iterable[PreparedTransaction]) -> list[T]:
+    """Do something to several transactions at once; raises the first error once all have been tried."""
+    errors: list[KafkaError] = []
+
+    def tried(transaction: PreparedTransaction) -> T | None:
+        try:
+            return act(transaction)
         except KafkaError as error:
-            return error
-        return None
+            errors.append(error)
+            return None
 
     with ThreadPoolExecutor(_ENDING_AT_ONCE, "kafkaraw-ending") as threads:
-        results = list(threads.map(end, [each for each in transactions if each is not None]))
-    errors = [error for error in results if error is not None]
-    if any(isinstance(error, ProducerFenced) for error in errors):
-        errors[0].add_note(
-            "a second attempt of a task may have taken its transaction over: switch spark.speculation off. A query "
-            "writes the batch again when it is started again; a batch write may be there in part"
-        )
+        results = list(threads.map(tried, transactions))
     if errors:
         raise errors[0]
+    return cast(list[T], results)

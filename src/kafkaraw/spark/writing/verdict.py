@@ -1,0 +1,146 @@
+"""What to do with a micro-batch, by the query's newest decision: write it, repeat it, skip it, or refuse. Pure.
+
+Spark repeats only the last micro-batch of a query, the one that its checkpoint does not have as committed, and it has
+every batch written, an empty one by one task (SPARK-23271). So a query's newest decision is about the batch that is
+being written, or about the one before it. Everything else means that checkpoint and topic do not belong together, and
+is refused: going on would lose rows or write them twice. The option `resolveBatches` overrides a refusal.
+
+Start at `judge`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafkaraw.errors import UsageError
+from kafkaraw.spark.options.resolutions import Resolution
+from kafkaraw.spark.writing.decision import Decision
+
+
+class Verdict(Enum):
+    """What to do with a micro-batch."""
+
+    WRITE = "write it: it is not decided"
+    REPEAT = "bring its transactions to their end, and write only those that are aborted"
+    SKIP = "take it as written"
+
+
+def judge(
+    query_id: str,
+    batch_id: int,
+    last: Decision | None,
+    lost: Decision | None,
+    resolutions: tuple[Resolution, ...],
+) -> Verdict:
+    """Decide what to do with a batch.
+
+    Args:
+        query_id: the query.
+        batch_id: the micro-batch.
+        last: the query's newest decision.
+        lost: a later one that was in the topic before.
+        resolutions: of the option `resolveBatches`.
+
+    Raises:
+        UsageError: checkpoint and decisions do not belong together; says what to do.
+    """
+    resolution = resolution_of(batch_id, last, resolutions)
+    if resolution is not None:
+        return Verdict.WRITE if resolution.write else Verdict.SKIP
+    if lost is not None:
+        raise _refusal(
+            f"batch {batch_id} of query {query_id}: batch {lost.batch_id} was decided before, and the topic of "
+            f"decisions "
+            f"{_has(last)}: the topic was deleted, created again or truncated, so that it is not known which rows are "
+            f"written already",
+            batch_id,
+            batch_id,
+            last,
+        )
+    if last is None:
+        if batch_id == 0:
+            return Verdict.WRITE
+        raise _refusal(
+            f"batch {batch_id} of query {query_id}: the topic of decisions has no decision about this query, and "
+            f"should "
+            f"have one about batch {batch_id - 1}: the topic was deleted, or the option decisionsTopic has changed, or "
+            f"the query did not write with exactlyOnce=true before",
+            batch_id,
+            batch_id,
+            last,
+        )
+    if last.batch_id > batch_id:
+        raise _refusal(
+            f"batch {batch_id} of query {query_id}: a later one, batch {last.batch_id}, is decided: the "
+            f"checkpoint is an "
+            f"older one that was restored, or a copy of a checkpoint that another query uses. Rows that are planned "
+            f"for this batch now may be written already, or not",
+            batch_id,
+            last.batch_id,
+            last,
+        )
+    if last.batch_id == batch_id:
+        return Verdict.SKIP if last.skipped else Verdict.REPEAT
+    if last.batch_id < batch_id - 1:
+        raise _refusal(
+            f"batch {batch_id} of query {query_id}: the newest decision is about batch {last.batch_id} and should "
+            f"be about "
+            f"batch {batch_id - 1}: decisions are gone, or the query wrote without exactlyOnce=true or with another "
+            f"decisionsTopic meanwhile",
+            batch_id,
+            batch_id,
+            last,
+        )
+    return Verdict.WRITE
+
+
+def resolution_of(batch_id: int, last: Decision | None, resolutions: tuple[Resolution, ...]) -> Resolution | None:
+    """The resolution for a batch: it names the decision that is the newest one, or that there is none."""
+    offset = None if last is None else last.offset
+    for resolution in resolutions:
+        if resolution.first <= batch_id <= resolution.last and resolution.decision_offset == offset:
+            return resolution
+    return None
+
+
+def changed_plan(decided: Decision, now: str) -> UsageError:
+    """The refusal for another number of tasks."""
+    return _refusal(
+        f"batch {decided.batch_id} of query {decided.query_id} was written by {len(decided.slots)} tasks "
+        f"before and has "
+        f"{now} now: the plan has changed, so that it is not known which rows are written already. Run this one batch "
+        f"with the plan, the number of partitions and the options that it had at first",
+        decided.batch_id,
+        decided.batch_id,
+        decided,
+    )
+
+
+def other_rows(decided: Decision, before: object, now: object) -> UsageError:
+    """The refusal for rows that are not the ones that were written."""
+    return _refusal(
+        f"batch {decided.batch_id} of query {decided.query_id} has other rows than when it was written: then {before}, "
+        f"now {now}. Either the checkpoint is an older one that was restored, or a copy, and the batch was planned "
+        f"anew; or the query does not give the same rows again (such as with rand() or uuid())",
+        decided.batch_id,
+        decided.batch_id,
+        decided,
+    )
+
+
+def _has(last: Decision | None) -> str:
+    return "has none about this query now" if last is None else f"ends with batch {last.batch_id} now"
+
+
+def _refusal(what: str, batch_id: int, last_batch_id: int, last: Decision | None) -> UsageError:
+    """The error with the way out."""
+    write = Resolution(batch_id, batch_id, None if last is None else last.offset, write=True)
+    skip = Resolution(batch_id, last_batch_id, write.decision_offset, write=False)
+    return UsageError(
+        f"{what}. Nothing was written. Use the checkpoint that belongs to these decisions, or start the query "
+        f"with a new "
+        f"checkpoint; or find out what the topic has, and set the option resolveBatches to {write} to write "
+        f"the batch as "
+        f"it is planned now, although rows may then be there twice, or to {skip} to take "
+        f"{'it' if skip.first == skip.last else f'batches {skip.first} to {skip.last}'} as written"
+    )
