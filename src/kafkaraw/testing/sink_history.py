@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaraw.records import Batch, ControlType, Record, TopicPartition, Wire, control_type_of
-from kafkaraw.spark.writing.decisions import Decision
+from kafkaraw.spark.writing.decision import Decision
+from kafkaraw.spark.writing.outcomes import LogRecord, TransactionOwner
 from kafkaraw.testing.history import Outcome
 
 
@@ -147,12 +148,15 @@ class SinkHistory:
 
     def _read_decisions(self, topic_partition: TopicPartition, wires: Iterable[Wire]) -> None:
         for producer, outcome, records in _parts(topic_partition, wires):
+            decided: list[Record] = []
             for record in records:
                 slot = _slot_of(record)
-                if slot is not None and producer is not None:
+                if slot is None:
+                    decided.append(record)
+                elif producer is not None:
                     self._note(producer, topic_partition, outcome).slot = slot
-                elif slot is None and outcome is Outcome.COMMITTED and record.value:
-                    self.decisions.append(_decision_of(record, producer))
+            if decided and outcome is Outcome.COMMITTED:
+                self.decisions.append(_decision_of(decided, producer))
         self.decisions.sort(key=lambda decision: decision.offset)
 
     def _note(self, producer: ProducerIdentity, where: TopicPartition, outcome: Outcome) -> LoggedTransaction:
@@ -192,9 +196,13 @@ def _slot_of(record: Record) -> SinkSlot | None:
     return SinkSlot(query_id, int(record.value or b""), int(number)) if slash else None
 
 
-def _decision_of(record: Record, driver: ProducerIdentity | None) -> LoggedDecision:
-    said = Decision.from_record(record)
+def _decision_of(records: list[Record], driver: ProducerIdentity | None) -> LoggedDecision:
+    """The decision that the records of one transaction make up."""
+    owner = TransactionOwner(*(driver or (-1, -1)))
+    said = Decision.from_records(
+        [LogRecord(each.offset, each.key or b"", each.value or b"", owner) for each in records]
+    )
     producers = tuple(
         None if each is None else ProducerIdentity(each.producer_id, each.producer_epoch) for each in said.transactions
     )
-    return LoggedDecision(said.query_id, said.batch_id, driver, record.offset, producers)
+    return LoggedDecision(said.query_id, said.batch_id, driver, records[-1].offset, producers)
