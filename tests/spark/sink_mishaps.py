@@ -21,7 +21,8 @@ from tests.spark.mishaps import move_leaders
 from tests.spark.sink_plan import Mishap
 
 Cluster = EmbeddedBroker | EmbeddedCluster | None
-NODE_DOWN_S = 8.0
+NODE_DOWN_S = 15.0
+OTHER_OPEN_MS = 900_000
 EPOCHS_MAX = 5
 """So many epochs a producer id has where they are short: a handful of batches uses them up."""
 
@@ -111,7 +112,8 @@ def leader_of_decisions_down(cluster: Cluster, cases: list[KillCase]) -> Iterato
 @contextmanager
 def other_transaction_in_front(kafka: Kafka, cases: list[KillCase]) -> Iterator[None]:
     """A transaction of somebody else is open in the topics of some queries, from before their first record."""
-    with Producer(bootstrap_servers=kafka.servers, transactional_id=f"other-{cases[0].target}") as producer:
+    other = {"transactional_id": f"other-{cases[0].target}", "transaction_timeout_ms": OTHER_OPEN_MS}
+    with Producer(bootstrap_servers=kafka.servers, **other) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         for case in cases:

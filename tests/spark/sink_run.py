@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -104,7 +105,7 @@ class SinkRun:
             if blocked := self._of(Mishap.BLOCKED):
                 cases = [self._cases[plan] for plan in blocked]
                 meanwhile.enter_context(other_transaction_in_front(self._kafka, cases))
-            self._die()
+            self._die(meanwhile)
             with self._copies_at_their_steps() as copies:
                 self._repeat()
                 self._compare_with_copies(copies)
@@ -113,9 +114,9 @@ class SinkRun:
 
     # -- the turns
 
-    def _die(self) -> None:
+    def _die(self, meanwhile: ExitStack) -> None:
         """All get to their steps; then the driver is killed, but for those that survive, which first get to the end."""
-        with ExitStack() as meanwhile, driver_at_its_steps(list(self._cases.values())) as driver:
+        with driver_at_its_steps(list(self._cases.values())) as driver:
             for plan in self._of(*ZOMBIES):
                 for number in range(plan.partitions):
                     driver.wait_for(Path(f"{self._cases[plan].reached}-{number}"))
@@ -201,9 +202,10 @@ class SinkRun:
 
     def _release(self) -> None:
         """Nothing that outlived its driver stays behind."""
-        for plan, case in self._cases.items():
-            if plan.mishap in ZOMBIES:
-                case.go_on.touch()
+        for case in self._cases.values():
+            for folder in _folders_of(case):
+                if folder.exists():
+                    dataclasses.replace(case, folder=str(folder)).go_on.touch()
 
     # -- running queries
 
@@ -274,13 +276,18 @@ def skipped_in(folder: Path, query_id: str) -> Iterator[Skipped]:
             yield Skipped(SinkSlot(query_id, note["batch"], note["slot"]), rows)
 
 
-def check(plan: SinkPlan, outcome: SinkOutcome) -> None:
-    """It went on, or refused to, as it must; each row is there once, and the auditor has nothing to say."""
-    assert outcome.errors == []
+def problem_of(plan: SinkPlan, outcome: SinkOutcome) -> str:
+    """What is not as it must be, on a line each; empty when each row is there once, and nothing but refusals failed."""
     refused = bool(outcome.refusal)
-    assert plan.must_refuse in (refused, None), outcome.refusal or "it has not refused"
-    if refused:
-        assert "UsageError" in outcome.refusal, outcome.refusal
-    assert plan.required(refused=refused) <= set(outcome.numbers) <= plan.allowed(refused=refused)
-    assert len(outcome.numbers) == len(set(outcome.numbers))
-    assert outcome.violations == []
+    problems = [*outcome.errors]
+    if plan.must_refuse not in (refused, None):
+        problems.append(f"it has refused: {outcome.refusal}" if refused else "it has not refused")
+    if refused and "UsageError" not in outcome.refusal:
+        problems.append(f"this is no refusal: {outcome.refusal}")
+    counts = Counter(outcome.numbers)
+    problems += [f"{number} is there {count} times" for number, count in counts.items() if count > 1]
+    if missing := plan.required(refused=refused) - counts.keys():
+        problems.append(f"missing: {sorted(missing)}")
+    if others := counts.keys() - plan.allowed(refused=refused):
+        problems.append(f"these must not be there: {sorted(others)}")
+    return "\n".join([*problems, *map(str, outcome.violations)])
