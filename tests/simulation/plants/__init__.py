@@ -41,7 +41,7 @@ SHOWS_AT = {
     "member_goes_on_with_heartbeats_after_it_has_left": 9,
     "member_keeps_what_it_had_when_it_was_fenced": 27,
     "member_says_that_it_has_given_up_before_it_has": 12,
-    "producer_aborts_while_partitions_are_added": 10,
+    "producer_aborts_while_partitions_are_added": 91,
     "producer_commits_while_offsets_are_in_doubt": 4,
     "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 11,
     "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
