@@ -131,6 +131,16 @@ def test_a_commit_without_a_decision_is_found_unless_the_decision_is_gone(sink: 
     assert audit_exactly_once(history) == []
 
 
+def test_a_log_whose_first_records_are_deleted_is_read_from_what_is_left(sink: Sink) -> None:
+    sink.run(0, b"a")
+    sink.run(1, b"b")
+    first = TopicPartition(TARGET, 0)
+    with Admin(bootstrap_servers=sink.servers) as admin:
+        admin.delete_records({first: 2})
+    wires = read_logs(sink.servers, [TARGET])[first]
+    assert [header.base_offset for header, _ in wires] == [2, 3]
+
+
 def test_a_transaction_that_stays_open_is_found(sink: Sink) -> None:
     sink.prepare(0, 1, b"b")
     sink.run(0, b"a")

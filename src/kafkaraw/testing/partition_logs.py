@@ -11,7 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from kafkaraw.client.config import AdminConfig, parse
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.fetching.offsets import look_up
 from kafkaraw.client.network.engine import Engine
+from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP
 from kafkaraw.errors import KafkaError, StaleMetadataError
 from kafkaraw.protocol import FileSlice
 from kafkaraw.protocol.error_codes import error_for
@@ -91,7 +94,8 @@ def _run(bootstrap_servers: str, work: Callable[[Engine], Awaitable[T]]) -> T:
 
 async def _read(engine: Engine, topic_partition: TopicPartition) -> list[Wire]:
     wires: list[Wire] = []
-    offset, end = 0, None
+    start = await look_up(engine, {topic_partition: EARLIEST_TIMESTAMP}, deadline=Deadline(_TIMEOUT_S))
+    offset, end = start[topic_partition].offset, None
     async with asyncio.timeout(_TIMEOUT_S):
         while end is None or offset < end:
             try:
@@ -101,9 +105,6 @@ async def _read(engine: Engine, topic_partition: TopicPartition) -> list[Wire]:
                 await asyncio.sleep(0.1)
                 continue
             end = answer.high_watermark
-            if offset < answer.log_start_offset:
-                offset = answer.log_start_offset
-                continue
             records = answer.records
             assert not isinstance(records, FileSlice)
             for header, wire in iter_headers(memoryview(records or b"")):
