@@ -7,6 +7,7 @@ program; its scenario then says which invariants were violated, and violates non
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkaraw import Admin
+from kafkaraw import Admin, Consumer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import UsageError
@@ -90,12 +91,12 @@ class SinkQuery:
 
     def __init__(self, servers: str) -> None:
         name = next(_names)
-        self._servers, self.id = servers, f"planted-{name}"
-        self._topic, self._decisions = f"planted-out-{name}", f"planted-decisions-{name}"
+        self.servers, self.id = servers, f"planted-{name}"
+        self._topic, self.decisions = f"planted-out-{name}", f"planted-decisions-{name}"
         with Admin(bootstrap_servers=servers) as admin:
             admin.create_topics([NewTopic(self._topic, SLOTS)])
         given = {"kafka.bootstrap.servers": servers, "topic": self._topic, "exactlyOnce": "true"}
-        given["decisionsTopic"] = self._decisions
+        given["decisionsTopic"] = self.decisions
         self._settings = write_settings(parse_options(given), struct("value string"))
         self._skipped: list[Skipped] = []
 
@@ -117,12 +118,24 @@ class SinkQuery:
     def run(self, batch_id: int, said: str = "") -> None:
         self.commit(self.tasks(batch_id, said=said))
 
+    def committed(self) -> dict[str, int]:
+        """How often each row is committed."""
+        reading = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        with Consumer(bootstrap_servers=self.servers, **reading) as consumer:
+            ends = consumer.end_offsets(consumer.partitions_for(self._topic))
+            consumer.assign(list(ends))
+            found: Counter[str] = Counter()
+            while any(consumer.position(each) < end for each, end in ends.items()):
+                for batch in consumer.poll(0.01).values():
+                    found.update((record.value or b"").decode() for record in batch)
+        return dict(found)
+
     def violations(self, *, skips_count: bool = True) -> list[Violation]:
         """What the auditor finds; tasks whose batch was refused have skipped nothing."""
-        logs = read_logs(self._servers, [self._topic, self._decisions])
-        history = SinkHistory.from_logs(logs, self._decisions)
+        logs = read_logs(self.servers, [self._topic, self.decisions])
+        history = SinkHistory.from_logs(logs, self.decisions)
         history.skipped = self._skipped if skips_count else []
-        history.open_transactions = open_transactions(self._servers, f"kafkaraw-spark-{self.id}-")
+        history.open_transactions = open_transactions(self.servers, f"kafkaraw-spark-{self.id}-")
         return audit_exactly_once(history)
 
 
