@@ -6,9 +6,8 @@ The steps: `latest` (before the batch is planned), `partitions` (it is logged, n
 
 Of the exactly-once sink: `looked` (tasks have looked for a decision, and are about to initialise their producers),
 `deciding` (the decision is written, and not committed), `decided` (it is, no transaction is ended), `ended` (`count` of
-them are). Tasks at `looked` outlive
-their driver: told to go on later, they are zombies. Each task of the sink notes the rows that it was given, and what it
-reports, in a file of the case's folder.
+them are). Tasks at `looked` may outlive their driver: told to go on later, they are zombies. Each task of the sink
+notes the rows that it was given, and what it reports, in a file of the case's folder.
 """
 
 from __future__ import annotations
@@ -60,6 +59,7 @@ class Fault:
         go_on: the file to wait for.
         count: at `ended`, how many transactions have ended.
         notes: the folder where tasks of the sink note what they did; empty for none.
+        outlives: tasks at `looked` outlive their driver.
     """
 
     step: str
@@ -68,6 +68,7 @@ class Fault:
     go_on: str
     count: int = 0
     notes: str = ""
+    outlives: bool = False
 
     def options(self) -> dict[str, str]:
         return {f"{_PREFIX}{name}": str(value) for name, value in vars(self).items()}
@@ -76,9 +77,9 @@ class Fault:
     def split(cls, options: Mapping[str, str]) -> tuple[Fault, dict[str, str]]:
         """The fault, and the options of the format proper."""
         lower = {name.lower(): text for name, text in options.items()}
-        names = ("step", "batch", "reached", "go_on", "count", "notes")
-        step, batch, reached, go_on, count, notes = (lower.pop(f"{_PREFIX}{name}") for name in names)
-        return cls(step, int(batch), reached, go_on, int(count), notes), lower
+        names = ("step", "batch", "reached", "go_on", "count", "notes", "outlives")
+        step, batch, reached, go_on, count, notes, outlives = (lower.pop(f"{_PREFIX}{name}") for name in names)
+        return cls(step, int(batch), reached, go_on, int(count), notes, outlives == "True"), lower
 
     def stop(self, step: str, batch: int) -> None:
         """Say that the step is reached, and wait, if it is the one."""
@@ -106,7 +107,8 @@ class Fault:
             return
 
         def initialise(*arguments: Any) -> object:  # those of the call, and the call proper
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # with which Spark's daemon ends workers of a dead driver
+            if self.outlives:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # with which Spark's daemon ends workers of a dead driver
             Path(f"{self.reached}-{context.partitionId()}").touch()
             self.stop("looked", batch)
             return arguments[-1]()

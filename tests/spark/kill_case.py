@@ -34,6 +34,7 @@ class KillCase:
     count: int = 0
     decisions: str = ""
     tasks: int = 0
+    outlives: bool = False
 
     @property
     def checkpoint(self) -> Path:
@@ -68,7 +69,7 @@ class KillCase:
 
     def _faults(self, step: str) -> dict[str, str]:
         notes = self.folder if self.decisions else ""
-        return Fault(step, self.batch, str(self.reached), str(self.go_on), self.count, notes).options()
+        return Fault(step, self.batch, str(self.reached), str(self.go_on), self.count, notes, self.outlives).options()
 
     def _query(
         self,

@@ -38,6 +38,8 @@ class Mishap(StrEnum):
 ZOMBIES = (Mishap.ZOMBIE_RESTART, Mishap.ZOMBIE_SUNK)
 FORGETTING = (Mishap.DELETED, Mishap.TRUNCATED)
 REPLANNED = (Mishap.FEWER, Mishap.MORE)
+MAY_FAIL = (Mishap.ZOMBIE_RESTART, Mishap.LEADER_LOST)
+"""Where the first repetition may fail, fenced by a zombie or without a leader; the next one must not."""
 OF_EMBEDDED_CLUSTERS = (Mishap.LEADER_LOST, Mishap.MOVED)
 """What the tests cannot do to Apache Kafka."""
 SURVIVABLE = (Mishap.LEADER_LOST, Mishap.MOVED, Mishap.BLOCKED)

@@ -39,7 +39,7 @@ from tests.spark.sink_mishaps import (
     restore,
     set_policy,
 )
-from tests.spark.sink_plan import FORGETTING, REPLANNED, ZOMBIES, Mishap, SinkPlan
+from tests.spark.sink_plan import FORGETTING, MAY_FAIL, REPLANNED, ZOMBIES, Mishap, SinkPlan
 
 PREFIX = "kafkaraw-spark"
 ZOMBIE_S = 120.0
@@ -92,6 +92,7 @@ class SinkRun:
             count=plan.count,
             decisions=f"decisions-{target}",
             tasks=plan.partitions,
+            outlives=plan.mishap in ZOMBIES,
         )
 
     def _produce(self, source: str, plan: SinkPlan, numbers: range) -> None:
@@ -145,14 +146,18 @@ class SinkRun:
         """The queries are started again, after the mishap that befell them."""
         for plan in self._of(Mishap.ZOMBIE_RESTART):
             self._cases[plan].go_on.touch()
+        again: set[SinkPlan] = set()
         for plan, error in self._finish(self._cases, TASKS).items():
-            self._note(plan, "repeated", error, may_refuse=plan.mishap is not Mishap.RESTORED)
+            if error and plan.mishap in MAY_FAIL:
+                again.add(plan)
+            else:
+                self._note(plan, "repeated", error, may_refuse=plan.mishap is not Mishap.RESTORED)
         for plan in self._of(*REPLANNED):
             if not self._refusals[plan]:
                 self._left_open[plan] += self._open_transactions(plan)
         for plan in self._of(Mishap.WRONG_POLICY):
             set_policy(self._kafka, self._cases[plan].decisions, "compact")
-        again = {plan for plan in self._cases if self._refusals[plan] and not plan.refuses_for_good}
+        again |= {plan for plan in self._cases if self._refusals[plan] and not plan.refuses_for_good}
         self._finish_well("repeated once more", again)
         for plan in self._of(*ZOMBIES):
             self._wake(plan)
