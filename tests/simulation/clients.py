@@ -17,8 +17,6 @@ from kafkaraw.testing.audit import Call
 from tests.simulation.climate import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
-CLOSING_S = 1.0
-"""What closing may take beyond its timeout, while connections say goodbye."""
 LANDING_S = 2.0
 """When the last answer of a settled producer has come, or will not."""
 CATCHING_UP_S = 60.0
@@ -54,7 +52,7 @@ async def settle(world: World, name: str, producer: AsyncProducer, tickets: list
     if held:
         history.left_over.append(f"{held} bytes of memory of {name}")
     with suppress(KafkaError):
-        await world.call(f"{name}: close", producer.close(10), 10 + CLOSING_S)
+        await world.close(name, producer.close(10), 10)
     for value, ticket in tickets:
         if ticket.done:
             error = ticket.exception()
@@ -119,7 +117,7 @@ class Reader:
                     history.read_to_end[stretch] = list(self._world.ends)
                     return
             finally:
-                await self._world.call(f"{stretch}: close", consumer.close(), CLOSING_S)
+                await self._world.close(stretch, consumer.close(1), 1)
 
     async def _read(self, consumer: AsyncConsumer, stretch: str) -> bool:
         """Read for a while; whether that was all."""
@@ -208,8 +206,8 @@ async def use_a_passing_topic(world: World) -> None:
     if not await _works_again(world, producer, consumer):
         world.history.left_over.append("a topic that nobody can use since it was made anew")
     with suppress(KafkaError):
-        await world.call("passing: close", producer.close(3), 3 + CLOSING_S)
-    await world.call("passing: close", consumer.close(), CLOSING_S)
+        await world.close("passing", producer.close(3), 3)
+    await world.close("passing", consumer.close(1), 1)
 
 
 async def _works_again(world: World, producer: AsyncProducer, consumer: AsyncConsumer) -> bool:

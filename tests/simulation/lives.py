@@ -13,7 +13,7 @@ from kafkaraw.testing.audit_groups import audit_group, audit_silences
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.group_history import GroupHistory
 from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
-from tests.simulation import climate, senders
+from tests.simulation import climate, closing, senders
 from tests.simulation.beginnings import told_of_beginnings
 from tests.simulation.clients import (
     LANDING_S,
@@ -109,6 +109,19 @@ async def with_pipelined_transactions(simulation: Simulation) -> Life:
     services = [Service(world, f"service{number}") for number in range(SERVICES)]
     with as_eager_as_java():
         return await _live(world, [trouble(world)], [service.run() for service in services])
+
+
+async def with_hasty_closes(simulation: Simulation) -> Life:
+    """Consumers and producers that are given little time to close, while brokers go down and coordinators move."""
+    world = World(simulation, climate.in_groups(simulation.rng))
+    await world.brokers.start()
+    await closing.make_topic(world)
+    consumers = [
+        closing.consume(world, "by hand", subscribes=False),
+        closing.consume(world, "subscribed", subscribes=True),
+    ]
+    with world.brokers.old_news.in_effect():
+        return await _live(world, [trouble(world)], [*consumers, closing.produce(world, "hasty")])
 
 
 async def with_a_group(simulation: Simulation) -> Life:

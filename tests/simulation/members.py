@@ -156,7 +156,7 @@ class Member:
         group = self._consumer._group
         await group.membership.close()
         await group.progress.close(Deadline(0))
-        await self._consumer._reading.close()
+        await self._consumer._reading.close(Deadline(0))
         self._gave(list(self.tenures), End.CRASHED)
 
     @property

@@ -23,7 +23,6 @@ from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort
 from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kafkaraw.records import Ticket, TopicPartition
 from kafkaraw.testing.audit import Outcome, Position, Transaction
-from tests.simulation.clients import CLOSING_S
 from tests.simulation.climate import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
@@ -179,7 +178,7 @@ class Service:
         self._sent.clear()
         if producer is not None:
             with suppress(KafkaError):
-                await self._world.call(f"{self._name}: close", producer.close(10), 10 + CLOSING_S)
+                await self._world.close(self._name, producer.close(10), 10)
 
     # -- steps
 

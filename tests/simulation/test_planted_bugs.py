@@ -6,6 +6,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation.plants import PLANTS, find
+from tests.spark.plants import PLANTS as SPARK_PLANTS
 
 SLOW = {
     "producer_keeps_the_memory_of_what_it_gave_up",
@@ -22,4 +23,5 @@ def test_a_planted_bug_is_found(name: str):
 
 
 def test_each_invariant_is_what_some_planted_bug_is_found_by():
-    assert set(Invariant) == set().union(*(plant.invariants for plant in PLANTS.values()))
+    plants = [*PLANTS.values(), *SPARK_PLANTS.values()]
+    assert set(Invariant) == set().union(*(plant.invariants for plant in plants))

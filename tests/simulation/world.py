@@ -68,15 +68,21 @@ class World:
 
     async def call(self, name: str, work: Awaitable[T], timeout: float) -> T:
         """Wait for something that must end in time."""
-        call = Call(name, self.now_s, timeout)
+        return await self._wait_for(Call(name, self.now_s, timeout), work)
+
+    async def close(self, name: str, work: Awaitable[T], timeout: float) -> T:
+        """Wait for a client that is closed with a timeout."""
+        return await self._wait_for(Call(f"{name}: close", self.now_s, timeout, is_close=True), work)
+
+    async def _wait_for(self, call: Call, work: Awaitable[T]) -> T:
         self.history.calls.append(call)
         try:
-            async with asyncio.timeout(timeout + HANG_S):  # in the task that asks: who reads makes a difference
+            async with asyncio.timeout(call.timeout_s + HANG_S):  # in the task that asks: who reads makes a difference
                 return await work
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
-            raise KafkaTimeoutError(f"{name} hangs") from None
+            raise KafkaTimeoutError(f"{call.name} hangs") from None
         finally:
             call.ended_s = self.now_s
 

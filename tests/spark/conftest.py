@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaraw import Admin, Producer
-from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.spark import session
 from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.worker import ClientPool
@@ -29,7 +29,27 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="session")
 def kafka(broker) -> Iterator[Kafka]:
-    servers = broker.bootstrap_servers
+    yield from _clients_of(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[EmbeddedCluster]:
+    """Three brokers in this process, which can be killed and told to lead."""
+    with EmbeddedCluster(3, data_dir=tmp_path_factory.mktemp("nodes")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def replicated(cluster) -> Iterator[Kafka]:
+    yield from _clients_of(cluster.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def apache(apache_kafka) -> Iterator[Kafka]:
+    yield from _clients_of(apache_kafka.bootstrap_servers)
+
+
+def _clients_of(servers: str) -> Iterator[Kafka]:
     with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers, linger_ms=0) as producer:
         yield Kafka(servers, admin, producer)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.spark.faulty import Fault
+from tests.spark.faulty import NEVER, Fault
 
 TRIGGERS = {
     "once": {"once": True},
@@ -31,6 +31,10 @@ class KillCase:
     batch: int = 0
     exactly_once: bool = False
     strict: bool = True
+    count: int = 0
+    decisions: str = ""
+    tasks: int = 0
+    outlives: bool = False
 
     @property
     def checkpoint(self) -> Path:
@@ -53,20 +57,36 @@ class KillCase:
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query, to stop at its step."""
-        fault = Fault(self.step, self.batch, str(self.reached), str(self.go_on))
-        return self._query(spark, "faulty", fault.options(), TRIGGERS[self.trigger], strict=self.strict)
+        return self._query(spark, "faulty", self._faults(self.step), TRIGGERS[self.trigger], strict=self.strict)
 
     def finish(self, spark: SparkSession, *, strict: bool = True) -> StreamingQuery:
         """Start the query again, to go from what is in its checkpoint to what is in the topic."""
         return self._query(spark, "kafkaraw", {}, TRIGGERS["available now"], strict=strict)
 
+    def finish_noting(self, spark: SparkSession) -> StreamingQuery:
+        """The same, and have the tasks of the sink note what they do."""
+        return self._query(spark, "faulty", self._faults(NEVER), TRIGGERS["available now"], strict=True)
+
+    def _faults(self, step: str) -> dict[str, str]:
+        notes = self.folder if self.decisions else ""
+        return Fault(step, self.batch, str(self.reached), str(self.go_on), self.count, notes, self.outlives).options()
+
     def _query(
-        self, spark: SparkSession, kind: str, faults: dict[str, str], trigger: dict[str, object], *, strict: bool
+        self,
+        spark: SparkSession,
+        kind: str,
+        faults: dict[str, str],
+        trigger: dict[str, object],
+        *,
+        strict: bool,
     ) -> StreamingQuery:
         common = {"kafka.bootstrap.servers": self.servers}
         reading = common | {"subscribe": self.source, "startingOffsets": self.starting, "maxOffsetsPerTrigger": "10"}
         reading |= {"failOnDataLoss": str(strict).lower()}
+        if self.tasks:  # else as many as the driver has cores
+            reading |= {"minPartitions": str(self.tasks), "maxTasks": str(self.tasks)}
         writing = common | {"topic": self.target, "exactlyOnce": str(self.exactly_once).lower()}
+        writing |= {"decisionsTopic": self.decisions} if self.decisions else {}
         rows = spark.readStream.format(kind).options(**reading | faults).load().select("value")
         writer = rows.writeStream.format(kind).options(**writing | faults)
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()

@@ -26,10 +26,10 @@ def befall(kafka: Kafka, cluster: EmbeddedBroker | EmbeddedCluster, plan: Plan, 
         kafka.admin.delete_records(dict.fromkeys(partitions, plan.first_left))
     elif plan.mishap == MOVED:
         assert isinstance(cluster, EmbeddedCluster)
-        _move_leaders(cluster, kafka)
+        move_leaders(cluster, kafka)
 
 
-def _move_leaders(cluster: EmbeddedCluster, kafka: Kafka) -> None:
+def move_leaders(cluster: EmbeddedCluster, kafka: Kafka) -> None:
     """Every partition of every topic, those of Kafka itself included, to the next node."""
     for name, topic in kafka.admin.describe_topics([each.name for each in kafka.admin.list_topics()]).items():
         for partition in topic.partitions:

@@ -7,23 +7,17 @@ exactly once, they may not.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming import StreamingQuery
 
-from kafkaraw import Admin, Producer
-from kafkaraw.broker import EmbeddedCluster
 from tests.spark.faulty import DEATHS, STOPS
-from tests.spark.kafka import Kafka
 from tests.spark.kill_case import TRIGGERS, KillCase
 from tests.spark.kill_plan import MISHAPS, OUTAGE, REMADE, RETENTION, Plan, drawn
 from tests.spark.killed_driver import driver_at_its_steps
 from tests.spark.mishaps import befall, outage
-from tests.spark.side_by_side import few_at_a_time
+from tests.spark.side_by_side import run_to_their_ends
 
 # As many as `few_at_a_time` lets run side by side.
 PLANS = [
@@ -60,10 +54,6 @@ ON_APACHE_KAFKA = [
 ]
 SEEDS = range(50)
 AT_ONCE = 10
-
-# Spark gives up on a Python that takes 10 s to start, as on a busy machine: its query is started again, as people do.
-GAVE_UP = "waiting for the Python worker to connect back"
-STARTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,29 +101,11 @@ class Run:
 
     def _finish(self, plans: dict[Plan, bool]) -> dict[Plan, str]:
         """Run queries to the end of their topics, with failOnDataLoss or without; gives what they died of."""
-        errors: dict[Plan, str] = {}
-        for some in few_at_a_time(plans):
-            left = some
-            for _ in range(STARTS):
-                queries = {plan: self._cases[plan].finish(self._spark, strict=plans[plan]) for plan in left}
-                errors |= {plan: end_of(query) for plan, query in queries.items()}
-                left = [plan for plan in left if GAVE_UP in errors[plan]]
-        return errors
+        return run_to_their_ends(plans, lambda plan: self._cases[plan].finish(self._spark, strict=plans[plan]))
 
     def _finish_well(self, plans: dict[Plan, bool]) -> None:
         errors = {str(plan): error for plan, error in self._finish(plans).items() if error}
         assert errors == {}
-
-
-def end_of(query: StreamingQuery) -> str:
-    """What a query died of; nothing when it has read everything."""
-    try:
-        assert query.awaitTermination(150)
-    except StreamingQueryException as error:
-        return str(error)
-    finally:
-        query.stop()
-    return ""
 
 
 def logs_that_know(checkpoint: Path, batch: int) -> dict[str, bool]:
@@ -162,27 +134,6 @@ def outcomes(spark, kafka, broker, tmp_path_factory) -> dict[Plan, Outcome]:
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_nothing_is_lost_when_something_goes_wrong(outcomes, plan):
     check(plan, outcomes[plan])
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(3, data_dir=tmp_path_factory.mktemp("nodes")) as cluster:
-        yield cluster
-
-
-def clients_of(servers: str) -> Iterator[Kafka]:
-    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers, linger_ms=0) as producer:
-        yield Kafka(servers, admin, producer)
-
-
-@pytest.fixture(scope="module")
-def replicated(cluster) -> Iterator[Kafka]:
-    yield from clients_of(cluster.bootstrap_servers)
-
-
-@pytest.fixture(scope="module")
-def apache(apache_kafka) -> Iterator[Kafka]:
-    yield from clients_of(apache_kafka.bootstrap_servers)
 
 
 @pytest.mark.soak

@@ -27,6 +27,9 @@ from kafkaraw.testing.invariants import Violation as Violation
 GRACE_S: Final = 0.1
 """What a call may take over its deadline: a step of the network."""
 
+CLOSE_BOUND_S: Final = 0.1
+"""What `close(timeout)` may take beyond its timeout and `GRACE_S`: it covers all steps, the last bytes included."""
+
 Check = Callable[[History], Iterator[Violation]]
 
 
@@ -77,10 +80,11 @@ def _unsettled(history: History) -> Iterator[Violation]:
 
 def _overdue(history: History) -> Iterator[Violation]:
     for call in history.calls:
-        if call.ended_s is None or call.ended_s - call.began_s > call.timeout_s + GRACE_S:
+        allowed_s = call.timeout_s + GRACE_S + (CLOSE_BOUND_S if call.is_close else 0.0)
+        if call.ended_s is None or call.ended_s - call.began_s > allowed_s:
             took = "never ended" if call.ended_s is None else f"took {call.ended_s - call.began_s:.3f} s"
             what = f"{call.name} at {call.began_s:.3f} s, given {call.timeout_s:g} s, {took}"
-            yield Violation(Invariant.OVERDUE, what)
+            yield Violation(Invariant.CLOSE_OVERDUE if call.is_close else Invariant.OVERDUE, what)
 
 
 def _stuck(history: History) -> Iterator[Violation]:

@@ -70,12 +70,14 @@ class Call:
         began_s: when.
         timeout_s: what it was given.
         ended_s: when it returned or raised; None when it never did.
+        is_close: it closes a client, which may take `CLOSE_BOUND_S` longer.
     """
 
     name: str
     began_s: float
     timeout_s: float
     ended_s: float | None = None
+    is_close: bool = False
 
 
 @dataclass

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import lives
-from tests.simulation.plants import groups, one_broker, send_path, several_brokers, transactions
+from tests.simulation.plants import closing, groups, one_broker, send_path, several_brokers, transactions
 
 SEEDS = 100
 """Within so many seeds, the same ones always, each bug is found."""
@@ -25,6 +25,7 @@ SHOWS_AT = {
     "client_takes_stale_metadata": 4,
     "consumer_commits_by_the_clock_what_is_not_processed": 3,
     "consumer_commits_what_it_had_under_the_next_generation": 4,
+    "consumer_gives_its_last_commit_a_deadline_of_its_own": 3,
     "consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused": 4,
     "consumer_gives_what_it_has_in_hand_while_it_commits_for_others": 16,
     "consumer_keeps_what_it_has_in_hand_when_it_seeks": 1,
@@ -40,7 +41,7 @@ SHOWS_AT = {
     "member_goes_on_with_heartbeats_after_it_has_left": 9,
     "member_keeps_what_it_had_when_it_was_fenced": 27,
     "member_says_that_it_has_given_up_before_it_has": 12,
-    "producer_aborts_while_partitions_are_added": 10,
+    "producer_aborts_while_partitions_are_added": 91,
     "producer_commits_while_offsets_are_in_doubt": 4,
     "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 11,
     "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
@@ -165,6 +166,16 @@ PLANTS = {
             transactions.producer_aborts_while_partitions_are_added,
             lives.with_pipelined_transactions,
             frozenset(_OPEN),
+        ),
+        Plant(
+            closing.consumer_gives_its_last_commit_a_deadline_of_its_own,
+            lives.with_hasty_closes,
+            frozenset({Invariant.CLOSE_OVERDUE}),
+        ),
+        Plant(
+            closing.producer_closes_its_connections_after_its_time_is_over,
+            lives.with_hasty_closes,
+            frozenset({Invariant.CLOSE_OVERDUE}),
         ),
         _transactions(transactions.consumer_shows_aborted_records, Invariant.ABORTED_READ),
         _groups(groups.coordinator_forgets_to_check_generations, *_BACK),

@@ -33,7 +33,15 @@ from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.fetching.whole_log import LogSlice, TopicReplacedError, WholeLog
-from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, LogTruncated, ProducerFenced, TransactionError
+from kafkaraw.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncated,
+    ProducerFenced,
+    TransactionError,
+    UnsupportedVersionError,
+)
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
@@ -57,6 +65,7 @@ _WAIT_MS: Final = 500
 _DRIVER_TRANSACTION_TIMEOUT_MS: Final = "60000"
 _DRIVERS_MAX: Final = 16
 _ONGOING: Final = "Ongoing"
+_COMMITTED_STATES: Final = ("PrepareCommit", "CompleteCommit")
 
 # A refusal that more attempts do not change, and that does not tell how the transaction ended.
 _REFUSALS: Final = frozenset(
@@ -328,6 +337,28 @@ class Decisions:
         self._swept.pop(query_id, None)
 
     # -- writing decisions
+
+    def has_decided(self, prefix: str, query_id: str) -> bool:
+        """Whether the last transaction of the query's drivers is committed, so that there was a decision.
+
+        The coordinator forgets that a week after the last decision, and when a driver takes over. It is no error if the
+        cluster does not allow to ask: a warning says so.
+
+        Raises:
+            KafkaError: no answer in time.
+        """
+        name = driver_transactional_id(prefix, query_id)
+        try:
+            found = self._admin.list_transactions(states=_COMMITTED_STATES, timeout=_TIMEOUT_S)
+        except (BrokerError, UnsupportedVersionError) as error:
+            _log.warning(
+                "it was not looked whether the first batch of query %s was decided before: %s. Do not delete the topic "
+                "of decisions before that batch is over",
+                query_id,
+                error,
+            )
+            return False
+        return any(one.transactional_id == name for one in found)
 
     def take_over(self, prefix: str, query_id: str) -> None:
         """Become the query's driver. Earlier ones can write no decision any more; what they wrote last has ended.

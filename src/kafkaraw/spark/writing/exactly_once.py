@@ -58,7 +58,7 @@ from kafkaraw.spark.writing.decisions import Decisions, Found, pooled
 from kafkaraw.spark.writing.outcomes import Outcome
 from kafkaraw.spark.writing.row_sums import Summed, sum_rows
 from kafkaraw.spark.writing.task import WriteSettings, make_producer, send_rows
-from kafkaraw.spark.writing.verdict import Verdict, changed_plan, judge, other_rows, resolution_of
+from kafkaraw.spark.writing.verdict import Verdict, changed_plan, judge, lost_decision, other_rows, resolution_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -267,9 +267,11 @@ class _Commit:
 
     def run(self, written: Sequence[Written]) -> None:
         """See `commit_batch`."""
-        self._decisions.take_over(self._once.prefix, self._query_id)
-        found = self._decisions.look(self._query_id)
         try:
+            if self._batch_id == 0:
+                self._check_first()
+            self._decisions.take_over(self._once.prefix, self._query_id)
+            found = self._decisions.look(self._query_id)
             wanted = self._wanted(written, found)
         except UsageError as refusal:  # what the tasks have written will never be decided
             _give_up(written, self._decisions, refusal)
@@ -283,6 +285,18 @@ class _Commit:
             self._end(wanted, written)
             before = 0 if found.last is None else len(found.last.slots)
             self._decisions.abort_leftovers(self._once.prefix, self._query_id, len(written), before)
+
+    def _check_first(self) -> None:
+        """Refuse a first batch that was decided before, if the topic does not have that decision any more.
+
+        Without a decision a query is a new one, or its topic was deleted: the coordinator of its driver knows.
+        """
+        if resolution_of(self._batch_id, None, self._once.resolutions) is not None:
+            return
+        if self._decisions.look(self._query_id).last is None:
+            has_decided = self._decisions.has_decided(self._once.prefix, self._query_id)
+            if has_decided and self._decisions.look(self._query_id).last is None:
+                raise lost_decision(self._query_id, self._batch_id)
 
     def _wanted(self, written: Sequence[Written], found: Found) -> Decision:
         """The decision that is to stand in the end: the last one as it is, or another one."""

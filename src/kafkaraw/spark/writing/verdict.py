@@ -116,6 +116,18 @@ def changed_plan(decided: Decision, now: str) -> UsageError:
     )
 
 
+def lost_decision(query_id: str, batch_id: int) -> UsageError:
+    """The refusal for a query without decisions whose driver has committed one."""
+    return _refusal(
+        f"batch {batch_id} of query {query_id}: the topic of decisions has no decision about this query, and its "
+        f"driver has committed one: the topic was deleted, created again or truncated, so that it is not known which "
+        f"rows are written already",
+        batch_id,
+        batch_id,
+        None,
+    )
+
+
 def other_rows(decided: Decision, before: object, now: object) -> UsageError:
     """The refusal for rows that are not the ones that were written."""
     return _refusal(

@@ -1,0 +1,56 @@
+"""What must hold of the tasks that read ranges of offsets for Spark: a task ends if its position advances.
+
+A task waits for its leader, but not for ever: it gives up when its position stands still for as long as its patience.
+Stretches without records, of aborted transactions or emptied by compaction, are progress. Fill in `ReadTask` from what
+a consumer was asked, on any clock, and give it to `audit_tasks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkaraw.testing.invariants import Invariant, Violation
+
+
+@dataclass
+class ReadTask:
+    """One task, in seconds on one clock.
+
+    Attributes:
+        name: which one.
+        patience_s: how long its position may stand still.
+        began_s: when it began.
+        advanced_s: when its position advanced, in order.
+        gave_up_s: when it ended with a time-out; None when it did not.
+        ended_s: when it ended otherwise; None when it did not.
+        deadline_s: by when it must have ended, one way or the other.
+    """
+
+    name: str
+    patience_s: float
+    began_s: float = 0.0
+    advanced_s: list[float] = field(default_factory=list)
+    gave_up_s: float | None = None
+    ended_s: float | None = None
+    deadline_s: float = float("inf")
+
+
+def audit_tasks(tasks: Iterable[ReadTask]) -> list[Violation]:
+    """All violations; empty when all is well.
+
+    Args:
+        tasks: those of one run.
+    """
+    return [violation for task in tasks for violation in _violations(task)]
+
+
+def _violations(task: ReadTask) -> list[Violation]:
+    last_s = max([task.began_s, *task.advanced_s])
+    if task.gave_up_s is not None and task.gave_up_s - last_s < task.patience_s:
+        what = f"{task.name} gave up at {task.gave_up_s:.3f} s, its position had advanced at {last_s:.3f} s"
+        return [Violation(Invariant.GAVE_UP_WHILE_ADVANCING, f"{what}, its patience is {task.patience_s:g} s")]
+    end_s = task.ended_s if task.gave_up_s is None else task.gave_up_s
+    if end_s is None or end_s > task.deadline_s:
+        return [Violation(Invariant.OVERDUE, f"{task.name} had not ended at {task.deadline_s:.3f} s")]
+    return []
