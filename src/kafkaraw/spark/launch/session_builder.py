@@ -31,8 +31,6 @@ _CONF: dict[str, str] = {
     # Workers keep their connections to the brokers from batch to batch.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Batch reads leave out what a query filters away by partition, offset or timestamp.
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Kafka's timestamps are UTC; so is what is shown of them.
     "spark.sql.session.timeZone": "UTC",
     # Each execution is described as text for the user interface, also where there is none: briefly, then.
