@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkaraw.spark.launch.driver_threads import share_session
 from kafkaraw.spark.launch.java import java_home
 from kafkaraw.spark.launch.local_files import without_processes
 from kafkaraw.spark.launch.worker_python import worker_python
@@ -116,4 +117,5 @@ def session(
     made = builder.getOrCreate()
     if checkpoints_local:
         without_processes(made)
+    share_session(made)
     return made
