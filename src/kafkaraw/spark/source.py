@@ -7,8 +7,7 @@ to raise, Spark would hide the message behind an error of its own.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -33,7 +32,7 @@ from kafkaraw.spark.worker import cores_of_this_machine
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, Filter
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
 
     from kafkaraw.spark.reading.lookup import ClusterLookup
@@ -45,9 +44,6 @@ _NO_LIMIT = 2**63 - 1
 
 # Offsets of a micro-batch: reading so many takes about as long as starting a task.
 _LITTLE_WORK = 10_000
-
-# Spark plans a read in a process of this module when there are filters and `spark.sql.python.filterPushdown.enabled`.
-_FILTERING_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class KafkaPartition(InputPartition):
@@ -91,7 +87,7 @@ class KafkaDataSource(DataSource):
     @told_plainly()
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """A batch reader of these columns."""
-        return (FilteringBatchReader if _takes_filters() else KafkaBatchReader)(self._options, schema)
+        return KafkaBatchReader(self._options, schema)
 
     @told_plainly()
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # Spark's name
@@ -113,15 +109,6 @@ class KafkaDataSource(DataSource):
         from kafkaraw.spark.sink import KafkaStreamWriter
 
         return KafkaStreamWriter(self._options, schema)
-
-
-def _takes_filters() -> bool:
-    """Whether Spark is about to offer filters.
-
-    Where its setting forbids that, it refuses any reader that could take them; and does not tell the setting.
-    """
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return _FILTERING_PLANNER in sys.modules or (spec is not None and spec.name == _FILTERING_PLANNER)
 
 
 class _TaskReader:
@@ -160,7 +147,12 @@ class _TaskReader:
 
 
 class KafkaBatchReader(_TaskReader, DataSourceReader):
-    """Reads from `startingOffsets` to `endingOffsets`."""
+    """Reads from `startingOffsets` to `endingOffsets`.
+
+    Must not take filters (`pushFilters`): Spark, at least up to 4.3, stores the plan of a filtered scan on the relation
+    that all scans of a DataFrame share (`PythonDataSourceV2.setReadInfo`), so the filter of one scan would decide which
+    rows another scan reads.
+    """
 
     @told_plainly()
     def partitions(self) -> list[InputPartition]:
@@ -176,39 +168,15 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
             start = starting.resolve(partitions, lookup)
             end = ending.resolve(partitions, lookup)
             check_order(starting, start, ending, end)
-            ranges = self._narrowed(ranges_between(start.offsets, end.offsets), lookup)
+            ranges = ranges_between(start.offsets, end.offsets)
         finally:
             lookup.close()
         # Spark takes an empty list for one task without a partition.
         return self._tasks(ranges) or [KafkaPartition(())]
 
-    def _narrowed(self, ranges: list[OffsetRange], lookup: ClusterLookup) -> list[OffsetRange]:
-        """All of it: there are no filters."""
-        return ranges
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow batches."""
         return self._read(partition)
-
-
-class FilteringBatchReader(KafkaBatchReader):
-    """The same for a query with filters, which may leave less to read; see `pushdown`."""
-
-    def __init__(self, options: SparkOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
-        self._filters: Sequence[Filter] = ()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # Spark's name
-        """Take what can be used; gives what Spark has to apply itself."""
-        from kafkaraw.spark.reading.pushdown import divide
-
-        self._filters, left = divide(filters)
-        return left
-
-    def _narrowed(self, ranges: list[OffsetRange], lookup: ClusterLookup) -> list[OffsetRange]:
-        from kafkaraw.spark.reading.pushdown import narrow
-
-        return narrow(ranges, self._filters, lookup)
 
 
 class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkaraw.spark.launch.driver_threads import share_session
 from kafkaraw.spark.launch.java import java_home
 from kafkaraw.spark.launch.local_files import without_processes
 from kafkaraw.spark.launch.worker_python import worker_python
@@ -33,8 +34,6 @@ _CONF: dict[str, str] = {
     # Workers keep their connections to the brokers from batch to batch.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Batch reads leave out what a query filters away by partition, offset or timestamp.
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Kafka's timestamps are UTC; so is what is shown of them.
     "spark.sql.session.timeZone": "UTC",
     # Spark hides options in plans and event logs by their names and values. Its own pattern leaves out private keys.
@@ -122,4 +121,5 @@ def session(
     made = builder.getOrCreate()
     if checkpoints_local:
         without_processes(made)
+    share_session(made)
     return made
