@@ -109,7 +109,7 @@ class SparkOptions:
         return list(self.subscribe) or sorted({tp.topic for tp in self.assign})
 
 
-def _exactly_once(given: Settings) -> ExactlyOnce | None:
+def _exactly_once(given: Mapping[str, str]) -> ExactlyOnce | None:
     chosen = {_ONCE[name][0]: _ONCE[name][1](name, text) for name, text in given.items() if name in _ONCE}
     if texts.boolean(_EXACTLY_ONCE, given.get(_EXACTLY_ONCE, "false")):
         return replace(ExactlyOnce(), **chosen)  # type: ignore[arg-type]  # the table pairs field and type

@@ -143,7 +143,7 @@ def _write(
         if slot.batch_id is None:
             count = send_rows(producer, batches, settings)
             return Written(slot, producer.prepare_transaction(), count), -1
-        summed = Summed(batches, settings.topic)
+        summed = Summed(batches, settings)
         send_rows(producer, summed, settings)
         key, value = marker_key(slot.query_id, slot.number), marker_value(slot.batch_id)
         ticket = producer.send(once.topic, value, key, partition=0)
@@ -176,7 +176,7 @@ class _Task:
         found = self._decisions.look(self._slot.query_id)
         done = self._done_before(found)
         if done is not None:
-            return replace(done, **sum_rows(batches, self._settings.topic)._asdict()) if done.transaction else done
+            return replace(done, **sum_rows(batches, self._settings)._asdict()) if done.transaction else done
         written, marker_offset = _write(batches, self._settings, self._once, self._slot)
         try:
             return self._confirmed(written, found, marker_offset)
