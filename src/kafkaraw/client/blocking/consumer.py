@@ -26,6 +26,7 @@ from kafkaraw.client.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.user_calls import UserCalls
+from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
 
@@ -133,7 +134,11 @@ class Consumer:
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> dict[TopicPartition, Batch]:
         batches = self._take(self._reading.limit(max_records), timeout)
-        return {batch.topic_partition: batch for batch in batches}
+        try:
+            return {batch.topic_partition: batch for batch in batches}
+        except BaseException:  # Ctrl-C
+            self._cursor.put_back(batches)
+            raise
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch]:
         while not is_closed(self._async):
@@ -161,7 +166,14 @@ class Consumer:
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
     ) -> pyarrow.RecordBatch:
         names = check_columns(columns)
-        converted, left = to_arrow(self._take(self._reading.limit(max_records), timeout, ARROW_BYTES), names)
+        batches = self._take(self._reading.limit(max_records), timeout, ARROW_BYTES)
+        try:
+            converted, left = to_arrow(batches, names)
+        except ProtocolError:  # a damaged batch is given up
+            raise
+        except BaseException:  # Ctrl-C, or no memory
+            self._cursor.put_back(batches)
+            raise
         if left:
             self._cursor.put_back(left)
         return converted

@@ -4,14 +4,17 @@ Whole answers are taken, so that threads are crossed and the next Fetch is sent 
 batch, record by record, or some megabyte at a time, in any mixture, and nothing is lost when the reader stops in the
 middle. Used by both faces of the consumer, by the blocking one on its caller's thread while no call is under way. Knows
 nothing of fetching. Start at `next_batch` and `records`.
+
+Ctrl-C and what other signal handlers raise may come at any call and at any jump back (that is where Python looks for
+signals). Whatever it interrupts, the next record to give is the one behind the last one that was given: what is given
+is decided first, and noted in statements that have neither a call nor a jump, the last ones before `return` or `yield`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
-from kafkaraw.errors import DeserializationError
+from kafkaraw.errors import DeserializationError, ProtocolError
 from kafkaraw.records import Batch, Record, TopicPartition
 
 
@@ -29,9 +32,9 @@ class RecordCursor:
         self.called_home = False
         self._paused = paused
         self._visits = 0
-        self._waiting: deque[Batch] = deque()
+        self._waiting: list[Batch] = []  # the loop's thread may still put some at its end after a call was interrupted
         self._batch: Batch | None = None  # the one being read
-        self._records: Iterator[Record] | None = None
+        self._records: Iterator[Record] | None = None  # None, too, when reading it was interrupted
         self._last: Record | None = None
         self._given: dict[TopicPartition, int] = {}  # the batches of the last call that gave some: where they start
         self._settled: Record | None = None  # the last record, when the user has come back since
@@ -44,33 +47,30 @@ class RecordCursor:
         self._moved.update((batch.topic_partition, None) for batch in came)
 
     def put_back(self, batches: Sequence[Batch]) -> None:
-        """Take batches in hand again that `take` has given and of which nothing was given to the user, or their rests.
+        """Take in hand again what `take` gave and the user has not got: batches, or the rests of batches.
 
         Args:
-            batches: in the order in which they are to be given.
+            batches: one for each partition, in the order in which they are to be given.
         """
-        self._waiting.extendleft(reversed(batches))
-        for batch in batches:
-            self._moved[batch.topic_partition] = None
-            if self._given.get(batch.topic_partition) == batch.start_offset:
-                del self._given[batch.topic_partition]
+        starts = {batch.topic_partition: batch.start_offset for batch in batches}
+        given = {of: start for of, start in self._given.items() if starts.get(of) != start}
+        self._moved.update(dict.fromkeys(starts))
+        self._given = given
+        self._waiting[:0] = batches
 
     # -- giving
 
     def next_batch(self) -> Batch | None:
         """The rest of the batch that was being read, or the next one; None when there is none to give."""
-        self._visits += 1
-        self.set_aside()
-        self._given = {}
-        if self.called_home:
+        index = self._come_for_next()
+        if index is None:
             return None
-        for index, batch in enumerate(self._waiting):
-            if batch.topic_partition not in self._paused:
-                self._given = {batch.topic_partition: batch.start_offset}
-                self._moved[batch.topic_partition] = None
-                del self._waiting[index]
-                return batch
-        return None
+        batch = self._waiting[index]
+        given = {batch.topic_partition: batch.start_offset}
+        self._moved[batch.topic_partition] = None
+        self._given = given
+        del self._waiting[index]
+        return batch
 
     def take(self, records_max: int | None, size_bytes: int | None = None) -> list[Batch]:
         """Batches for one call, one for each partition.
@@ -79,25 +79,33 @@ class RecordCursor:
             records_max: most records in all of them together; None is no limit.
             size_bytes: enough is when they have so many bytes; None is no limit.
         """
+        if self._come_for_next() is None:
+            return []
+        count, left = 0, list[Batch]()
         taken: dict[TopicPartition, Batch] = {}
         while (records_max is None or records_max > 0) and (size_bytes is None or size_bytes > 0):
-            batch = self.next_batch()
-            if batch is None:
-                break
-            if batch.topic_partition in taken:  # a second one waits for the next call
-                self._waiting.appendleft(batch)
-                break
+            if count == len(self._waiting) or self._waiting[count].topic_partition in taken:
+                break  # a second one of a partition waits for the next call
+            batch = self._waiting[count]
+            count += 1
+            if batch.topic_partition in self._paused:
+                left.append(batch)
+                continue
             if records_max is not None:
                 head = batch.first(records_max)
                 if head.next_offset < batch.next_offset:
-                    self._waiting.appendleft(batch.starting_at(head.next_offset))
+                    left.append(batch.starting_at(head.next_offset))
                 batch = head
                 records_max -= batch.records_count
             if size_bytes is not None:
                 size_bytes -= batch.size_bytes
             taken[batch.topic_partition] = batch
-        self._given = {topic_partition: batch.start_offset for topic_partition, batch in taken.items()}
-        return list(taken.values())
+        given = {topic_partition: batch.start_offset for topic_partition, batch in taken.items()}
+        self._moved.update(dict.fromkeys(taken))
+        batches = list(taken.values())
+        self._given = given
+        self._waiting[:count] = left
+        return batches
 
     def records(self) -> Iterator[Record]:
         """Give record by record what is in hand; ends when nothing is left of it.
@@ -119,11 +127,12 @@ class RecordCursor:
                         return
                 else:
                     self._forget()
-            except DeserializationError:
-                self._set_aside_before_the_next()
+            except GeneratorExit:
                 raise
-            except Exception:
-                self._forget()
+            except BaseException as error:
+                if self._records is records:  # else something else is being read by now
+                    self._records = None  # it may have had the next record already
+                    self._stopped_by(error)
                 raise
 
     def next_record(self) -> Record | None:
@@ -133,14 +142,13 @@ class RecordCursor:
             CorruptBatch: as `records`.
         """
         while self._begin():
-            assert self._records is not None
+            records = self._records
+            assert records is not None
             try:
-                record = next(self._records, None)
-            except DeserializationError:
-                self._set_aside_before_the_next()
-                raise
-            except BaseException:
-                self._forget()
+                record = next(records, None)
+            except BaseException as error:
+                self._records = None  # it may have had the next record already
+                self._stopped_by(error)
                 raise
             if record is not None:
                 self._last = record
@@ -201,12 +209,14 @@ class RecordCursor:
     def set_aside(self) -> None:
         """Put what is left of the batch that is being read in front of those that wait; to be done after a pause."""
         batch = self._batch
-        if batch is not None:
-            position, self._given = _next_offset(batch, self._last), self.unsettled
-            self._forget()
-            rest = batch.starting_at(position)
-            if rest.records_count:  # not so when only a transaction's marker is left
-                self._waiting.appendleft(rest)
+        if batch is None:
+            return
+        given, rest = self.unsettled, batch.starting_at(_next_offset(batch, self._last))
+        front = [rest] if rest.records_count else []  # none when only a transaction's marker is left
+        self._moved[batch.topic_partition] = None
+        self._given = given
+        self._waiting[:0] = front
+        self._batch = self._records = self._last = None
 
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
         """Let go of everything, or of what belongs to one partition."""
@@ -219,7 +229,7 @@ class RecordCursor:
         self._moved[topic_partition] = None
         if self._batch is not None and self._batch.topic_partition == topic_partition:
             self._forget()
-        self._waiting = deque(batch for batch in self._waiting if batch.topic_partition != topic_partition)
+        self._waiting[:] = [batch for batch in self._waiting if batch.topic_partition != topic_partition]
         self._given = {of: start for of, start in self._given.items() if of != topic_partition}
 
     # -- inside
@@ -231,16 +241,41 @@ class RecordCursor:
             if batch is None or last is None or (last.topic, last.partition) == batch.topic_partition:
                 return batch, last
 
+    def _come_for_next(self) -> int | None:
+        """The user comes for a batch: which one that waits is the next to give; None when there is none."""
+        self._visits += 1
+        self.set_aside()
+        self._given = {}
+        if self.called_home:
+            return None
+        for index, batch in enumerate(self._waiting):
+            if batch.topic_partition not in self._paused:
+                return index
+        return None
+
     def _begin(self) -> bool:
         """See that a batch is being read; says whether there is one."""
-        if self._batch is not None and self._batch.topic_partition not in self._paused and not self.called_home:
+        batch = self._batch
+        if batch is not None and batch.topic_partition not in self._paused and not self.called_home:
+            if self._records is None:
+                self._records = iter(batch.starting_at(_next_offset(batch, self._last)))
             return True
-        batch = self.next_batch()
-        if batch is None:
+        index = self._come_for_next()
+        if index is None:
             return False
-        self._given = {}
-        self._last, self._records, self._batch = None, iter(batch), batch
+        batch = self._waiting[index]
+        records = iter(batch)
+        self._moved[batch.topic_partition] = None
+        self._last, self._records, self._batch = None, records, batch
+        del self._waiting[index]
         return True
+
+    def _stopped_by(self, error: BaseException) -> None:
+        """A record could not be given; when the batch or the record is to blame, and no interruption, see to that."""
+        if isinstance(error, DeserializationError):
+            self._set_aside_before_the_next()
+        elif isinstance(error, ProtocolError):
+            self._forget()
 
     def _set_aside_before_the_next(self) -> None:
         """The next record cannot be given; whoever asked for it is done with those before."""

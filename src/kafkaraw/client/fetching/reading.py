@@ -316,14 +316,14 @@ class Reading:
             raise ClosedError("the consumer is closed; make a new one")
         self._engine.check_not_forked()
 
-    async def close(self, deadline: Deadline) -> None:
-        """End every request; the engine is closed, too, by the deadline."""
+    async def close(self, deadline: Deadline | None = None) -> None:
+        """End every request; the engine is closed, too, by the deadline if there is one."""
         self.end()
         await self._fetches.close()
         if self._errand:
             self._errand.cancel()
             await asyncio.gather(self._errand, return_exceptions=True)
-        await self._engine.close(deadline.remaining)
+        await (self._engine.close() if deadline is None else self._engine.close(deadline.remaining))
         if self.interception is not None:
             self.interception.close()
         self.wake()

@@ -148,7 +148,6 @@ class Transactions:
             self._machine.change(Change.COMMITS)
         else:
             self._machine.change(Change.ABORTS)
-        is_uncertain = self._machine.cause is not None or self._machine.has_offsets_in_doubt
         self._delivery.take_records(False)
         if not commit:
             self._delivery.receive(TransactionAborts(_aborted))
@@ -157,7 +156,7 @@ class Transactions:
         if self._used:
             identity = await self._end_txn(commit=commit, deadline=deadline)
             self._used = False  # should the next step not succeed in time: its epoch may be in force by the next call
-        if identity is None and is_uncertain:
+        if identity is None and (self._machine.cause is not None or self._machine.has_offsets_in_doubt):
             # What was written under this epoch is not known for certain, and requests of it may still arrive: the next
             # epoch fences them (KIP-360).
             identity = await self._ask_identity(self._identity, deadline)
