@@ -237,7 +237,7 @@ def test_prepared_transactions_are_ended_by_an_administrator(bootstrap_servers: 
             admin.end_transaction(each, commit=commit)
         with Producer(bootstrap_servers=bootstrap_servers, transactional_id=f"{name}-0") as successor:
             successor.init_transactions()
-            with pytest.raises(ProducerFenced, match="it was aborted already"):
+            with pytest.raises(ProducerFenced, match="the coordinator refuses, because"):
                 admin.end_transaction(prepared[0]._replace(producer_epoch=prepared[0].producer_epoch - 1), commit=True)
     assert read_by_us(bootstrap_servers, topic) == [b"prepared-0"]
 

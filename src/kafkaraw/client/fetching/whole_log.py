@@ -15,9 +15,11 @@ from typing import Final
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.fetching.offsets import look_up
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine, reply
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, LogTruncated, RetriableError, StaleMetadataError
 from kafkaraw.protocol import ZERO_UUID, FileSlice, Uuid
@@ -134,8 +136,9 @@ class WholeLog:
                 if not code:
                     return self._slice(offset, found)
                 if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    if offset < found.log_start_offset:
-                        offset = found.log_start_offset
+                    start_offset = await self._start_offset(deadline)
+                    if offset < start_offset:
+                        offset = start_offset
                         continue
                     out_of_range += 1  # a leader that is behind says so, too: ask again before it counts
                     if out_of_range == _TRIES_OUT_OF_RANGE:
@@ -189,6 +192,10 @@ class WholeLog:
         )
         named = FetchTopic(topic=topic, topic_id=self.topic_id, partitions=[asked])
         return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=0, topics=[named])
+
+    async def _start_offset(self, deadline: Deadline) -> int:
+        found = await look_up(self._engine, {self._topic_partition: EARLIEST_TIMESTAMP}, deadline=deadline)
+        return found[self._topic_partition].offset
 
     async def _refresh(self, deadline: Deadline) -> None:
         topic = self._topic_partition.topic

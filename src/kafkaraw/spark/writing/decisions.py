@@ -79,6 +79,11 @@ _REFUSALS: Final = frozenset(
 )
 
 
+# By cluster and topic, the decisions that are lost, by query. Every error drops the clients of its task; a task that
+# Spark runs again must be refused all the same.
+_lost: Final[dict[tuple[str, str], dict[str, Decision]]] = {}
+
+
 class DriverFencedError(TransactionError):
     """Another driver of the same query writes decisions: this one must not go on."""
 
@@ -124,7 +129,7 @@ class Decisions:
         self._drivers: dict[str, Producer] = {}  # those that have prepared their decision, and may take over again
         self._driver: tuple[str, Producer] | None = None  # the one that has taken over
         self._swept: dict[str, int] = {}
-        self._lost: dict[str, Decision] = {}
+        self._lost = _lost.setdefault((settings["bootstrap_servers"], topic), {})
         self._reader: WholeLog | None = None
         self._bridge: Bridge | None = None
         self._fold = TransactionFold(is_of_decision)

@@ -233,6 +233,9 @@ def commit_batch(written: Sequence[Written], settings: WriteSettings) -> None:
             _commit_write([each.transaction for each in written], decisions)
         else:
             in_order = sorted(written, key=lambda each: each.slot.number)
+            numbers = [each.slot.number for each in in_order]
+            if numbers != list(range(len(numbers))):
+                raise UsageError(f"batch {slot.batch_id} of query {slot.query_id}: Spark reports the tasks {numbers}")
             _Commit(decisions, once, slot.query_id, slot.batch_id).run(in_order)
 
 

@@ -1,0 +1,125 @@
+"""Listing transactions and fencing producers, and reading a partition with its control batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaraw import Admin, Consumer, Producer
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.config import ConsumerConfig, parse
+from kafkaraw.client.fetching.whole_log import LogBatch, TopicReplacedError, WholeLog
+from kafkaraw.errors import LogTruncated, ProducerFenced
+from kafkaraw.records import ControlType, TopicPartition
+
+
+@pytest.fixture(scope="module", params=[2, 0], ids=["second generation", "first generation"])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    with EmbeddedBroker(properties={"transaction.version": request.param}) as broker:
+        yield broker.bootstrap_servers
+
+
+def create(servers: str, *topics: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 1) for topic in topics])
+
+
+def opened(servers: str, transactional_id: str, topic: str, value: bytes = b"1") -> Producer:
+    """A producer with a transaction that has one record."""
+    producer = Producer(bootstrap_servers=servers, transactional_id=transactional_id)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, value, b"key").result(10)
+    return producer
+
+
+def test_transactions_are_listed_by_state(servers: str) -> None:
+    create(servers, "listed")
+    with (
+        opened(servers, "one", "listed") as one,
+        opened(servers, "two", "listed") as two,
+        Admin(bootstrap_servers=servers) as admin,
+    ):
+        two.commit_transaction()
+        states = {each.transactional_id: each.state for each in admin.list_transactions()}
+        assert states["one"] == "Ongoing"
+        assert states["two"] in ("PrepareCommit", "CompleteCommit")
+        ongoing = admin.list_transactions(states=["Ongoing"])
+        assert [each.transactional_id for each in ongoing] == ["one"]
+        assert ongoing[0].producer_id >= 0
+        one.abort_transaction()
+        assert admin.list_transactions(states=["Ongoing", "NoSuchState"]) == []
+
+
+def test_fencing_a_producer_aborts_its_open_transaction(servers: str) -> None:
+    create(servers, "fenced")
+    with Admin(bootstrap_servers=servers) as admin, opened(servers, "fenced-id", "fenced") as producer:
+        admin.fence_producers(["fenced-id", "an-id-that-was-never-used"])
+        assert admin.list_transactions(states=["Ongoing"]) == []
+        with pytest.raises(ProducerFenced):
+            producer.commit_transaction()
+    with Consumer(
+        bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([TopicPartition("fenced", 0)])
+        assert consumer.poll(0.2) == {}
+
+
+def read_whole(servers: str, topic: str) -> list[LogBatch]:
+    async def read() -> list[LogBatch]:
+        log = WholeLog(TopicPartition(topic, 0), parse(ConsumerConfig, {"bootstrap_servers": servers}))
+        try:
+            await log.open(10)
+            found, offset = list[LogBatch](), 0
+            while True:
+                piece = await log.read(offset, wait_ms=0, timeout=10)
+                found += piece.batches
+                offset = piece.next_offset
+                if offset >= piece.high_watermark:
+                    return found
+        finally:
+            await log.close()
+
+    return asyncio.run(read())
+
+
+def test_a_whole_log_shows_open_transactions_and_how_others_ended(servers: str) -> None:
+    create(servers, "whole")
+    with opened(servers, "open", "whole", b"open"), opened(servers, "done", "whole", b"committed") as done:
+        done.commit_transaction()
+        with opened(servers, "undone", "whole", b"aborted") as undone:
+            undone.abort_transaction()
+            found: list[LogBatch] = []
+            while sum(each.ends is not None for each in found) < 2:  # markers follow the answers
+                found = read_whole(servers, "whole")
+    values = {each.records[0].value: each.header.producer_id for each in found if each.records}
+    ends = {each.header.producer_id: each.ends for each in found if each.ends is not None}
+    assert ends == {values[b"committed"]: ControlType.COMMIT, values[b"aborted"]: ControlType.ABORT}
+    assert b"open" in values
+
+
+def test_a_whole_log_notices_that_its_topic_was_created_again(servers: str) -> None:
+    create(servers, "again")
+
+    async def test() -> None:
+        log = WholeLog(TopicPartition("again", 0), parse(ConsumerConfig, {"bootstrap_servers": servers}))
+        try:
+            await log.open(10)
+            assert (await log.read(0, wait_ms=0, timeout=10)).high_watermark == 0
+            with pytest.raises(LogTruncated, match="again-0 ends before offset 5"):
+                await log.read(5, wait_ms=0, timeout=10)
+            await asyncio.to_thread(recreate)
+            with pytest.raises(TopicReplacedError, match="'again' was deleted"):
+                await log.read(0, wait_ms=0, timeout=10)
+        finally:
+            await log.close()
+
+    def recreate() -> None:
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.delete_topics(["again"])
+        create(servers, "again")
+
+    asyncio.run(test())
