@@ -6,40 +6,29 @@ program; its scenario then says which invariants were violated, and violates non
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from kafkaraw import Admin, Consumer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch
-from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.reading.task import _RangeRead
-from kafkaraw.spark.worker import ClientPool
-from kafkaraw.spark.writing import decisions, exactly_once
+from kafkaraw.spark.writing import exactly_once
 from kafkaraw.spark.writing.decisions import Decisions, Found
-from kafkaraw.spark.writing.exactly_once import Slot, Written, commit_batch, write_slot
+from kafkaraw.spark.writing.exactly_once import Written, commit_batch
 from kafkaraw.spark.writing.outcomes import Outcome
-from kafkaraw.spark.writing.task import write_settings
 from kafkaraw.testing.audit_exactly_once import audit_exactly_once
 from kafkaraw.testing.audit_reading import audit_tasks
 from kafkaraw.testing.invariants import Invariant, Violation
 from kafkaraw.testing.partition_logs import open_transactions, read_logs
 from kafkaraw.testing.sink_history import SinkHistory, SinkSlot, Skipped
 from tests.spark.reading.ranges import read_slow_partition
-from tests.spark.spark_types import struct
-
-SLOTS = 2
-_names = itertools.count()
+from tests.spark.writing.query import TOPIC, Query, Rows, forget_clients
 
 
 @dataclass(frozen=True)
@@ -82,76 +71,34 @@ def task_counts_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the sink
 
 
-class SinkQuery:
-    """A query that writes one row in each of its slots, called as Spark calls it, and what its auditor finds.
-
-    Args:
-        servers: of the cluster.
-    """
+class AuditedQuery(Query):
+    """A query whose auditor knows which rows its tasks have skipped."""
 
     def __init__(self, servers: str) -> None:
-        name = next(_names)
-        self.servers, self.id = servers, f"planted-{name}"
-        self._topic, self.decisions = f"planted-out-{name}", f"planted-decisions-{name}"
-        with Admin(bootstrap_servers=servers) as admin:
-            admin.create_topics([NewTopic(self._topic, SLOTS)])
-        given = {"kafka.bootstrap.servers": servers, "topic": self._topic, "exactlyOnce": "true"}
-        given["decisionsTopic"] = self.decisions
-        self._settings = write_settings(parse_options(given), struct("value string"))
+        super().__init__(servers)
         self._skipped: list[Skipped] = []
 
-    def tasks(self, batch_id: int, count: int = SLOTS, said: str = "") -> list[Written]:
-        """Run the tasks of a batch; `said` makes their rows other ones."""
-        return [self.task(batch_id, number, said) for number in range(count)]
-
-    def task(self, batch_id: int, number: int, said: str = "") -> Written:
-        value = f"{batch_id}-{number}{said}"
-        rows = pa.RecordBatch.from_pydict({"value": [value]})
-        written = write_slot([rows], self._settings, Slot(self.id, batch_id, number))
+    def task(self, batch_id: int, number: int, rows: Rows | None = None) -> Written:
+        written = super().task(batch_id, number, rows)
         if written.ended:
+            value = str(10 * batch_id + number) if rows is None else rows(number)
             self._skipped.append(Skipped(SinkSlot(self.id, batch_id, number), (value.encode(),)))
         return written
 
-    def commit(self, written: list[Written]) -> None:
-        commit_batch(written, self._settings)
-
-    def run(self, batch_id: int, said: str = "") -> None:
-        self.commit(self.tasks(batch_id, said=said))
-
-    def committed(self) -> dict[str, int]:
-        """How often each row is committed."""
-        reading = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
-        with Consumer(bootstrap_servers=self.servers, **reading) as consumer:
-            ends = consumer.end_offsets(consumer.partitions_for(self._topic))
-            consumer.assign(list(ends))
-            found: Counter[str] = Counter()
-            while any(consumer.position(each) < end for each, end in ends.items()):
-                for batch in consumer.poll(0.01).values():
-                    found.update((record.value or b"").decode() for record in batch)
-        return dict(found)
-
     def violations(self, *, skips_count: bool = True) -> list[Violation]:
         """What the auditor finds; tasks whose batch was refused have skipped nothing."""
-        logs = read_logs(self.servers, [self._topic, self.decisions])
-        history = SinkHistory.from_logs(logs, self.decisions)
+        history = SinkHistory.from_logs(read_logs(self.servers, [self.topic, TOPIC]), TOPIC)
         history.skipped = self._skipped if skips_count else []
         history.open_transactions = open_transactions(self.servers, f"kafkaraw-spark-{self.id}-")
         return audit_exactly_once(history)
 
 
 @contextmanager
-def _sink_query() -> Iterator[SinkQuery]:
+def _sink_query() -> Iterator[AuditedQuery]:
     with EmbeddedBroker() as broker:
-        yield SinkQuery(broker.bootstrap_servers)
-        close_pools()
-
-
-def close_pools() -> None:
-    """Close the clients that tasks and drivers have kept."""
-    for module in (decisions, exactly_once):
-        for value in vars(module).values():
-            if isinstance(value, ClientPool):
-                value.close()
+        yield AuditedQuery(broker.bootstrap_servers)
+        forget_clients()
+        exactly_once._producers.close()
 
 
 def repeat_with_other_rows() -> list[Violation]:
@@ -159,7 +106,7 @@ def repeat_with_other_rows() -> list[Violation]:
     with _sink_query() as query:
         query.run(0)
         try:
-            query.run(0, said=" of a copy")
+            query.run(0, rows=lambda number: f"{number} of a copy")
         except UsageError:
             return query.violations(skips_count=False)
         return query.violations()
@@ -189,7 +136,7 @@ def repeat_with_fewer_tasks() -> list[Violation]:
     """An attempt that was not decided is repeated with fewer tasks."""
     with _sink_query() as query:
         query.tasks(0)
-        query.commit(query.tasks(0, count=1))
+        commit_batch(query.tasks(0, count=1), query.settings)
         return query.violations()
 
 

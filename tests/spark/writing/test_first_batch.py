@@ -9,32 +9,32 @@ import pytest
 from kafkaraw import Admin
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import UsageError
-from tests.spark.plants import SinkQuery, close_pools
+from tests.spark.writing.query import TOPIC, Query, forget_clients
 
 
 @pytest.fixture(params=[0, 2])
-def query(request: pytest.FixtureRequest) -> Iterator[SinkQuery]:
+def query(request: pytest.FixtureRequest) -> Iterator[Query]:
     with EmbeddedBroker(properties={"transaction.version": request.param}) as broker:
-        yield SinkQuery(broker.bootstrap_servers)
-        close_pools()
+        yield Query(broker.bootstrap_servers)
+        forget_clients()
 
 
-def test_a_first_batch_whose_decision_was_deleted_is_refused_by_a_new_driver(query: SinkQuery) -> None:
+def test_a_first_batch_whose_decision_was_deleted_is_refused_by_a_new_driver(query: Query) -> None:
     query.run(0)
     with Admin(bootstrap_servers=query.servers) as admin:
-        admin.delete_topics([query.decisions])
-    close_pools()
+        admin.delete_topics([TOPIC])
+    forget_clients()
     for _ in range(2):  # a refused repetition leaves the proof in place
         with pytest.raises(UsageError, match=r"has committed one: the topic was deleted.*0@none=write"):
             query.run(0)
-        assert query.committed() == {"0-0": 1, "0-1": 1}
+        assert query.read() == [0, 1, 2]
 
 
-def test_a_first_batch_that_was_not_decided_is_written_by_a_new_driver(query: SinkQuery) -> None:
+def test_a_first_batch_that_was_not_decided_is_written_by_a_new_driver(query: Query) -> None:
     query.tasks(0)
     with Admin(bootstrap_servers=query.servers) as admin:
-        admin.delete_topics([query.decisions])
-    close_pools()
+        admin.delete_topics([TOPIC])
+    forget_clients()
     query.run(0)
     query.run(1)
-    assert query.committed() == {"0-0": 1, "0-1": 1, "1-0": 1, "1-1": 1}
+    assert query.read() == [0, 1, 2, 10, 11, 12]
