@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.protocol.apis import API_BY_KEY
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
@@ -49,3 +52,16 @@ def test_the_readme_opens_with_the_two_commands() -> None:
     opening = (ROOT / "README.md").read_text().splitlines()[:12]
     commands = [line.split("#")[0].strip() for line in opening if line.startswith("make ")]
     assert commands == ["make demo", "make test"]
+
+
+def test_the_apis_that_the_broker_does_not_have_are_listed_by_key() -> None:
+    section = (
+        (ROOT / "docs" / "broker.md").read_text().partition("### APIs that it does not have")[2].partition("\n## ")[0]
+    )
+    listed: dict[int, str] = {}
+    for row in section.splitlines():
+        keys, _, names = row.strip("| ").partition(" | ")
+        if keys[:1].isdigit():
+            pairs = zip(keys.split(", "), names.partition(" | ")[0].split(", "), strict=True)
+            listed.update({int(key): name for key, name in pairs})
+    assert listed == {key: api.name for key, api in API_BY_KEY.items() if key not in HANDLERS}

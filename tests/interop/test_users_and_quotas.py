@@ -151,7 +151,7 @@ def said(answer: object) -> object:
             return sorted((one.error_code, one.error_message or "", names(one.entity)) for one in answer.entries)
         case DescribeClientQuotasResponse():
             entries = answer.entries
-            listed = entries and sorted((names(e.entity), sorted((v.key, v.value) for v in e.values)) for e in entries)
+            listed = entries and sorted((names(e.entity), [(v.key, v.value) for v in e.values]) for e in entries)
             return answer.error_code, answer.error_message, listed
     raise AssertionError(f"no answer: {answer}")
 

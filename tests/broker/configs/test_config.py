@@ -245,3 +245,10 @@ def test_an_advertised_listener_that_does_not_exist_is_refused():
 def test_data_is_kept_in_one_directory():
     with pytest.raises(ConfigError, match="one directory"):
         BrokerConfig.parse({"log.dirs": "/a,/b"})
+
+
+def test_names_that_ordinary_server_properties_have_are_accepted_with_a_warning(caplog: pytest.LogCaptureFixture):
+    names = ["sasl.mechanism.inter.broker.protocol", "sasl.oauthbearer.expected.audience"]
+    names.append("sasl.oauthbearer.expected.issuer")
+    BrokerConfig.parse(dict.fromkeys(names, "PLAIN"))
+    assert f"properties that this broker does not act on: {', '.join(names)}" in caplog.text

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaKey, QuotaTable
+from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaKey, QuotaTable, in_kafkas_order
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import alter_client_quotas as altering
@@ -220,3 +220,40 @@ def test_a_damaged_file_is_named(text: str):
     storage.write_text("", QUOTAS_FILE, text)
     with pytest.raises(ConfigError, match=QUOTAS_FILE):
         make_state(storage)
+
+
+RATE, READ, SHARE, CHANGES = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+
+
+@pytest.mark.parametrize(
+    ("was_set", "told"),
+    [
+        ([SHARE], [SHARE]),
+        ([SHARE, RATE], [SHARE, RATE]),
+        ([RATE, SHARE], [RATE, SHARE]),
+        ([CHANGES, READ], [READ, CHANGES]),
+        ([RATE, CHANGES, READ], [READ, CHANGES, RATE]),
+        ([SHARE, READ, RATE], [READ, SHARE, RATE]),
+        ([SHARE, READ, CHANGES, RATE], [RATE, READ, CHANGES, SHARE]),
+    ],
+)
+def test_quotas_of_an_entity_are_told_in_kafkas_order(was_set: list[str], told: list[str]):
+    """As Apache Kafka 4.3 answered when it was asked."""
+    assert in_kafkas_order(was_set) == told
+    state = make_state()
+    for key in was_set:
+        assert alter(state, entry({"user": "ada"}, **{key: 5.0})) == [DONE]
+    ((_, values),) = describe(state)
+    assert list(values) == told
+
+
+def test_quotas_set_at_once_are_set_in_kafkas_order():
+    state = make_state()
+    assert alter(state, entry({"user": "ada"}, **{RATE: 1024.0, SHARE: 12.5})) == [DONE]
+    ((_, values),) = describe(state)
+    assert list(values) == [SHARE, RATE]

@@ -6,6 +6,7 @@ Source: KIP-546; org.apache.kafka.image.ClientQuotasImage.
 from __future__ import annotations
 
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.quotas.table import in_kafkas_order
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -29,7 +30,7 @@ def handle(
     entries = [
         EntryData(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            values=[ValueData(key=key, value=value) for key, value in values.items()],
+            values=[ValueData(key=key, value=values[key]) for key in in_kafkas_order(values)],
         )
         for entity, values in found
     ]

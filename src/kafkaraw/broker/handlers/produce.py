@@ -117,16 +117,17 @@ def _turned_away(index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET
 
 def _append(state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes) -> object:
     produce = _Produce(state, context, request, codes)
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        produce.append_to_one(request.topic_data[0])  # most requests: nothing to take turns for
+        return produce.appended(produce.response())
+    return after(in_turns(partial(_step, produce.append_to_all(request)), produce.response), produce.appended)
 
-    def appended(response: ProduceResponse) -> object:
-        if request.acks == 0:
-            _check_none_failed(response)
-            return None
-        if produce.is_waiting():
-            return _WaitingProduce(produce, response, request.timeout_ms).deferred
-        return produce.finished(response)
 
-    return after(in_turns(produce.step, produce.response), appended)
+def _step(work: Iterator[None]) -> bool:
+    """Append to partitions until it is other clients' turn; tells whether some may be left."""
+    now_s = asyncio.get_running_loop().time
+    ends_s = now_s() + TURN_S
+    return any(now_s() >= ends_s for _ in work)
 
 
 def _check_none_failed(response: ProduceResponse) -> None:
@@ -173,42 +174,55 @@ class _Produce:
         self._state = state
         self._context = context
         self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
+        self._by_id = context.api_version >= TOPIC_ID_VERSION_MIN
         self._answers: list[TopicProduceResponse] = []
-        self._work = self._append_all(request)
 
-    def step(self) -> bool:
-        """Append to partitions until it is other clients' turn; tells whether some may be left."""
-        now_s = asyncio.get_running_loop().time
-        ends_s = now_s() + TURN_S
-        return any(now_s() >= ends_s for _ in self._work)
+    def append_to_one(self, asked: TopicProduceData) -> None:
+        """Append to the only partition of a request."""
+        self._answers.append(self._answer_of(asked, [self._try(self._find(asked), asked, asked.partition_data[0])]))
 
     def response(self) -> ProduceResponse:
         """What is known when all is appended."""
         return ProduceResponse(responses=self._answers)
 
-    def _append_all(self, request: ProduceRequest) -> Iterator[None]:
-        """Append to one partition after the other; stops behind each."""
-        for topic in request.topic_data:
-            answers: list[PartitionProduceResponse] = []
-            self._answers.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-            )
-            yield from self._append_to_topic(topic, answers)
+    def appended(self, response: ProduceResponse) -> object:
+        """The answer, or one that comes when the replicas have what was appended."""
+        if self._acks == 0:
+            _check_none_failed(response)
+            return None
+        if self.waiting and self.is_waiting():
+            return _WaitingProduce(self, response, self._timeout_ms).deferred
+        return self.finished(response)
 
-    def _append_to_topic(self, asked: TopicProduceData, answers: list[PartitionProduceResponse]) -> Iterator[None]:
-        by_id = self._context.api_version >= TOPIC_ID_VERSION_MIN
+    def append_to_all(self, request: ProduceRequest) -> Iterator[None]:
+        """Append to one partition after the other; stops behind each."""
+        for asked in request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            self._answers.append(self._answer_of(asked, answers))
+            topic = self._find(asked)
+            for data in asked.partition_data:
+                answers.append(self._try(topic, asked, data))
+                yield
+
+    @staticmethod
+    def _answer_of(asked: TopicProduceData, answers: list[PartitionProduceResponse]) -> TopicProduceResponse:
+        return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
+
+    def _find(self, asked: TopicProduceData) -> Topic | None:
         catalog = self._state.catalog
-        topic = catalog.topic_by_id(asked.topic_id) if by_id else catalog.topic(asked.name)
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for data in asked.partition_data:
-            try:
-                if topic is None:
-                    name = str(asked.topic_id) if by_id else asked.name
-                    raise Refusal(unknown, f"this broker has no topic {name}")
-                answers.append(self._append(topic, data))
-            except Refusal as refusal:
-                answers.append(_turned_away(data.index, refusal))
-            yield
+        return catalog.topic_by_id(asked.topic_id) if self._by_id else catalog.topic(asked.name)
+
+    def _try(
+        self, topic: Topic | None, asked: TopicProduceData, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
+        try:
+            if topic is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise Refusal(code, f"this broker has no topic {str(asked.topic_id) if self._by_id else asked.name}")
+            return self._append(topic, data)
+        except Refusal as refusal:
+            return _turned_away(data.index, refusal)
 
     def _append(self, topic: Topic, data: PartitionProduceData) -> PartitionProduceResponse:
         key = TopicPartition(topic.name, data.index)

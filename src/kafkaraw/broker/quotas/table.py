@@ -64,6 +64,10 @@ class Bound(NamedTuple):
     client_id: str | None
 
 
+_BUCKETS: Final = 16
+"""Of the HashMap in which Kafka has the changes of an entity; in its order they are made."""
+
+
 class Outcome(NamedTuple):
     """What became of one entity's changes."""
 
@@ -120,7 +124,7 @@ class QuotaTable:
             except Refusal as refusal:
                 outcomes[entity] = Outcome(entity, refusal.code, refusal.message)
                 continue
-            _apply(changed, entity, entry.ops)
+            _apply(changed, entity, sorted(entry.ops, key=lambda op: _java_hash(op.key) % _BUCKETS))
             outcomes[entity] = Outcome(entity, ErrorCode.NONE, None)
         if not validate_only and changed != self._quotas and not self._replace(changed):
             failure = (ErrorCode.KAFKA_STORAGE_ERROR, "the quotas could not be stored")
@@ -171,6 +175,27 @@ class QuotaTable:
             }
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ConfigError(f"{QUOTAS_FILE} in the data directory is damaged: {error}") from error
+
+
+def in_kafkas_order(keys: Iterable[str]) -> list[str]:
+    """The keys of an entity's quotas as Kafka tells them, which keeps them in a java.util.HashMap.
+
+    Args:
+        keys: in the order in which they were set.
+    """
+    ordered = list(keys)
+    buckets = 4
+    while len(ordered) > buckets * 3 // 4:
+        buckets *= 2
+    return sorted(ordered, key=lambda key: _java_hash(key) % buckets)
+
+
+def _java_hash(text: str) -> int:
+    """A string's hash code, spread as HashMap spreads it."""
+    number = 0
+    for char in text:
+        number = (31 * number + ord(char)) & 0xFFFFFFFF
+    return number ^ number >> 16
 
 
 def _precedence(user: str, client_id: str) -> Iterator[tuple[Entity, str | None, str | None]]:
