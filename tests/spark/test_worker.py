@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+from collections.abc import Iterator
 
 import pytest
 
+from kafkaraw.errors import KafkaError
+from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.spark.worker import ClientPool, cores_of_this_machine, tell_cores
 
 
@@ -99,3 +104,45 @@ def test_a_spark_on_this_machine_tells_how_many_tasks_it_runs_at_once(monkeypatc
     monkeypatch.setenv("KAFKARAW_SPARK_CORES", "77")
     tell_cores(master)
     assert cores_of_this_machine() == cores
+
+
+class Unclosable(Client):
+    def close(self) -> None:
+        super().close()
+        raise KafkaError("2 records were not written")
+
+
+def test_a_task_that_fails_raises_its_own_error_and_notes_what_closing_the_client_raised():
+    pool = ClientPool(Unclosable)
+    with pytest.raises(ValueError, match="the task's own") as caught, pool.borrow({"a": "1"}) as client:
+        raise ValueError("the task's own")
+    assert client.closed
+    assert caught.value.__notes__ == ["closing the Unclosable failed, too: KafkaError: 2 records were not written"]
+
+
+def test_a_surplus_client_that_cannot_be_closed_fails_no_other_task(caplog: pytest.LogCaptureFixture):
+    pool = ClientPool(Unclosable, total_max=1)
+    for number in "12":
+        with pool.borrow({"a": number}):
+            pass
+    assert "could not be closed: 2 records were not written" in caplog.text
+
+
+def test_a_read_that_the_garbage_collector_ends_on_the_loop_thread_closes_its_client():
+    class Blocking(Client):
+        def close(self) -> None:
+            client_loop_thread().run(asyncio.sleep(0))
+            super().close()
+            over.set()
+
+    def read() -> Iterator[Client]:
+        with pool.borrow({"a": "1"}) as client:
+            yield client
+
+    over = threading.Event()
+    pool = ClientPool(Blocking)
+    rows = read()
+    client = next(rows)
+    client_loop_thread().call_soon(rows.close)
+    assert over.wait(10)
+    assert client.closed

@@ -60,6 +60,12 @@ class LoopThread:
         with self._lock:
             return self._started().loop
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is on the loop's own thread, where nothing may block."""
+        running = self._running
+        return running is not None and running.is_current
+
     def run(self, coroutine: Coroutine[object, None, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result.
 
@@ -309,7 +315,7 @@ class _RunningLoop:
         Raises:
             UsageError: on the loop's own thread.
         """
-        if self._thread is threading.current_thread():
+        if self.is_current:
             raise UsageError(
                 "a blocking call was made on the loop thread itself, where it would wait for ever; "
                 "use the Async... classes inside callbacks and coroutines"
@@ -321,10 +327,15 @@ class _RunningLoop:
             self.calls.discard(call)
             raise ClosedError(f"the loop thread {self._thread.name!r} has ended because of a fault") from None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is on its thread."""
+        return self._thread is threading.current_thread()
+
     def stop(self, timeout: float) -> None:
         with contextlib.suppress(RuntimeError):  # it has ended by itself, because of a fault that was reported
             self.loop.call_soon_threadsafe(self._end)
-        if self._thread is not threading.current_thread():
+        if not self.is_current:
             wait_interruptibly(self._has_ended, timeout)
 
     def _has_ended(self, seconds: float) -> bool:

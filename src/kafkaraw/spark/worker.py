@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from kafkaraw.net.loop_thread import client_loop_thread
+
+_log = logging.getLogger(__name__)
 
 _CORES: Final = "KAFKARAW_SPARK_CORES"
 _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
@@ -80,15 +86,16 @@ class ClientPool(Generic[C]):
         """
         key = tuple(sorted(settings.items()))
         client = self._taken(key) or self._make(settings)
-        healthy = False
         try:
             yield client
-            healthy = True
-        finally:
-            if keep and healthy:
-                self._give_back(key, client)
-            else:
-                client.close()
+        except BaseException as error:
+            # The user's own error counts. It may be the GeneratorExit of a read that the garbage collector ends.
+            _discard(client, error)
+            raise
+        if keep:
+            self._give_back(key, client)
+        else:
+            client.close()
 
     def close(self) -> None:
         """Close the idle clients."""
@@ -96,7 +103,7 @@ class ClientPool(Generic[C]):
         while idle:
             _, clients = idle.popitem()
             for client in clients:
-                client.close()
+                _discard(client)
 
     def _taken(self, key: SettingsKey) -> C | None:
         clients = self._of_this_process().pop(key, [])
@@ -114,7 +121,7 @@ class ClientPool(Generic[C]):
             longest_unused = next(iter(idle))
             surplus += idle.pop(longest_unused)
         for each in surplus:
-            each.close()
+            _discard(each)
 
     def _of_this_process(self) -> dict[SettingsKey, list[C]]:
         if self._process != os.getpid():
@@ -122,6 +129,22 @@ class ClientPool(Generic[C]):
             self._idle = {}
             self._process = os.getpid()
         return self._idle
+
+
+def _discard(client: Closeable, because: BaseException | None = None) -> None:
+    """Close a client whose user has failed, or that nobody uses; what goes wrong there must not fail anything else.
+
+    The garbage collector may end a read on any thread. Closing blocks, which the clients' loop thread must not.
+    """
+    if client_loop_thread().is_current:
+        threading.Thread(target=_discard, args=[client], name="kafkaraw-close").start()
+        return
+    try:
+        client.close()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is not the error of whoever is working now
+        _log.warning("a %s of an earlier task could not be closed: %s", type(client).__name__, error, exc_info=error)
+        if because is not None:
+            because.add_note(f"closing the {type(client).__name__} failed, too: {type(error).__name__}: {error}")
 
 
 @functools.cache

@@ -77,10 +77,8 @@ def read_range(work: OffsetRange, schema: pa.Schema, settings: ReadSettings) -> 
     freeze_modules_once()
     with _consumers.borrow(settings.consumer) as consumer:
         consumer.assign([work.topic_partition])
-        try:
-            yield from _RangeRead(consumer, work, settings).batches(schema)
-        finally:
-            consumer.assign([])
+        yield from _RangeRead(consumer, work, settings).batches(schema)
+        consumer.assign([])  # not after an error: then the pool closes it
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
