@@ -21,7 +21,7 @@ READY = "ready"
 BATCHES: dict[str, dict[str, str]] = {
     "everything": {"subscribe": "T,U"},
     "headers": {"subscribe": "U", "includeHeaders": "true"},
-    "a pattern": {"subscribePattern": "T|U[0-9]*"},
+    "a pattern": {"subscribePattern": "^T$|^U[0-9]*$"},
     "an assignment": {"assign": '{"T":[1],"U":[0]}'},
     "offsets": {"subscribe": "T", "startingOffsets": '{"T":{"0":3,"1":-2}}', "endingOffsets": '{"T":{"0":9,"1":-1}}'},
     "times": {"subscribe": "T", "startingTimestamp": "1000500", "endingTimestamp": "1001200"},

@@ -168,7 +168,7 @@ def test_a_topic_that_is_subscribed_to_later_is_read_from_its_start(spark, kafka
 def test_a_running_query_reads_new_partitions_and_topics_and_reports_one_that_is_gone(spark, kafka, tmp_path):
     first = kafka.new_topic()
     kafka.produce(first, [1])
-    copy = Copy(spark, kafka, tmp_path, subscribePattern=rf"{first}(-more)?", startingOffsets="earliest")
+    copy = Copy(spark, kafka, tmp_path, subscribePattern=rf"^{first}(-more)?$", startingOffsets="earliest")
     query = copy.start(processingTime="0 seconds")
     try:
         query.processAllAvailable()
@@ -243,7 +243,7 @@ def test_topics_that_begin_to_match_a_pattern_are_read_from_their_start_by_as_ma
     first = kafka.new_topic(partitions=3)
     kafka.produce(first, [1], partition=2)
     copy = Copy(
-        spark, kafka, tmp_path, subscribePattern=rf"\Q{first}\E(-\w+)?", startingOffsets="earliest", maxTasks="2"
+        spark, kafka, tmp_path, subscribePattern=rf"^\Q{first}\E(-\w+)?$", startingOffsets="earliest", maxTasks="2"
     )
     copy.run(availableNow=True)
     kafka.admin.create_topics([NewTopic(f"{first}-more", partitions=3)])
