@@ -406,6 +406,9 @@ class Delivery:
             if due_ms is not None and due_ms <= now_ms:
                 self._machine.tick(now_ms)
             self._settling.expire(now_ms)
+            idle_at_ms = self._topics.idle_at_ms
+            if idle_at_ms is not None and idle_at_ms <= now_ms:
+                self._forget_idle_topics(now_ms)
         except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
         else:
@@ -450,7 +453,6 @@ class Delivery:
     def _collect(self, *, everything: bool) -> None:
         """Tell the machine about the batches that are full or have waited long enough."""
         self._topics.sync()
-        self._forget_idle_topics()
         now_ms = self._clock.time_ms()
         linger_ms = self._config.linger_ms
         sealed = self.open_batches.seal_all() if everything else self.open_batches.seal_due(now_ms, linger_ms)
@@ -459,15 +461,16 @@ class Delivery:
             now_loop_ms = self.now_ms()
             self._machine.receive(BatchesSealed(sealed, ages_ms), now_loop_ms)
             self._turns.renew((batch.topic for batch in sealed), now_loop_ms)
-            self._topics.note_used(batch.topic for batch in sealed)
+            self._topics.note_used([batch.topic for batch in sealed], now_loop_ms)
 
-    def _forget_idle_topics(self) -> None:
+    def _forget_idle_topics(self, now_ms: int) -> None:
         """Let go of what is kept for topics to which nothing was sent for `metadata_max_idle_ms`."""
-        idle = self._topics.take_idle(self._machine.busy_topics)
+        idle = self._topics.take_idle(self._machine.busy_topics(), now_ms)
         if idle:
-            self._machine.receive(TopicsIdle(idle), self.now_ms())
+            self._machine.receive(TopicsIdle(idle), now_ms)
             for topic in idle:
                 self._batch_sizes.forget(topic)
+            self.wake()  # a record may just have come that opened a batch, which is sealed now
 
     def _do(self, action: Action) -> None:
         _DOING[type(action)](self, action)

@@ -10,6 +10,8 @@ interrupted or cancelled before leaves them to the next one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
 from kafkaraw.errors import DeliveryError, DeliveryTimeout
@@ -19,6 +21,7 @@ REMEMBERED_MAX = 10_000
 """At twice as many failed batches, the oldest ones are forgotten, down to this number."""
 
 Failures = Mapping[BatchPromise, Unacknowledged]
+_NONE: Final[Failures] = MappingProxyType({})
 
 
 class UnreportedFailures:
@@ -36,7 +39,7 @@ class UnreportedFailures:
 
     def now(self) -> Failures:
         """Those that there are, as a mapping that does not change; on any thread."""
-        return self._failures.copy()  # in one go, while other threads take some out
+        return self._failures.copy() if self._failures else _NONE  # in one go, while other threads take some out
 
     def report(self, before: Failures, awaited: Failures) -> None:
         """Report failures; on the thread of the call that reports them.
@@ -48,6 +51,8 @@ class UnreportedFailures:
         Raises:
             DeliveryError: some records failed; a `DeliveryTimeout` when all of them did so by running out of time.
         """
+        if not before and not awaited:
+            return
         failures = {promise: report for promise, report in before.items() if promise in self._failures} | dict(awaited)
         unseen = {promise: each for promise, each in failures.items() if not promise.is_seen(each.records_count)}
         try:

@@ -11,7 +11,7 @@ Source: Kafka's ProducerMetadata.retainTopic.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Collection, Iterable
 
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import Engine
@@ -72,7 +72,7 @@ class KnownTopics:
         """Carry a topic's partition count over; 0 when metadata has none."""
         count = len(self._engine.cluster.partitions_of(topic) or ())
         if count and topic not in self._counts:
-            self.note_used((topic,))
+            self.note_used((topic,), int(asyncio.get_running_loop().time() * 1000))
         if count and self._counts.get(topic) != count:
             self._open_batches.set_partitions(topic, count)
             self._counts[topic] = count
@@ -91,27 +91,22 @@ class KnownTopics:
                 self._forget(topic)
                 self._engine.use_topics(self._counts)
 
-    def note_used(self, topics: Iterable[str]) -> None:
+    def note_used(self, topics: Iterable[str], now_ms: int) -> None:
         """Records are sent to these topics now."""
-        now_ms = _now_ms()
-        self._used_ms.update(dict.fromkeys(topics, now_ms))
+        for topic in topics:
+            self._used_ms[topic] = now_ms
         if self.idle_at_ms is None:
             self.idle_at_ms = now_ms + self._max_idle_ms
 
-    def take_idle(self, busy: Callable[[], Container[str]]) -> frozenset[str]:
-        """Forget the topics to which nothing was sent for long; returns them.
+    def take_idle(self, busy: Collection[str], now_ms: int) -> frozenset[str]:
+        """Forget the topics to which nothing was sent for long, and return them; their open batches are sealed.
 
         Args:
             busy: the topics of which batches are under way, which are not idle.
+            now_ms: the time.
         """
-        now_ms = _now_ms()
-        if self.idle_at_ms is None or now_ms < self.idle_at_ms:
-            return frozenset()
+        self.note_used(self._used_ms.keys() & busy, now_ms)
         idle = {topic for topic, used_ms in self._used_ms.items() if used_ms + self._max_idle_ms <= now_ms}
-        if idle:
-            under_way = busy()
-            self.note_used(topic for topic in idle if topic in under_way)
-            idle = {topic for topic in idle if topic not in under_way}
         for topic in idle:
             self._used_ms.pop(topic)
             self._forget(topic)
@@ -125,7 +120,3 @@ class KnownTopics:
         self._open_batches.forget_topic(topic)
         self._turns.forget(topic)
         self._counts.pop(topic, None)
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
