@@ -105,9 +105,14 @@ class Schedule:
 
 
 def interruptions(programs: tuple[str, ...]) -> Iterator[Schedule]:
-    """The first process is interrupted before each of its steps, by all of the second one if there is one."""
-    for at in range(1, STEPS_OF_DRIVER + 4):
-        yield Schedule(programs, _interruption(0, 1, at) if len(programs) > 1 else ((0, at),))
+    """The first process is interrupted before each of its steps by all of the second one.
+
+    If there is one process only, it is held for ever, before each step of its second batch.
+    """
+    if len(programs) == 1:
+        yield from (Schedule(programs, ((0, at),)) for at in range(STEPS_OF_DRIVER - 2, STEPS_OF_DRIVER + 6))
+    else:
+        yield from (Schedule(programs, _interruption(0, 1, at)) for at in range(1, STEPS_OF_DRIVER + 1))
 
 
 def _interruption(first: int, second: int, at: int) -> tuple[tuple[int, int], ...]:
