@@ -234,6 +234,8 @@ class SinkRun:
     def _note(self, plan: SinkPlan, turn: str, error: str, *, may_refuse: bool) -> None:
         if error and may_refuse and plan.must_refuse is not False:
             self._refusals[plan] = error
+            for note in Path(self._cases[plan].folder).glob("task-*.json"):
+                note.unlink()  # tasks of a batch that was refused have skipped nothing
         elif error:
             self._errors[plan].append(f"{turn}: {error}")
 
