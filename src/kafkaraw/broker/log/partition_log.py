@@ -159,7 +159,8 @@ class PartitionLog:
         full = active.size_bytes + header.size > self.segment_bytes
         if active.size_bytes and (full or header.last_offset - active.base_offset > OFFSET_SPAN_MAX):
             active = self._roll()
-        self.begin_epoch(header.partition_leader_epoch, header.base_offset)
+        if header.partition_leader_epoch > self.epochs.latest or self._epochs_file_is_stale:
+            self.begin_epoch(header.partition_leader_epoch, header.base_offset)
         active.append(batch, header)
         self._unsynced_records += header.records_count
 
