@@ -677,7 +677,7 @@ ATTACKS: dict[str, Attack] = {
     "odd-names": Attack(odd_names, 40),
     "deletion-while-reading": Attack(deletion_while_reading, 30),
     "tls-handshakes": Attack(tls_handshakes_that_stop, 15),
-    "too-many-partitions": Attack(too_many_partitions, 2, kinds=("memory", "open")),
+    "too-many-partitions": Attack(too_many_partitions, 1, kinds=("memory", "open")),
     "pipelined-requests": Attack(pipelined_requests, 4),
     "too-many-partitions-on-disk": Attack(too_many_partitions, 2, kinds=("disk",), asked_for=True),
     "very-long-arrays": Attack(very_long_arrays, 2, asked_for=True),
