@@ -63,7 +63,7 @@ REGEXES = (
 )
 FLOATS = (float("nan"), float("inf"), float("-inf"), -0.0, 5e-324, 1e308, -1.0)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-LENGTHS = (500, 500, 500, 5_000, 20_000)
+LENGTHS = (300, 300, 300, 1_000, 2_000)
 """Of long arrays. Longer ones are `very-long-arrays`, which is not among the attacks of a session (broker_attacks)."""
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _UNSIGNED_BITS = {"uint16": 16, "uint32": 32}
@@ -190,7 +190,7 @@ class Hostile:
             owner, one = self.rng.choice(slots)
             before = getattr(owner, one.name)
             setattr(owner, one.name, self._hostile(one, before, version))
-            if _size(message) > 4 * self._size_max_bytes:  # the owner may be in an array very many times
+            if _size(message) > 2 * self._size_max_bytes:  # the owner may be in an array very many times
                 setattr(owner, one.name, before)
         return message
 
