@@ -18,7 +18,7 @@ from tests.fuzz.live.wire import request_bytes
 SEED = 1
 SILENT_AT_ONCE = 6
 """A seed with which `silence` spares no answer."""
-MESSAGE_SIZE_MAX = 16 << 20
+MESSAGE_SIZE_MAX = 4 << 20
 needs_proc = pytest.mark.skipif(not IS_LINUX, reason="what a process holds is read from Linux's /proc")
 
 

@@ -23,6 +23,8 @@ from kafkaraw.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnR
 from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaraw.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkaraw.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkaraw.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkaraw.protocol.messages.end_txn import EndTxnRequest
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -33,6 +35,11 @@ from kafkaraw.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from kafkaraw.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -47,6 +54,7 @@ from tests.fuzz.live.wire import SIZE, Peer, framed, request_bytes
 
 ANSWER_TIMEOUT_S = 0.3
 MESSAGE_SIZE_MAX = 4 << 20
+MUTATED_SIZE_MAX = 1 << 18
 GREETINGS = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(300),
@@ -72,7 +80,7 @@ class Arena:
     made_in_tls: int = 0  # those to the listener with TLS
 
     def __post_init__(self) -> None:
-        self.hostile = Hostile(self.rng, self.names)
+        self.hostile = Hostile(self.rng, self.names, size_max_bytes=MUTATED_SIZE_MAX)
         self._tls = ssl.create_default_context(cadata=self.target.authority)
 
     def peer(self, listener: str = "plain", *, timeout_s: float = ANSWER_TIMEOUT_S, **options: Any) -> Peer:
@@ -616,6 +624,18 @@ def pipelined_requests(arena: Arena) -> None:
         peer.send(one * 500)
 
 
+def very_long_arrays(arena: Arena) -> None:
+    """Requests that name 100,000 groups or topics, or ask 5,000 times for settings, whose answer tells of each."""
+    groups = DescribeGroupsRequest(groups=["evil-group"] * 100_000)
+    topics = [OffsetFetchRequestTopics(name="evil-0", partition_indexes=[0])] * 100_000
+    offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="evil-group", topics=topics)])
+    topic = DescribeConfigsResource(resource_type=2, resource_name="evil-0", configuration_keys=["retention.ms"])
+    configs = DescribeConfigsRequest(resources=[topic] * 5_000)
+    message, version = arena.rng.choice(((groups, 3), (offsets, 8), (configs, 4)))
+    with arena.peer(timeout_s=5.0) as peer:
+        peer.ask(message, version)
+
+
 @dataclass(frozen=True)
 class Attack:
     """One attack.
@@ -625,12 +645,14 @@ class Attack:
         steps: how many times at most.
         held: its connections stay open afterwards, and the broker must get rid of them by itself.
         kinds: the kinds of broker it is for.
+        asked_for: only done when it is named: what it finds is known, and said in docs/security.md.
     """
 
     step: Callable[[Arena], None]
     steps: int
     held: bool = False
     kinds: tuple[str, ...] = ("memory", "disk", "open")
+    asked_for: bool = False
 
 
 CLOSED = ("memory", "disk")
@@ -659,6 +681,8 @@ ATTACKS: dict[str, Attack] = {
     "odd-names": Attack(odd_names, 40),
     "deletion-while-reading": Attack(deletion_while_reading, 30),
     "tls-handshakes": Attack(tls_handshakes_that_stop, 15),
-    "too-many-partitions": Attack(too_many_partitions, 2),
+    "too-many-partitions": Attack(too_many_partitions, 1, kinds=("memory", "open")),
     "pipelined-requests": Attack(pipelined_requests, 4),
+    "too-many-partitions-on-disk": Attack(too_many_partitions, 2, kinds=("disk",), asked_for=True),
+    "very-long-arrays": Attack(very_long_arrays, 2, asked_for=True),
 }

@@ -226,7 +226,11 @@ class BrokerSession:
         seed = self.seed
         while True:
             for kind in self.kinds:
-                names = [name for name in self.only or ATTACKS if kind in ATTACKS[name].kinds]
+                names = [
+                    name
+                    for name, attack in ATTACKS.items()
+                    if kind in attack.kinds and (name in self.only if self.only else not attack.asked_for)
+                ]
                 rng.shuffle(names)
                 for name in names:
                     yield kind, name, seed

@@ -274,7 +274,7 @@ class ConsumerProtocol:
             _logger.warning(
                 "group %r: new topics are not matched with a regex of its members: %s",
                 change.group.group_id,
-                refusal.message,
+                printable(refusal.message or ""),
             )
             return
         if resolved.topics != change.group.regexes[regex].topics:
