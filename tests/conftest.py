@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -19,6 +20,10 @@ from tests.simulation import seeds
 
 # Folders that share one process, in the order of starting.
 SLOW_FOLDERS = ("spark", "interop", "demo")
+
+# How long an example takes says more about the machine than about the code: pytest-timeout ends what hangs.
+hypothesis.settings.register_profile("kafkaraw", deadline=None)
+hypothesis.settings.load_profile("kafkaraw")
 
 # The first test that needs Apache Kafka or its client may wait until Maven has fetched them.
 FIRST_FETCH_SECONDS = 600
