@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import tracemalloc
 from collections.abc import Callable
 
@@ -68,7 +67,6 @@ def test_a_message_with_too_many_elements_is_refused_before_they_are_made(
     cls, version, body = hostile(4 * ELEMENTS_MAX)
     frame = memoryview(bytearray(body))
     tracemalloc.start()
-    began = time.process_time()
     try:
         with pytest.raises(ProtocolError, match=f"more than {ELEMENTS_MAX} elements in its arrays"):
             decode_message(cls, version, frame)
@@ -76,7 +74,6 @@ def test_a_message_with_too_many_elements_is_refused_before_they_are_made(
     finally:
         tracemalloc.stop()
     assert peak < 64 << 20
-    assert time.process_time() - began < 2.5  # tracing takes most of it
 
 
 @pytest.mark.parametrize("allowed", [fetch, strings, tags, numbers, nested])
@@ -85,12 +82,10 @@ def test_a_message_with_half_of_the_elements_is_decoded(allowed: Callable[[int],
     assert encode_message(decode_message(cls, version, body), version) == body
 
 
-def test_a_broken_message_with_many_elements_is_explained_in_bounded_time():
+def test_a_broken_message_with_many_elements_is_explained_by_its_first_elements():
     _, _, body = fetch(200_000)
-    began = time.process_time()
     with pytest.raises(ProtocolError, match=f"a reason behind its first {EXPLAINED_ELEMENTS_MAX} elements"):
         decode_message(FetchRequest, 12, body[: -len(EMPTY_TOPIC) - 3] + BROKEN)
-    assert time.process_time() - began < 1.0
 
 
 def test_a_broken_message_names_its_field_if_few_elements_precede_it():
