@@ -33,6 +33,7 @@ from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.fetching.whole_log import LogSlice, TopicReplacedError, WholeLog
+from kafkaraw.core.cluster import NO_EPOCH
 from kafkaraw.errors import (
     BrokerError,
     KafkaError,
@@ -181,8 +182,10 @@ class Decisions:
         """Read up to the high watermark as it is now, or later."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         end_offset: int | None = None
+        waits = False
         while end_offset is None or self._next_offset < end_offset:
-            piece = self._read(self._next_offset, deadline_s, wait=end_offset is not None)
+            piece = self._read(self._next_offset, deadline_s, wait=waits, last_epoch=self._last_epoch)
+            waits = True
             if end_offset is None and piece.high_watermark >= self._next_offset:  # a new leader may not know it yet
                 end_offset = max(piece.high_watermark, past)
             self._take(piece)
@@ -192,7 +195,7 @@ class Decisions:
             for outcome, records in self._fold.add(batch):
                 if outcome is Outcome.COMMITTED:
                     self._note(records)
-        self._next_offset = piece.next_offset
+        self._next_offset, self._last_epoch = piece.next_offset, piece.last_epoch
 
     def _note(self, records: tuple[LogRecord, ...]) -> None:
         """Keep a committed decision; it is decoded when somebody asks for it."""
@@ -212,7 +215,7 @@ class Decisions:
                 self._lost[query_id] = decision
 
     def _start_over(self) -> None:
-        self._next_offset = 0
+        self._next_offset, self._last_epoch = 0, NO_EPOCH
         self._fold = TransactionFold(is_of_decision)
         self._records: dict[str, tuple[LogRecord, ...]] = {}
         self._decoded: dict[str, Decision] = {}
@@ -269,15 +272,15 @@ class Decisions:
         fold = MarkerFold({keys[slot]: owner_of(transaction) for slot, transaction in transactions.items()})
         deadline_s = time.monotonic() + _TIMEOUT_S
         end_offset: int | None = None
-        offset = start_offset = 0
+        offset, last_epoch, start_offset = 0, NO_EPOCH, 0
         known_offset = self._next_offset  # a leader that has less is behind
         while True:
-            piece = self._read(offset, deadline_s, wait=end_offset is not None)
+            piece = self._read(offset, deadline_s, wait=end_offset is not None, last_epoch=last_epoch)
             end_offset = max(piece.high_watermark, known_offset) if end_offset is None else end_offset
             start_offset = piece.log_start_offset
             for batch in piece.batches:
                 fold.add(batch)
-            offset = piece.next_offset
+            offset, last_epoch = piece.next_offset, piece.last_epoch
             open_slots = [slot for slot, key in keys.items() if fold.outcome(key) is Outcome.OPEN]
             if offset >= end_offset and not open_slots:
                 break
@@ -415,11 +418,11 @@ class Decisions:
         """Read until the decision at an offset counts: its COMMIT marker follows it in the log."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while (decision := self._decision(query_id)) is None or decision.offset < offset:
-            self._take(self._read(self._next_offset, deadline_s, wait=True))
+            self._take(self._read(self._next_offset, deadline_s, wait=True, last_epoch=self._last_epoch))
 
     # -- clients
 
-    def _read(self, offset: int, deadline_s: float, *, wait: bool) -> LogSlice:
+    def _read(self, offset: int, deadline_s: float, *, wait: bool, last_epoch: int) -> LogSlice:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise KafkaTimeoutError(f"{self.topic} could not be read as far as needed within {_TIMEOUT_S:g} s")
@@ -430,7 +433,8 @@ class Decisions:
             self._reader, self._bridge = reader, Bridge("reader of decisions", reader)
             self._bridge.run(reader.open(left_s))
         assert self._bridge is not None
-        return self._bridge.run(self._reader.read(offset, wait_ms=_WAIT_MS if wait else 0, timeout=left_s))
+        wait_ms = _WAIT_MS if wait else 0
+        return self._bridge.run(self._reader.read(offset, wait_ms=wait_ms, timeout=left_s, last_epoch=last_epoch))
 
     def _close_driver(self) -> None:
         """Close a driver that has taken over and not decided."""
