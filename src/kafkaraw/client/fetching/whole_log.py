@@ -6,8 +6,8 @@ one Fetch without a session to the partition's leader, and names the topic by it
 so that a topic that was deleted and created again under its name is an error, not an empty log. The epoch of the last
 batch goes along (KIP-595), so that a log that was cut off and has grown again is an error, too.
 
-A new leader may name a high watermark that is behind the one of the leader before (KIP-207). So the first answer of each
-leader epoch is completed by the end that ListOffsets gives, which waits until the leader knows it.
+A new leader may name a high watermark that is behind the one of the leader before (KIP-207). So the first answer of
+each leader epoch is completed by the end that ListOffsets gives, which waits until the leader knows it.
 
 Must not interpret transactions. Start at `WholeLog.read`.
 """
