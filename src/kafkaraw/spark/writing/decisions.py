@@ -351,9 +351,8 @@ class Decisions:
                 self._admin.fence_producers(surplus, timeout=_TIMEOUT_S)
         except KafkaError as error:
             _log.warning(
-                "the open transactions of query %s were not looked for: %s. If an earlier attempt had more tasks, "
-                "readers "
-                "of committed records wait until the coordinator aborts what these left open "
+                "open transactions of query %s were not aborted: %s. If an earlier attempt had more tasks, readers of "
+                "committed records wait until the coordinator aborts what these left open "
                 "(kafka.transaction.timeout.ms)",
                 query_id,
                 error,

@@ -278,8 +278,8 @@ class _Commit:
             found = self._decisions.look(self._query_id)
             verdict = judge(self._query_id, self._batch_id, found.last, found.lost, self._once.resolutions)
             wanted = self._wanted(verdict, written, found)
-        except UsageError as refusal:  # what the tasks have written will never be decided
-            _give_up(written, self._decisions, refusal)
+        except KafkaError as error:  # no decision names what the tasks have written, and none ever will
+            _give_up(written, self._decisions, error)
             raise
         stands = set(wanted.transactions)
         unneeded = [each.transaction for each in written if not each.ended and each.transaction not in stands]
