@@ -28,7 +28,7 @@ from tests.spark.writing.query import TASKS, TOPIC, forget_clients
 
 PASSWORD = "opensesame-4711"
 SECURED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:root"}
-LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ada" password="%s";' % PASSWORD
+LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="ada" password="{PASSWORD}";'
 
 
 def may(operation: AclOperation, kind: ResourceType, name: str) -> AclBinding:
