@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -161,3 +162,23 @@ def test_a_whole_log_notices_that_it_was_cut_off_and_has_grown_again() -> None:
                 await log.close()
 
         asyncio.run(test())
+
+
+def test_a_whole_log_waits_for_a_broker_that_restarts(tmp_path: Path) -> None:
+    async def test() -> None:
+        with EmbeddedBroker(data_dir=tmp_path) as broker:
+            servers = broker.bootstrap_servers
+            create(servers, "kept")
+            log = WholeLog(TopicPartition("kept", 0), parse(ConsumerConfig, {"bootstrap_servers": servers}))
+            await log.open(10)
+            assert (await log.read(0, wait_ms=0, timeout=10)).high_watermark == 0
+        try:
+            reading = asyncio.create_task(log.read(0, wait_ms=0, timeout=30))
+            await asyncio.wait([reading], timeout=0.3)
+            assert not reading.done()
+            with EmbeddedBroker(data_dir=tmp_path, port=int(servers.rsplit(":", 1)[1])):
+                assert (await reading).high_watermark == 0
+        finally:
+            await log.close()
+
+    asyncio.run(test())

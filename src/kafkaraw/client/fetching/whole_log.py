@@ -139,9 +139,11 @@ class WholeLog:
             KafkaError: an error that no attempt would change.
         """
         deadline, attempt, out_of_range = Deadline(timeout), 0, 0
+        problem: KafkaError | None = None
         while True:
-            problem: KafkaError
             try:
+                if attempt:
+                    await self._refresh(deadline)
                 found = await self._once(offset, last_epoch, wait_ms, deadline)
                 code = found.error_code
                 if not code:
@@ -158,12 +160,12 @@ class WholeLog:
                     raise error_for(code, f"read {self._name}", resource=self._topic_partition.topic, operation="READ")
                 problem = error_for(code, f"read {self._name}")
             except RetriableError as error:
-                problem = error
+                if problem is None or not deadline.expired:  # at the end the time is up for whatever is asked
+                    problem = error
             if deadline.expired:
                 raise KafkaTimeoutError(f"read {self._name}: not done within {timeout:g} s; last seen: {problem}")
             await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
             attempt += 1
-            await self._refresh(deadline)
 
     async def close(self) -> None:
         """Close the connections. May be called twice."""
