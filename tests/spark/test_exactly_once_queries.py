@@ -150,6 +150,17 @@ def test_two_writers_of_one_query_need_names_of_their_own(spark, kafka, tmp_path
     assert kafka.numbers(target) == [4, 4, 4]
 
 
+def test_a_batch_writer_may_be_made_anew_for_each_micro_batch(spark, kafka, tmp_path):
+    topic, target = kafka.new_topic(), kafka.new_topic()
+    kafka.produce(topic, range(12))
+
+    def write(batch, batch_id):
+        batch_writer(kafka.options(topic=target, exactlyOnce="true"))(batch, batch_id)
+
+    updating(spark, kafka, topic, target, tmp_path, write).awaitTermination(100)
+    assert kafka.numbers(target) == [4, 8, 12]
+
+
 def test_a_batch_writer_that_no_query_calls_refuses_exactly_once(spark, kafka):
     rows = spark.range(2).select(F.col("id").cast("string").alias("value"))
     write = batch_writer(kafka.options(topic=kafka.new_topic(), exactlyOnce="true"))

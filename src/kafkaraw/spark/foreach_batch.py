@@ -17,8 +17,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _QUERY_ID: Final = "sql.streaming.queryId"
 _RUN_ID: Final = "spark.jobGroup.id"  # what StreamExecution runs its jobs under
 
-# (run of a query, name) -> the writer that has it.
-_writers: dict[tuple[str, str], object] = {}
+# (run of a query, name) -> the micro-batch that was written last, and the writer that wrote it.
+_writers: dict[tuple[str, str], tuple[int, object]] = {}
 _WRITERS_MAX: Final = 1_000
 
 
@@ -38,7 +38,7 @@ def batch_writer(options: Mapping[str, str], *, name: str = "") -> Callable[[Dat
 
     Raises:
         ConfigError: the name has other characters. The function raises `UsageError` when `exactlyOnce` is set and
-            it is not called by `foreachBatch`, or two writers of a query have the same name.
+            it is not called by `foreachBatch`, or two writers of a micro-batch have the same name.
     """
     chosen = dict(options)
     if not _NAME.fullmatch(name):
@@ -48,14 +48,17 @@ def batch_writer(options: Mapping[str, str], *, name: str = "") -> Callable[[Dat
         # As in a sink of streams, whatever the user says counts.
         writer = batch.write.format("kafkaraw").option(*PATIENCE_OPTION).options(**chosen)
         if parse_options(chosen).exactly_once is not None:
-            writer = writer.option(BATCH_OPTION, f"{_writer_id(batch, name, write)}/{batch_id}")
+            writer = writer.option(BATCH_OPTION, f"{_writer_id(batch, name, batch_id, write)}/{batch_id}")
         writer.mode("append").save()
 
     return write
 
 
-def _writer_id(batch: DataFrame, name: str, writer: object) -> str:
-    """What stands for the query in decisions: its id, and the writer's name."""
+def _writer_id(batch: DataFrame, name: str, batch_id: int, writer: object) -> str:
+    """What stands for the query in decisions: its id, and the writer's name.
+
+    A function may make its writer anew for each micro-batch; in one micro-batch a name has one writer.
+    """
     query_id, run_id = _property_of(batch, _QUERY_ID), _property_of(batch, _RUN_ID)
     if query_id is None:
         raise UsageError(
@@ -63,11 +66,15 @@ def _writer_id(batch: DataFrame, name: str, writer: object) -> str:
             "the thread "
             "that foreachBatch calls, of a session that is not Spark Connect's; or leave exactlyOnce out"
         )
-    if _writers.setdefault((run_id or query_id, name), writer) is not writer:
+    key = run_id or query_id, name
+    written_id, earlier = _writers.get(key, (batch_id, writer))
+    if written_id == batch_id and earlier is not writer:
         raise UsageError(
-            f"exactlyOnce=true: two writers of query {query_id} have the name {name!r}: give each its own, "
-            f'batch_writer(options, name="...")'
+            f"exactlyOnce=true: two writers of query {query_id} have the name {name!r} in batch {batch_id}: give each "
+            f'its own, batch_writer(options, name="..."); to write the batch again, call the same writer'
         )
+    _writers.pop(key, None)  # last in the order of use
+    _writers[key] = batch_id, writer
     while len(_writers) > _WRITERS_MAX:
         del _writers[next(iter(_writers))]
     return f"{query_id}.{name}" if name else query_id

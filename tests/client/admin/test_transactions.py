@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kafkaraw import Admin, Consumer, Producer
-from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.config import ConsumerConfig, parse
-from kafkaraw.client.fetching.whole_log import LogBatch, TopicReplacedError, WholeLog
+from kafkaraw.client.fetching.whole_log import LogBatch, LogSlice, TopicReplacedError, WholeLog
 from kafkaraw.errors import LogTruncated, ProducerFenced
 from kafkaraw.records import ControlType, TopicPartition
 
@@ -121,5 +122,63 @@ def test_a_whole_log_notices_that_its_topic_was_created_again(servers: str) -> N
         with Admin(bootstrap_servers=servers) as admin:
             admin.delete_topics(["again"])
         create(servers, "again")
+
+    asyncio.run(test())
+
+
+def test_a_whole_log_notices_that_it_was_cut_off_and_has_grown_again() -> None:
+    properties = {"unclean.leader.election.enable": "true", "replica.lag.time.max.ms": "500"}
+    with EmbeddedCluster(2, properties=properties) as cluster:
+        servers = cluster.bootstrap_servers
+        create(servers, "cut")
+        log = WholeLog(TopicPartition("cut", 0), parse(ConsumerConfig, {"bootstrap_servers": servers}))
+
+        def produce(*values: bytes) -> None:
+            with Producer(bootstrap_servers=servers) as producer:
+                for value in values:
+                    producer.send("cut", value).result(30)
+
+        async def read_to(end_offset: int) -> LogSlice:
+            piece = await log.read(0, wait_ms=0, timeout=10)
+            while piece.next_offset < end_offset:
+                piece = await log.read(piece.next_offset, wait_ms=100, timeout=10, last_epoch=piece.last_epoch)
+            return piece
+
+        async def test() -> None:
+            try:
+                await log.open(10)
+                await asyncio.to_thread(produce, b"both")
+                first = cluster.leader_of("cut")
+                assert first is not None
+                cluster.pause_replication(1 - first)
+                await asyncio.to_thread(produce, b"lost", b"lost")  # when the other replica has left the ISR
+                before = await read_to(3)
+                cluster.kill_node(first)
+                await asyncio.to_thread(produce, b"new", b"new", b"new")
+                with pytest.raises(LogTruncated, match="cut-0 was cut off at offset 1 and has grown again"):
+                    await log.read(before.next_offset, wait_ms=0, timeout=10, last_epoch=before.last_epoch)
+                assert (await read_to(4)).high_watermark == 4
+            finally:
+                await log.close()
+
+        asyncio.run(test())
+
+
+def test_a_whole_log_waits_for_a_broker_that_restarts(tmp_path: Path) -> None:
+    async def test() -> None:
+        with EmbeddedBroker(data_dir=tmp_path) as broker:
+            servers = broker.bootstrap_servers
+            create(servers, "kept")
+            log = WholeLog(TopicPartition("kept", 0), parse(ConsumerConfig, {"bootstrap_servers": servers}))
+            await log.open(10)
+            assert (await log.read(0, wait_ms=0, timeout=10)).high_watermark == 0
+        try:
+            reading = asyncio.create_task(log.read(0, wait_ms=0, timeout=30))
+            await asyncio.wait([reading], timeout=0.3)
+            assert not reading.done()
+            with EmbeddedBroker(data_dir=tmp_path, port=int(servers.rsplit(":", 1)[1])):
+                assert (await reading).high_watermark == 0
+        finally:
+            await log.close()
 
     asyncio.run(test())

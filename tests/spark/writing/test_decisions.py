@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -195,8 +196,35 @@ def test_a_decision_whose_marker_was_deleted_proves_nothing(servers: str) -> Non
         admin.alter_configs({ConfigResource.topic("front"): {"cleanup.policy": "delete"}})
         admin.delete_records({TopicPartition("front", 0): 3})
         admin.alter_configs({ConfigResource.topic("front"): {"cleanup.policy": "compact"}})
-    with pytest.raises(KafkaError, match=r"whether slot .*/0 of batch 0 is committed: its marker is gone"):
+    wanted = r"whether slot .*/0 of batch 0 is committed: its marker is gone.* resolveBatches to (0@\d+=write)"
+    with pytest.raises(UsageError, match=wanted) as refusal:
         query.task(0, 0)
+    found = re.search(wanted, str(refusal.value))
+    assert found is not None
+    for what in (found[1].replace("write", "skip"), found[1]):
+        query.with_options(resolveBatches=what, decisionsTopic="front").run(0)
+    assert query.read() == sorted(BATCH * 2)
+
+
+def test_what_compaction_leaves_of_longer_decisions_and_deleted_ones_are_no_decisions(servers: str) -> None:
+    query = with_topic(servers, "left")
+    query.run(0)
+    with Producer(bootstrap_servers=servers, transactional_id="compaction") as producer:
+        producer.init_transactions()
+        for key, value in [(b"long#2", b'{"batch":1,"part":2,"slots":[]}'), (b"gone", b"{}"), (b"gone", None)]:
+            producer.begin_transaction()
+            producer.send("left", value, key, partition=0)
+            producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send("left", b"not ours", b"other", partition=0)
+        producer.commit_transaction()
+    with query_decisions(query, "left") as decisions:
+        assert decisions.look("gone").last is None
+        with pytest.raises(KafkaError, match=r"the record at offset \d+ about query other is no decision"):
+            decisions.look("other")
+        recreate(servers, "left")
+        found = decisions.look(query.id)
+        assert (found.last, found.lost is not None) == (None, True)
 
 
 # -- size

@@ -275,7 +275,7 @@ def test_a_time_out_while_outcomes_are_read_is_an_error(query: Query, monkeypatc
 def stalling(piece: LogSlice) -> Callable[..., LogSlice]:
     """A log that does not come to its end, until the time is up."""
 
-    def read(offset: int, deadline_s: float, *, wait: bool) -> LogSlice:
+    def read(offset: int, deadline_s: float, *, wait: bool, last_epoch: int) -> LogSlice:
         if time.monotonic() > deadline_s:
             raise KafkaTimeoutError("the log could not be read")
         time.sleep(0.02)
@@ -399,6 +399,50 @@ def test_another_number_of_tasks_is_resolved(query: Query) -> None:
     assert query.read() == [0, 0, 1, 1, 2]
 
 
+def test_a_decided_batch_with_an_aborted_transaction_is_taken_as_written_if_the_user_says_so(
+    query: Query, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    query.decide_only(0, monkeypatch)
+    with query.decisions() as decisions, Admin(bootstrap_servers=query.servers) as admin:
+        first, second, _ = query.last_decided()
+        decisions.end(first, commit=True)
+        admin.fence_producers([second.transactional_id])
+    with pytest.raises(UsageError, match="has other rows") as refusal:
+        query.run(0, rows=lambda number: str(100 + number))
+    resolved = resolving(query, advice(refusal, "skip"))
+    resolved.run(0, rows=lambda number: str(100 + number))
+    resolved.run(1)
+    assert query.read() == [0, 2, 10, 11, 12]
+    assert "the transactions of tasks 1 cannot be committed; resolveBatches takes it as written" in caplog.text
+
+
+def test_a_decision_may_name_transactions_with_several_prefixes(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    query.decide_only(0, monkeypatch)
+    with Admin(bootstrap_servers=query.servers) as admin:
+        admin.fence_producers([query.last_decided()[1].transactional_id])
+    other = query.with_options(transactionalIdPrefix="other")
+    other.decide_only(0, monkeypatch)  # slot 1 is written anew
+    names = [each.transactional_id for each in other.last_decided()]
+    assert [each.split(query.id)[0] for each in names] == ["kafkaraw-spark-", "other-", "kafkaraw-spark-"]
+    other.run(0)
+    assert query.read() == BATCH
+
+
+def test_a_coordinator_that_cannot_be_reached_is_waited_for_once(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, asked = query.tasks(0, count=3 * exactly_once._ENDING_AT_ONCE), list[PreparedTransaction]()
+
+    def unreachable(_: Decisions, transaction: PreparedTransaction) -> None:
+        asked.append(transaction)
+        time.sleep(0.05)
+        raise KafkaTimeoutError("no coordinator")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Decisions, "abort", unreachable)
+        with pytest.raises(KafkaTimeoutError, match="no coordinator"):
+            abort_batch(written, query.settings)
+    assert len(asked) <= exactly_once._ENDING_AT_ONCE
+
+
 # -- what an earlier attempt leaves open
 
 
@@ -429,7 +473,7 @@ def test_transactions_that_may_not_be_listed_are_a_warning(
     monkeypatch.setattr(Admin, "list_transactions", refused)
     query.run(0)
     assert query.read() == BATCH
-    assert "the open transactions of query" in caplog.text
+    assert f"open transactions of query {query.id} were not aborted" in caplog.text
 
 
 # -- decisions of earlier versions

@@ -3,7 +3,11 @@
 A consumer shows records, and either all of them or those of committed transactions below the last stable offset. A
 program that has to know how one transaction ended while others are open needs the control batches, too. Each call sends
 one Fetch without a session to the partition's leader, and names the topic by its id if the broker takes ids (KIP-516),
-so that a topic that was deleted and created again under its name is an error, not an empty log.
+so that a topic that was deleted and created again under its name is an error, not an empty log. The epoch of the last
+batch goes along (KIP-595), so that a log that was cut off and has grown again is an error, too.
+
+A new leader may name a high watermark that is behind the one of the leader before (KIP-207). So the first answer of
+each leader epoch is completed by the end that ListOffsets gives, which waits until the leader knows it.
 
 Must not interpret transactions. Start at `WholeLog.read`.
 """
@@ -19,7 +23,8 @@ from kafkaraw.client.fetching.offsets import look_up
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine, reply
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP
+from kafkaraw.core.cluster import NO_EPOCH
+from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, LogTruncated, RetriableError, StaleMetadataError
 from kafkaraw.protocol import ZERO_UUID, FileSlice, Uuid
@@ -35,6 +40,7 @@ from kafkaraw.records import Batch, BatchHeader, ControlType, Record, TopicParti
 
 _FETCH_KEY: Final = 1
 _BY_ID_FROM_VERSION: Final = 13
+_EPOCHS_FROM_VERSION: Final = 12
 _FETCH_BYTES: Final = 4 << 20
 _REPLACED: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -70,14 +76,17 @@ class LogSlice:
     Attributes:
         batches: whole batches, from the offset asked for on.
         next_offset: where to read next.
-        high_watermark: the offset after the last record that all in-sync replicas have.
+        high_watermark: the offset after the last record that all in-sync replicas have; at least that of the leaders
+            before.
         log_start_offset: the first offset that can be read.
+        last_epoch: leader epoch of the last batch before `next_offset`; goes along with the next read.
     """
 
     batches: tuple[LogBatch, ...]
     next_offset: int
     high_watermark: int
     log_start_offset: int
+    last_epoch: int = NO_EPOCH
 
 
 class WholeLog:
@@ -97,6 +106,7 @@ class WholeLog:
     ) -> None:
         self.topic_id: Uuid = ZERO_UUID
         self._topic_partition = topic_partition
+        self._settled_epoch: int | None = None  # of the leader that knows its high watermark
         self._engine = Engine.on(config, runtime)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
@@ -113,32 +123,35 @@ class WholeLog:
         await self._engine.wait_for_topics([topic], deadline.remaining, allow_auto_create=False)
         self.topic_id = self._engine.cluster.topic_id_of(topic)
 
-    async def read(self, offset: int, *, wait_ms: int, timeout: float) -> LogSlice:
+    async def read(self, offset: int, *, wait_ms: int, timeout: float, last_epoch: int = NO_EPOCH) -> LogSlice:
         """Send one Fetch to the leader, and send it again after errors that may pass.
 
         Args:
             offset: where to read; below the log's start, reading begins there.
+            last_epoch: leader epoch of the batch that was read before this offset; it must be in the log still.
             wait_ms: how long the broker may wait for a batch, in milliseconds.
             timeout: seconds for all attempts.
 
         Raises:
             TopicReplacedError: the topic that `open` found is gone.
-            LogTruncated: the log ends before `offset`.
+            LogTruncated: the log ends before `offset`, or has other batches there than when it was read.
             KafkaTimeoutError: the time is up; says what happened last.
             KafkaError: an error that no attempt would change.
         """
         deadline, attempt, out_of_range = Deadline(timeout), 0, 0
+        problem: KafkaError | None = None
         while True:
-            problem: KafkaError
             try:
-                found = await self._once(offset, wait_ms, deadline)
+                if attempt:
+                    await self._refresh(deadline)
+                found = await self._once(offset, last_epoch, wait_ms, deadline)
                 code = found.error_code
                 if not code:
-                    return self._slice(offset, found)
+                    return self._slice(offset, last_epoch, found, await self._end_offset(deadline))
                 if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     start_offset = await self._start_offset(deadline)
                     if offset < start_offset:
-                        offset = start_offset
+                        offset, last_epoch = start_offset, NO_EPOCH
                         continue
                     out_of_range += 1  # a leader that is behind says so, too: ask again before it counts
                     if out_of_range == _TRIES_OUT_OF_RANGE:
@@ -147,12 +160,12 @@ class WholeLog:
                     raise error_for(code, f"read {self._name}", resource=self._topic_partition.topic, operation="READ")
                 problem = error_for(code, f"read {self._name}")
             except RetriableError as error:
-                problem = error
+                if problem is None or not deadline.expired:  # at the end the time is up for whatever is asked
+                    problem = error
             if deadline.expired:
                 raise KafkaTimeoutError(f"read {self._name}: not done within {timeout:g} s; last seen: {problem}")
             await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
             attempt += 1
-            await self._refresh(deadline)
 
     async def close(self) -> None:
         """Close the connections. May be called twice."""
@@ -162,7 +175,7 @@ class WholeLog:
     def _name(self) -> str:
         return f"{self._topic_partition.topic}-{self._topic_partition.partition}"
 
-    async def _once(self, offset: int, wait_ms: int, deadline: Deadline) -> PartitionData:
+    async def _once(self, offset: int, last_epoch: int, wait_ms: int, deadline: Deadline) -> PartitionData:
         config = self._engine.config
         leader = self._engine.cluster.leader_of(self._topic_partition)
         if leader is None:
@@ -172,7 +185,8 @@ class WholeLog:
         if connection.version_for(_FETCH_KEY) < _BY_ID_FROM_VERSION:
             await self._refresh(deadline)  # such a broker is asked by name: the id is in the metadata
         answer = await connection.request(
-            self._request(offset, wait_ms, connection), timeout=deadline.at_most(config.request_timeout_ms / 1000)
+            self._request(offset, last_epoch, wait_ms, connection),
+            timeout=deadline.at_most(config.request_timeout_ms / 1000),
         )
         response = reply(answer, FetchResponse)
         if response.error_code:
@@ -180,18 +194,33 @@ class WholeLog:
         found = response.responses[0].partitions[0]
         if found.error_code in _REPLACED:
             await self._refresh(deadline)  # raises if it is another topic
+        if found.diverging_epoch.end_offset >= 0:
+            raise LogTruncated(
+                f"{self._name} was cut off at offset {found.diverging_epoch.end_offset} and has grown again: what was "
+                f"read before offset {offset} is not there any more"
+            )
         return found
 
-    def _request(self, offset: int, wait_ms: int, connection: Connection) -> FetchRequest:
+    def _request(self, offset: int, last_epoch: int, wait_ms: int, connection: Connection) -> FetchRequest:
         topic, partition = self._topic_partition
         asked = FetchPartition(
             partition=partition,
             current_leader_epoch=self._engine.cluster.leader_epoch_of(self._topic_partition),
             fetch_offset=offset,
+            last_fetched_epoch=last_epoch if connection.version_for(_FETCH_KEY) >= _EPOCHS_FROM_VERSION else NO_EPOCH,
             partition_max_bytes=_FETCH_BYTES,
         )
         named = FetchTopic(topic=topic, topic_id=self.topic_id, partitions=[asked])
         return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=0, topics=[named])
+
+    async def _end_offset(self, deadline: Deadline) -> int:
+        """The end of the log, if the leader is a new one; else 0, as its own answers tell."""
+        epoch = self._engine.cluster.leader_epoch_of(self._topic_partition)
+        if epoch == self._settled_epoch:
+            return 0
+        found = await look_up(self._engine, {self._topic_partition: LATEST_TIMESTAMP}, deadline=deadline)
+        self._settled_epoch = epoch
+        return found[self._topic_partition].offset
 
     async def _start_offset(self, deadline: Deadline) -> int:
         found = await look_up(self._engine, {self._topic_partition: EARLIEST_TIMESTAMP}, deadline=deadline)
@@ -208,15 +237,16 @@ class WholeLog:
                 f"topic {topic!r} was deleted and created again: its id was {self.topic_id}, and is {now}"
             )
 
-    def _slice(self, offset: int, found: PartitionData) -> LogSlice:
+    def _slice(self, offset: int, last_epoch: int, found: PartitionData, end_offset: int) -> LogSlice:
         batches = []
         next_offset = offset
         assert not isinstance(found.records, FileSlice)  # only brokers have those
         for header, wire in iter_headers(memoryview(found.records or b"")):
-            next_offset = header.next_offset
+            next_offset, last_epoch = header.next_offset, header.partition_leader_epoch
             if header.is_control:
                 batches.append(LogBatch(header, control_type_of(wire)))
             else:
                 records = tuple(Batch(*self._topic_partition, [(header, wire)], start_offset=offset))
                 batches.append(LogBatch(header, None, records))
-        return LogSlice(tuple(batches), next_offset, found.high_watermark, found.log_start_offset)
+        high_watermark = max(found.high_watermark, end_offset)
+        return LogSlice(tuple(batches), next_offset, high_watermark, found.log_start_offset, last_epoch)

@@ -86,7 +86,8 @@ class Decision:
     def to_records(self) -> list[tuple[bytes, bytes]]:
         """Keys and values of its records, in the order in which they must be written: the head comes last."""
         prefix = _common_prefix(self)
-        slots = [_encode(slot) for slot in self.slots]
+        names = (transactional_id(prefix, self.query_id, number) for number in range(len(self.slots)))
+        slots = [_encode(slot, name) for slot, name in zip(self.slots, names, strict=True)]
         chunks = [slots[at : at + SLOTS_PER_RECORD] for at in range(0, len(slots), SLOTS_PER_RECORD)] or [[]]
         head: dict[str, object] = {"format": _FORMAT, "batch": self.batch_id, "prefix": prefix}
         head |= {"tasks": len(slots), "parts": len(chunks) - 1, "slots": chunks[0]}
@@ -102,11 +103,16 @@ class Decision:
         """Read it from the records of one transaction, in their order.
 
         Raises:
-            KafkaError: a part is missing, or the format is of a later version.
+            KafkaError: a part is missing, the format is of a later version, or the record is something else.
         """
         head = records[-1]
         query_id = head.key.decode()
-        said = json.loads(head.value)
+        try:
+            said = json.loads(head.value)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict) or "batch" not in said:
+            raise KafkaError(f"the record at offset {head.offset} about query {query_id} is no decision of kafkaraw")
         if "format" not in said:
             return _of_first_format(query_id, said, head.offset)
         if said["format"] != _FORMAT:
@@ -121,7 +127,8 @@ class Decision:
             if value is None:
                 raise KafkaError(f"part {number} of the decision at offset {head.offset} is missing")
             slots += json.loads(value)["slots"]
-        decoded = (_decode(slot, f"{said['prefix']}-{query_id}-{number}") for number, slot in enumerate(slots))
+        prefix = said["prefix"]
+        decoded = (_decode(slot, transactional_id(prefix, query_id, number)) for number, slot in enumerate(slots))
         skipped, resolved = said.get("skipped", False), said.get("resolved", False)
         return cls(query_id, said["batch"], tuple(decoded), skipped, resolved, head.offset)
 
@@ -151,6 +158,11 @@ def part_key(query_id: str, number: int) -> bytes:
     return f"{query_id}#{number}".encode()
 
 
+def is_part(key: bytes) -> bool:
+    """Whether a record with this key is a part record."""
+    return b"#" in key
+
+
 def is_of_decision(key: bytes) -> bool:
     """Whether a record with this key belongs to a decision; the others are markers."""
     return b"/" not in key
@@ -161,27 +173,28 @@ def _json(said: object) -> bytes:
 
 
 def _common_prefix(decision: Decision) -> str:
-    """What the transactional ids begin with, which are not written down one by one."""
+    """What the transactional ids begin with: they are written down only where they begin with something else."""
     for number, slot in enumerate(decision.slots):
         if slot.transaction is not None:
             return slot.transaction.transactional_id.removesuffix(f"-{decision.query_id}-{number}")
     return ""
 
 
-def _encode(slot: SlotDecision) -> list[object]:
+def _encode(slot: SlotDecision, name: str) -> list[object]:
     rows = [] if slot.rows is None else [slot.rows.records_count, f"{slot.rows.checksum:x}"]
     if slot.transaction is None:
         return [None, *rows]
-    _, producer_id, epoch, bumps = slot.transaction
-    return [[producer_id, epoch, int(bumps)], *rows]
+    own_name, producer_id, epoch, bumps = slot.transaction
+    named = [] if own_name == name else [own_name]  # an earlier attempt had another transactionalIdPrefix
+    return [[producer_id, epoch, int(bumps), *named], *rows]
 
 
 def _decode(slot: list[object], name: str) -> SlotDecision:
     producer, *rows = slot
     transaction = None
     if isinstance(producer, list):
-        producer_id, epoch, bumps = producer
-        transaction = PreparedTransaction(name, producer_id, epoch, bool(bumps))
+        producer_id, epoch, bumps, *named = producer
+        transaction = PreparedTransaction(named[0] if named else name, producer_id, epoch, bool(bumps))
     if not rows:
         return SlotDecision(transaction, None)
     count, checksum = rows

@@ -33,6 +33,7 @@ from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.fetching.whole_log import LogSlice, TopicReplacedError, WholeLog
+from kafkaraw.core.cluster import NO_EPOCH
 from kafkaraw.errors import (
     BrokerError,
     KafkaError,
@@ -50,12 +51,14 @@ from kafkaraw.spark.writing.decision import (
     Decision,
     driver_transactional_id,
     is_of_decision,
+    is_part,
     marker_key,
     marker_value,
     transactional_id,
 )
 from kafkaraw.spark.writing.decisions_topic import ensure_topic
 from kafkaraw.spark.writing.outcomes import LogRecord, MarkerFold, Outcome, TransactionFold, owner_of
+from kafkaraw.spark.writing.verdict import unknown_outcome
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +68,10 @@ _WAIT_MS: Final = 500
 _DRIVER_TRANSACTION_TIMEOUT_MS: Final = "60000"
 _DRIVERS_MAX: Final = 16
 _ONGOING: Final = "Ongoing"
-_COMMITTED_STATES: Final = ("PrepareCommit", "CompleteCommit")
+_COMMITTING: Final = "PrepareCommit"
+_COMMITTED: Final = "CompleteCommit"
+_PAUSE_S: Final = 0.1
+"""Between questions about a transaction that is being committed."""
 
 # A refusal that more attempts do not change, and that does not tell how the transaction ended.
 _REFUSALS: Final = frozenset(
@@ -81,7 +87,7 @@ _REFUSALS: Final = frozenset(
 
 # By cluster and topic, the decisions that are lost, by query. Every error drops the clients of its task; a task that
 # Spark runs again must be refused all the same.
-_lost: Final[dict[tuple[str, str], dict[str, Decision]]] = {}
+_lost: Final[dict[tuple[str, str], dict[str, tuple[LogRecord, ...]]]] = {}
 
 
 class DriverFencedError(TransactionError):
@@ -171,7 +177,7 @@ class Decisions:
             self._start_over()
             self._catch_up(past)
         last = self._decision(query_id)
-        lost = self._lost.get(query_id)
+        lost = Decision.from_records(self._lost[query_id]) if query_id in self._lost else None
         if lost is not None and last is not None and (last.batch_id >= lost.batch_id or last.resolved):
             del self._lost[query_id]
             lost = None
@@ -181,8 +187,10 @@ class Decisions:
         """Read up to the high watermark as it is now, or later."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         end_offset: int | None = None
+        waits = False
         while end_offset is None or self._next_offset < end_offset:
-            piece = self._read(self._next_offset, deadline_s, wait=end_offset is not None)
+            piece = self._read(self._next_offset, deadline_s, wait=waits, last_epoch=self._last_epoch)
+            waits = True
             if end_offset is None and piece.high_watermark >= self._next_offset:  # a new leader may not know it yet
                 end_offset = max(piece.high_watermark, past)
             self._take(piece)
@@ -192,13 +200,22 @@ class Decisions:
             for outcome, records in self._fold.add(batch):
                 if outcome is Outcome.COMMITTED:
                     self._note(records)
-        self._next_offset = piece.next_offset
+        self._next_offset, self._last_epoch = piece.next_offset, piece.last_epoch
 
     def _note(self, records: tuple[LogRecord, ...]) -> None:
-        """Keep a committed decision; it is decoded when somebody asks for it."""
-        query_id = records[-1].key.decode()
-        self._records[query_id] = records
+        """Keep a committed decision; it is decoded when somebody asks for it.
+
+        Parts without a head are what compaction has left of a decision that had more parts than the next one.
+        """
+        head = records[-1]
+        if is_part(head.key):
+            return
+        query_id = head.key.decode(errors="backslashreplace")
         self._decoded.pop(query_id, None)
+        if head.value:
+            self._records[query_id] = records
+        else:  # somebody has deleted it
+            self._records.pop(query_id, None)
 
     def _decision(self, query_id: str) -> Decision | None:
         if query_id not in self._decoded and query_id in self._records:
@@ -206,13 +223,10 @@ class Decisions:
         return self._decoded.get(query_id)
 
     def _remember_lost(self) -> None:
-        for query_id in self._records:
-            decision = self._decision(query_id)
-            if decision is not None:
-                self._lost[query_id] = decision
+        self._lost.update(self._records)
 
     def _start_over(self) -> None:
-        self._next_offset = 0
+        self._next_offset, self._last_epoch = 0, NO_EPOCH
         self._fold = TransactionFold(is_of_decision)
         self._records: dict[str, tuple[LogRecord, ...]] = {}
         self._decoded: dict[str, Decision] = {}
@@ -263,25 +277,39 @@ class Decisions:
 
         Raises:
             KafkaTimeoutError: the log could not be read to its end, or a transaction is still open.
-            KafkaError: the log does not tell how one ended.
+            UsageError: the log does not tell how one ended.
         """
         keys = {slot: marker_key(query_id, slot) for slot in transactions}
         fold = MarkerFold({keys[slot]: owner_of(transaction) for slot, transaction in transactions.items()})
         deadline_s = time.monotonic() + _TIMEOUT_S
         end_offset: int | None = None
-        offset = start_offset = 0
+        offset, last_epoch, start_offset = 0, NO_EPOCH, 0
         known_offset = self._next_offset  # a leader that has less is behind
         while True:
-            piece = self._read(offset, deadline_s, wait=end_offset is not None)
+            piece = self._read(offset, deadline_s, wait=end_offset is not None, last_epoch=last_epoch)
             end_offset = max(piece.high_watermark, known_offset) if end_offset is None else end_offset
             start_offset = piece.log_start_offset
             for batch in piece.batches:
                 fold.add(batch)
-            offset = piece.next_offset
+            offset, last_epoch = piece.next_offset, piece.last_epoch
             open_slots = [slot for slot, key in keys.items() if fold.outcome(key) is Outcome.OPEN]
             if offset >= end_offset and not open_slots:
                 break
-        return {slot: _outcome_of(fold, key, batch_id, start_offset, self.topic) for slot, key in keys.items()}
+        return {slot: self._outcome(fold, query_id, slot, batch_id, start_offset) for slot in keys}
+
+    def _outcome(self, fold: MarkerFold, query_id: str, slot: int, batch_id: int, log_start_offset: int) -> Outcome:
+        key = marker_key(query_id, slot)
+        found = fold.outcome(key)
+        if found is not None:
+            return found
+        # The marker was written before the decision that names its transaction, and compaction keeps it if the
+        # transaction was committed, until a later one of the slot is. So without it the transaction was aborted.
+        other = fold.committed(key)
+        if log_start_offset > 0 or (other is not None and other.value == marker_value(batch_id)):
+            decided = self._decision(query_id)
+            assert decided is not None
+            raise unknown_outcome(decided, key.decode(), log_start_offset)
+        return Outcome.ABORTED
 
     # -- ending transactions
 
@@ -323,9 +351,8 @@ class Decisions:
                 self._admin.fence_producers(surplus, timeout=_TIMEOUT_S)
         except KafkaError as error:
             _log.warning(
-                "the open transactions of query %s were not looked for: %s. If an earlier attempt had more tasks, "
-                "readers "
-                "of committed records wait until the coordinator aborts what these left open "
+                "open transactions of query %s were not aborted: %s. If an earlier attempt had more tasks, readers of "
+                "committed records wait until the coordinator aborts what these left open "
                 "(kafka.transaction.timeout.ms)",
                 query_id,
                 error,
@@ -341,15 +368,18 @@ class Decisions:
     def has_decided(self, prefix: str, query_id: str) -> bool:
         """Whether the last transaction of the query's drivers is committed, so that there was a decision.
 
-        The coordinator forgets that a week after the last decision, and when a driver takes over. It is no error if the
-        cluster does not allow to ask: a warning says so.
+        One that is being committed is waited for: its decision cannot be read before that. The coordinator forgets the
+        transaction a week after the last decision, and when a driver takes over. It is no error if the cluster does not
+        allow to ask: a warning says so.
 
         Raises:
-            KafkaError: no answer in time.
+            KafkaError: no answer in time, or the transaction is not committed in time.
         """
         name = driver_transactional_id(prefix, query_id)
+        deadline_s = time.monotonic() + _TIMEOUT_S
         try:
-            found = self._admin.list_transactions(states=_COMMITTED_STATES, timeout=_TIMEOUT_S)
+            while (state := self._committed_state(name, deadline_s)) == _COMMITTING:
+                time.sleep(_PAUSE_S)
         except (BrokerError, UnsupportedVersionError) as error:
             _log.warning(
                 "it was not looked whether the first batch of query %s was decided before: %s. Do not delete the topic "
@@ -358,7 +388,15 @@ class Decisions:
                 error,
             )
             return False
-        return any(one.transactional_id == name for one in found)
+        return state == _COMMITTED
+
+    def _committed_state(self, name: str, deadline_s: float) -> str | None:
+        """Whether the last transaction of an id is committed, or about to be; None when it is neither."""
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise KafkaTimeoutError(f"the transaction of {name!r} was not committed within {_TIMEOUT_S:g} s")
+        found = self._admin.list_transactions(states=[_COMMITTING, _COMMITTED], timeout=left_s)
+        return next((one.state for one in found if one.transactional_id == name), None)
 
     def take_over(self, prefix: str, query_id: str) -> None:
         """Become the query's driver. Earlier ones can write no decision any more; what they wrote last has ended.
@@ -415,11 +453,11 @@ class Decisions:
         """Read until the decision at an offset counts: its COMMIT marker follows it in the log."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while (decision := self._decision(query_id)) is None or decision.offset < offset:
-            self._take(self._read(self._next_offset, deadline_s, wait=True))
+            self._take(self._read(self._next_offset, deadline_s, wait=True, last_epoch=self._last_epoch))
 
     # -- clients
 
-    def _read(self, offset: int, deadline_s: float, *, wait: bool) -> LogSlice:
+    def _read(self, offset: int, deadline_s: float, *, wait: bool, last_epoch: int = NO_EPOCH) -> LogSlice:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise KafkaTimeoutError(f"{self.topic} could not be read as far as needed within {_TIMEOUT_S:g} s")
@@ -430,7 +468,8 @@ class Decisions:
             self._reader, self._bridge = reader, Bridge("reader of decisions", reader)
             self._bridge.run(reader.open(left_s))
         assert self._bridge is not None
-        return self._bridge.run(self._reader.read(offset, wait_ms=_WAIT_MS if wait else 0, timeout=left_s))
+        wait_ms = _WAIT_MS if wait else 0
+        return self._bridge.run(self._reader.read(offset, wait_ms=wait_ms, timeout=left_s, last_epoch=last_epoch))
 
     def _close_driver(self) -> None:
         """Close a driver that has taken over and not decided."""
@@ -459,21 +498,6 @@ def _says_fenced(error: TransactionError) -> bool:
     """Whether a producer's error comes from another one that has taken over the transactional id."""
     cause = error.__cause__
     return isinstance(error, ProducerFenced) or (isinstance(cause, BrokerError) and cause.code in _REFUSALS)
-
-
-def _outcome_of(fold: MarkerFold, key: bytes, batch_id: int, log_start_offset: int, topic: str) -> Outcome:
-    found = fold.outcome(key)
-    if found is not None:
-        return found
-    # The marker was written before the decision that names its transaction, and compaction keeps it if the transaction
-    # was committed, until a later one of the slot is. So without it the transaction was aborted.
-    other = fold.committed(key)
-    if log_start_offset > 0 or (other is not None and other.value == marker_value(batch_id)):
-        raise KafkaError(
-            f"topic {topic} does not tell whether slot {key.decode()} of batch {batch_id} is committed: its marker is "
-            f"gone. Were records of the topic deleted?"
-        )
-    return Outcome.ABORTED
 
 
 def _open(settings: Settings) -> Decisions:

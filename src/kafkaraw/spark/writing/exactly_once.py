@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.committed import PreparedTransaction
-from kafkaraw.errors import KafkaError, ProducerFenced, UsageError
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, ProducerFenced, UsageError
 from kafkaraw.spark.options.parsing import ExactlyOnce
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 from kafkaraw.spark.writing.decision import (
@@ -68,6 +68,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ENDING_AT_ONCE: Final = 8
+_NAMED_MAX: Final = 10
 
 
 @dataclass(frozen=True)
@@ -275,9 +276,10 @@ class _Commit:
                 self._check_first()
             self._decisions.take_over(self._once.prefix, self._query_id)
             found = self._decisions.look(self._query_id)
-            wanted = self._wanted(written, found)
-        except UsageError as refusal:  # what the tasks have written will never be decided
-            _give_up(written, self._decisions, refusal)
+            verdict = judge(self._query_id, self._batch_id, found.last, found.lost, self._once.resolutions)
+            wanted = self._wanted(verdict, written, found)
+        except KafkaError as error:  # no decision names what the tasks have written, and none ever will
+            _give_up(written, self._decisions, error)
             raise
         stands = set(wanted.transactions)
         unneeded = [each.transaction for each in written if not each.ended and each.transaction not in stands]
@@ -285,7 +287,7 @@ class _Commit:
         if wanted is not found.last:
             self._decisions.decide(wanted, found, self._once.prefix)
         if wanted.batch_id == self._batch_id:
-            self._end(wanted, written)
+            self._end(wanted, written, may_be_incomplete=verdict is Verdict.SKIP)
             before = 0 if found.last is None else len(found.last.slots)
             self._decisions.abort_leftovers(self._once.prefix, self._query_id, len(written), before)
 
@@ -301,9 +303,8 @@ class _Commit:
             if has_decided and self._decisions.look(self._query_id).last is None:
                 raise lost_decision(self._query_id, self._batch_id)
 
-    def _wanted(self, written: Sequence[Written], found: Found) -> Decision:
+    def _wanted(self, verdict: Verdict, written: Sequence[Written], found: Found) -> Decision:
         """The decision that is to stand in the end: the last one as it is, or another one."""
-        verdict = judge(self._query_id, self._batch_id, found.last, found.lost, self._once.resolutions)
         resolved = resolution_of(self._batch_id, found.last, self._once.resolutions) is not None
         last = found.last
         if verdict is Verdict.SKIP:
@@ -349,8 +350,11 @@ class _Commit:
         )
         return Decision(self._query_id, self._batch_id, slots, resolved=decided.resolved)
 
-    def _end(self, decision: Decision, written: Sequence[Written]) -> None:
-        """Commit all transactions of the decision that tasks have not found committed."""
+    def _end(self, decision: Decision, written: Sequence[Written], *, may_be_incomplete: bool) -> None:
+        """Commit all transactions of the decision that tasks have not found committed.
+
+        Some may be aborted if the user has the batch taken as written: that its rows may be missing is known then.
+        """
         known = {each.transaction for each in written if each.ended}
         open_slots = {
             number: slot.transaction
@@ -360,13 +364,15 @@ class _Commit:
         refused = _try_to_commit_all(open_slots, self._decisions)
         if not refused:
             return
+        which = f"batch {self._batch_id} of query {self._query_id}: the transactions of tasks"
+        if may_be_incomplete:
+            _log.warning("%s %s cannot be committed; resolveBatches takes it as written", which, _listed(list(refused)))
+            return
         outcomes = self._decisions.outcomes(self._query_id, self._batch_id, refused)
         aborted = [number for number, outcome in outcomes.items() if outcome is Outcome.ABORTED]
         if aborted:
             error = ProducerFenced(
-                f"batch {self._batch_id} of query {self._query_id}: the transactions of tasks "
-                f"{', '.join(map(str, aborted))} are aborted: their ids were taken over, or they were open for too "
-                f"long "
+                f"{which} {_listed(aborted)} are aborted: their ids were taken over, or they were open for too long "
                 f"(kafka.transaction.timeout.ms)"
             )
             error.add_note(_TAKEN_OVER)
@@ -398,6 +404,11 @@ def _compare_rows(written: Sequence[Written], decided: Decision, anew: set[int])
     now = reduce(RowSum.plus, [written[number].rows for number in committed], NO_ROWS)
     if then != now:
         raise other_rows(decided, _described(then, len(committed)), _described(now, len(committed)))
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    named = ", ".join(map(str, numbers[:_NAMED_MAX]))
+    return named if len(numbers) <= _NAMED_MAX else f"{named} and {len(numbers) - _NAMED_MAX} more"
 
 
 def _described(rows: RowSum, tasks_count: int) -> str:
@@ -436,10 +447,16 @@ def _give_up(written: Sequence[Written], decisions: Decisions, error: KafkaError
 
 
 def _side_by_side(act: Callable[[PreparedTransaction], T], transactions: Iterable[PreparedTransaction]) -> list[T]:
-    """Do something to several transactions at once; raises the first error once all have been tried."""
+    """Do something to several transactions at once; raises the first error.
+
+    All are tried, so that as many as possible are ended, until one of them has run into its timeout: it would be
+    waited for that timeout many times if a coordinator cannot be reached.
+    """
     errors: list[KafkaError] = []
 
     def tried(transaction: PreparedTransaction) -> T | None:
+        if any(isinstance(error, KafkaTimeoutError) for error in errors):
+            return None
         try:
             return act(transaction)
         except KafkaError as error:

@@ -128,6 +128,17 @@ def lost_decision(query_id: str, batch_id: int) -> UsageError:
     )
 
 
+def unknown_outcome(decided: Decision, slot: str, log_start_offset: int) -> UsageError:
+    """The refusal for a decided transaction of which the topic does not tell how it ended."""
+    return _refusal(
+        f"it is not known whether slot {slot} of batch {decided.batch_id} is committed: its marker is gone, and the "
+        f"topic of decisions begins at offset {log_start_offset} now. Records of the topic were deleted",
+        decided.batch_id,
+        decided.batch_id,
+        decided,
+    )
+
+
 def other_rows(decided: Decision, before: object, now: object) -> UsageError:
     """The refusal for rows that are not the ones that were written."""
     return _refusal(
