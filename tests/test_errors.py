@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from typing import Self
 
 import pytest
 
@@ -85,4 +86,16 @@ def test_an_error_of_a_foreign_class_that_cannot_be_copied_is_returned_itself() 
             super().__init__("text")
 
     error = Foreign(1, 2)
+    assert copy_to_raise(error) is error
+
+
+def test_an_error_of_a_user_s_subclass_that_cannot_be_copied_is_returned_itself() -> None:
+    class Refused(KafkaError):
+        def __new__(cls, first: int, second: int) -> Self:
+            return super().__new__(cls, first)
+
+        def __init__(self, first: int, second: int) -> None:
+            super().__init__("text")
+
+    error = Refused(1, 2)
     assert copy_to_raise(error) is error

@@ -64,17 +64,17 @@ def copy_to_raise(error: E) -> E:
 
     Returns:
         an error of the same type, with the same arguments, attributes, notes, cause, context and traceback so far.
-        The error itself if its class is none of this package's and it cannot be copied.
+        The error itself if it cannot be copied: its class is none of this package's, and its constructor raises.
     """
-    kind, is_ours = type(error), isinstance(error, KafkaError)
-    if is_ours:
-        twin = kind.__new__(kind, *error.args)  # __init__ may take other arguments
-        twin.args = error.args
-    else:
-        try:
+    kind = type(error)
+    try:
+        if isinstance(error, KafkaError):
+            twin = kind.__new__(kind, *error.args)  # __init__ may take other arguments
+            twin.args = error.args
+        else:
             twin = copy.copy(error)
-        except Exception:  # noqa: BLE001 - the constructor of a foreign class may raise anything
-            return error
+    except Exception:  # noqa: BLE001 - the constructor of a foreign class may raise anything
+        return error
     twin.__dict__.update(error.__dict__)
     if hasattr(error, "__notes__"):
         twin.__notes__ = list(error.__notes__)

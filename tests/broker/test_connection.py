@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from kafkaraw.broker import connection as connection_module
 from kafkaraw.broker.connection import WAITING_BYTES_MAX, BrokerConnection
+from kafkaraw.broker.handlers import produce as produce_module
 from kafkaraw.net import Segments
 from kafkaraw.protocol import RequestHeader, decode_response, encode_request
 from kafkaraw.protocol.apis import api_of
@@ -168,6 +170,65 @@ def test_produce_without_acks_is_silent_and_does_not_disturb_the_order():
         peer.produce(b"a", acks=0)
         peer.send(METADATA)
         assert peer.link.correlation_ids() == [1]
+
+    simulate(scenario)
+
+
+def end_of(peer: Peer) -> int:
+    (partition,) = peer.state.partitions_of(peer.state.catalog.topics()[0])
+    return partition.log.log_end_offset
+
+
+def test_what_a_client_sent_before_it_closed_is_appended_in_later_turns(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connection_module, "TURN_S", 0.0)
+
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        for number in range(5):
+            peer.produce(b"%d" % number, acks=0)
+        peer.fetch(offset=5, max_wait_ms=60_000)
+        peer.produce(b"5", acks=0)
+        assert end_of(peer) == 1
+        peer.connection.link_lost(None)
+        assert peer.lost == []
+        await asyncio.sleep(1)
+        assert end_of(peer) == 6, "nobody waits for the fetch, so it holds nothing up"
+        assert peer.lost == [peer.connection]
+
+    simulate(scenario)
+
+
+def test_a_connection_that_ends_with_its_node_appends_nothing_more(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connection_module, "TURN_S", 0.0)
+
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        for number in range(5):
+            peer.produce(b"%d" % number, acks=0)
+        peer.connection.link_lost(None)
+        peer.connection.abort()
+        assert peer.lost == [peer.connection]
+        await asyncio.sleep(1)
+        assert end_of(peer) == 1
+
+    simulate(scenario)
+
+
+def test_a_produce_that_takes_turns_is_completed_when_its_client_is_lost(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(produce_module, "TURN_S", 0.0)
+
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        create(peer.state, "u", partitions=3)
+        data = [PartitionProduceData(index=index, records=batch(b"v")) for index in range(3)]
+        asked = TopicProduceData(name="u", partition_data=data)
+        peer.send(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[asked]), 12)
+        partitions = peer.state.partitions_of(peer.state.catalog.topic("u"))
+        assert [partition.log.log_end_offset for partition in partitions] == [1, 0, 0]
+        peer.connection.link_lost(None)
+        await asyncio.sleep(1)
+        assert [partition.log.log_end_offset for partition in partitions] == [1, 1, 1]
+        assert peer.lost == [peer.connection]
 
     simulate(scenario)
 

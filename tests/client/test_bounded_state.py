@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
@@ -49,6 +50,31 @@ def test_a_producer_forgets_topics_to_which_nothing_was_sent_for_metadata_max_id
         assert len(await cluster.read("t0", 33)) == 33
 
     on_cluster(test, auto_create_topics_enable=True, num_partitions=1)
+
+
+def test_topics_that_become_idle_one_after_the_other_are_looked_for_together() -> None:
+    looks = 0
+
+    async def test(cluster: VirtualCluster) -> None:
+        nonlocal looks
+        async with cluster.producer(metadata_max_idle_ms=16_000, linger_ms=0) as producer:
+            topics = producer._delivery._topics
+            take_idle = topics.take_idle
+
+            def counted(busy: Collection[str], now_ms: int) -> frozenset[str]:
+                nonlocal looks
+                looks += 1
+                return take_idle(busy, now_ms)
+
+            topics.take_idle = counted
+            for number in range(TOPICS):
+                await (await producer.send(f"t{number}", b"1"))
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(18)
+            assert not kept_by(producer)["counts"]
+
+    on_cluster(test, auto_create_topics_enable=True, num_partitions=1)
+    assert looks <= TOPICS // 3, "a look for each second in which topics become idle, not for each topic"
 
 
 def test_a_topic_with_batches_under_way_is_not_idle() -> None:

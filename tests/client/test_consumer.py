@@ -766,3 +766,27 @@ def test_arrow_columns_can_be_chosen_and_rows_limited() -> None:
             await consumer.poll_arrow(0)
 
     simulate(play)
+
+
+@pytest.mark.parametrize("damaged_partition", [0, 1])
+def test_a_damaged_batch_among_arrow_columns_takes_no_other_partition_s_records_along(damaged_partition: int) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        for number in (0, 1):
+            cluster.append("t", number, b"%d" % number)
+        log = cluster.topics["t"].logs[damaged_partition]
+        damaged = bytearray(log.batches[0])
+        damaged[-1] ^= 1
+        log.batches[0] = bytes(damaged)
+        found, problems = list[bytes | None](), list[str]()
+        for _ in range(4):
+            try:
+                found += (await consumer.poll_arrow(timeout=0.5))["value"].to_pylist()
+            except CorruptBatch as problem:
+                problems.append(str(problem))
+        assert found == [b"%d" % (1 - damaged_partition)]
+        (problem,) = problems
+        assert problem.startswith(f"t-{damaged_partition}: checksum of the batch at offset 0")
+
+    simulate(play, leaders=(1, 1))

@@ -23,6 +23,8 @@ from kafkaraw.records import (
     iter_headers,
     modern,
 )
+from kafkaraw.records import batch as batch_module
+from kafkaraw.records.header import BatchHeader
 from kafkaraw.records.legacy import old_header, verify_message, with_right_lz4_checksum
 from kafkaraw.records.xxh32 import xxh32
 
@@ -195,6 +197,24 @@ def test_what_is_before_damage_can_be_read_and_the_damage_is_told_when_it_is_rea
         next(records)
     assert batch.next_offset == 4
     assert [record.value for record in batch.starting_at(3)] == [b"c"], "reading can go on behind it"
+
+
+def test_a_wrapper_that_is_taken_in_small_parts_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = b"".join(message(offset, b"v%d" % offset) for offset in range(100))
+    rest, decompressed, found = read(wrapper(99, inner)), 0, list[int]()
+    original = batch_module.unwrapped
+
+    def counted(wire: memoryview) -> list[tuple[BatchHeader, memoryview]]:
+        nonlocal decompressed
+        decompressed += 1
+        return original(wire)
+
+    monkeypatch.setattr(batch_module, "unwrapped", counted)
+    while rest.records_count:
+        part = rest.first(10)
+        rest = rest.starting_at(part.next_offset)
+        found += [record.offset for record in part]
+    assert (found, decompressed) == (list(range(100)), 1)
 
 
 def test_a_wrapper_that_grows_beyond_the_limit_is_told_when_it_is_reached() -> None:

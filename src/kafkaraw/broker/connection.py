@@ -87,6 +87,7 @@ class BrokerConnection:
         self._frames: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._closing = False
+        self._is_lost = False
         self._waiting: Deferred[object] | None = None
         self._working = False
         self._is_others_turn = False
@@ -170,20 +171,34 @@ class BrokerConnection:
             self._work()
 
     def link_lost(self, error: KafkaError | None) -> None:
-        """The connection is gone."""
-        link, self._link = self._link, None
-        self.close()
+        """The connection is gone; what the client had sent before is still done.
+
+        A client that sends with acks=0 may close as soon as its bytes have left. Source: Kafka's Selector, which keeps
+        channels with pending requests in `closingChannels`.
+        """
+        link, self._is_lost = self._link, True
         if self._sending is not None:
             self._sending.stop()
             self._sending = None  # it refers to the link, and that to this: they would wait for the garbage collector
         for timer in (self._idle_timer, self._quiet_timer, self._login_timer):
             if timer is not None:
                 timer.cancel()
+        self._quiet_timer = None
         if error is not None and link is not None:
             # Bytes that are no Kafka frame mean that somebody dialled the wrong port; a lost peer is everyday life.
             level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
             _logger.log(level, "connection from %s lost: %s", link.peer, printable(error))
-        self._on_lost(self)
+        self._cancel_waiting()
+        if self._closing or not self._login_is_over:
+            self.close()
+        else:
+            self._work()
+
+    def _cancel_waiting(self) -> None:
+        """Nobody waits for the answer any more; work on a request goes on to its end."""
+        if self._waiting is not None and not self._waiting.is_working:
+            self._waiting.cancel()
+            self._waiting = None
 
     def close(self) -> None:
         """Take no more requests, and close the link once what was answered is sent."""
@@ -193,7 +208,11 @@ class BrokerConnection:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
-        if self._link is not None:
+        if self._is_lost:
+            if self._link is not None:
+                self._link = None
+                self._on_lost(self)
+        elif self._link is not None:
             self._link.close()
             if self._sending is not None:
                 self._sending.closing()
@@ -227,6 +246,8 @@ class BrokerConnection:
                     self._let_others_in()
         finally:
             self._working = False
+        if self._is_lost and not self._frames and self._waiting is None:
+            self.close()
         self._set_reading()
 
     def _let_others_in(self) -> None:
@@ -241,7 +262,7 @@ class BrokerConnection:
 
     def _may_answer(self, link: Link) -> bool:
         busy = self._is_others_turn or self._waiting is not None or self._quiet_timer is not None
-        return not busy and not link.write_paused
+        return not busy and (self._is_lost or not link.write_paused)
 
     def _keep_quiet(self, delay_s: float) -> None:
         """Answer and read nothing more for so long."""
@@ -252,7 +273,7 @@ class BrokerConnection:
         self._work()
 
     def _set_reading(self) -> None:
-        if self._link is None:
+        if self._link is None or self._is_lost:
             return
         late = self._waiting_bytes > WAITING_BYTES_MAX
         pause = late or self._link.write_paused or self._quiet_timer is not None
@@ -357,6 +378,8 @@ class BrokerConnection:
             if served is not None:
                 served.worked_until(asyncio.get_running_loop().time())
             answer.when_done(lambda response: self._answer_late(header, response, served))
+            if self._is_lost:
+                self._cancel_waiting()
         elif answer is HANG_UP:
             raise CloseConnection("a fault says so")
         elif isinstance(answer, Spoiled):

@@ -25,9 +25,14 @@ class Deferred(Generic[T]):
 
     Args:
         on_cancel: called when nobody waits for the value any more.
+        is_working: as the attribute.
+
+    Attributes:
+        is_working: whether a request is being worked on, in turns; otherwise it waits for something.
     """
 
-    def __init__(self, on_cancel: Callable[[], None]) -> None:
+    def __init__(self, on_cancel: Callable[[], None], *, is_working: bool = False) -> None:
+        self.is_working = is_working
         self._on_cancel = on_cancel
         self._deliver: Callable[[T], None] | None = None
         self._over = False
@@ -82,7 +87,7 @@ def after(answer: object, go_on: Callable[[Any], object]) -> object:
     if not isinstance(answer, Deferred):
         return go_on(answer)
     awaited: Deferred[Any] = answer
-    following: Deferred[object] = Deferred(lambda: awaited.cancel())
+    following: Deferred[object] = Deferred(lambda: awaited.cancel(), is_working=answer.is_working)
 
     def deliver(value: object) -> None:
         nonlocal awaited
@@ -96,6 +101,7 @@ def after(answer: object, go_on: Callable[[Any], object]) -> object:
             return
         if isinstance(result, Deferred):
             awaited = result
+            following.is_working = result.is_working
             result.when_done(following.resolve)
         else:
             following.resolve(result)
@@ -132,6 +138,6 @@ def in_turns(step: Callable[[], bool], end: Callable[[], T]) -> T | Deferred[T]:
             answer = Failed(error)
         deferred.resolve(answer)
 
-    deferred: Deferred[Any] = Deferred(cancel)
+    deferred: Deferred[Any] = Deferred(cancel, is_working=True)
     loop.call_soon(turn)
     return deferred

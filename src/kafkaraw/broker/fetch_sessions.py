@@ -245,11 +245,10 @@ def in_session(
         answer: answers a request that names everything, at once or later.
     """
     by_ids = api_version >= _TOPIC_ID_VERSION_MIN
-    request = replace(request, topics=_each_once(request.topics, by_ids=by_ids))
-    alone = replace(request, session_id=NO_SESSION, session_epoch=FINAL_EPOCH, forgotten_topics_data=[])
     if request.session_epoch in (OPENING_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.close(request.session_id)
+        alone = _without_session(request, _each_once(request.topics, by_ids=by_ids))
         if request.session_epoch == FINAL_EPOCH:
             return answer(alone)
         return after(answer(alone), lambda response: _opened(sessions, request, response, by_ids=by_ids))
@@ -257,7 +256,7 @@ def in_session(
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session, responses=[])
     awaited = session.epoch
-    everything = replace(alone, topics=session.topics())
+    everything = _without_session(request, session.topics())
     if not len(session):
         return answer(everything)
 
@@ -271,8 +270,17 @@ def in_session(
     return after(answer(everything), finish)
 
 
+def _without_session(request: FetchRequest, topics: list[FetchTopic]) -> FetchRequest:
+    """A request of its own for these topics."""
+    if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH and topics is request.topics:
+        return request  # it is one; a copy would cost as much as looking a partition up
+    return replace(request, topics=topics, session_id=NO_SESSION, session_epoch=FINAL_EPOCH, forgotten_topics_data=[])
+
+
 def _each_once(topics: list[FetchTopic], *, by_ids: bool) -> list[FetchTopic]:
     """What is asked, each partition once: of one that is named again, the last words count, as in Apache Kafka."""
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return topics
     names = {topic.topic_id if by_ids else topic.topic for topic in topics}
     if len(names) == len(topics) and all(
         len({each.partition for each in topic.partitions}) == len(topic.partitions) for topic in topics

@@ -27,7 +27,7 @@ from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import ProtocolError, UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
 
@@ -334,7 +334,11 @@ class AsyncConsumer:
         """
         names = check_columns(columns)
         batches = await self._reading.take(self._reading.limit(max_records), timeout, ARROW_BYTES)
-        converted, left = to_arrow(batches, names)
+        try:
+            converted, left = to_arrow(batches, names)
+        except ProtocolError:
+            self._reading.cursor.put_back(batches[1:])  # the first one is damaged, and given up
+            raise
         if left:
             self._reading.cursor.put_back(left)
         return converted

@@ -185,15 +185,21 @@ class Batch:
     def first(self, limit: int) -> Batch:
         """Give the first records, sharing the data; headers tell how many there are, so little is decoded for it.
 
+        A compressed message of an old format that is divided stays decompressed, here and in parts that are made later:
+        who takes it in small parts does not decompress it for each of them.
+
         Args:
             limit: most records.
         """
         count = 0
-        for header, wire in self._batches:
-            if header.magic != MAGIC:  # its header does not tell how many there are
+        for at, (header, wire) in enumerate(self._batches):
+            is_wrapped = header.magic != MAGIC
+            if is_wrapped:  # its header does not tell how many there are
                 ((header, wire),) = unwrapped(wire)
             given = self._count_in(header)
             if given and count + given > limit:
+                if is_wrapped:
+                    self._batches = [*self._batches[:at], (header, wire), *self._batches[at + 1 :]]
                 head = self._copy()
                 start = max(header.base_offset, self.start_offset)
                 head.end_offset = head.next_offset = _offset_behind(header, wire, start, limit - count)
@@ -387,7 +393,7 @@ class Batch:
         names = _arrow_columns(columns)
         rest: Batch | None = self
         while rest is not None:
-            filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
+            filled = Columns(COLUMN_NAMES.intersection(names), rest.records_count)
             rows, rest = rest.fill(filled, data_max_bytes=ARROW_DATA_BYTES)
             yield self._arrow(names, filled, rows)
 

@@ -13,6 +13,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset, is_segment
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.records import Batch, encode_batch, iter_headers, parse_header, patch_header
+from tests.broker.log.faulty_storage import FaultyStorage
 from tests.broker.support import NOW_MS, content_bytes
 from tests.broker.support import batch as encoded
 from tests.records.test_legacy import vector
@@ -340,3 +341,20 @@ def test_an_old_log_torn_at_any_byte_keeps_every_whole_message_before_it():
 
 def everything_stored(log: PartitionLog) -> bytes:
     return content_bytes(log.read(log.log_start_offset, 1 << 30, at_least_one=True))
+
+
+def test_a_truncation_that_fails_half_way_forgets_the_epochs_of_what_is_gone():
+    storage = FaultyStorage(MemoryStorage())
+    log = PartitionLog(storage, "t-0", segment_bytes=1)
+    log.open()
+    for offset, epoch in ((0, 1), (1, 2)):
+        made = bytearray(encoded(b"v", base_offset=offset, partition_leader_epoch=epoch))
+        log.append(memoryview(made), parse_header(made))
+    storage.on_attempt = lambda name: storage.fail_at(0) if name == "truncate" else None
+    with pytest.raises(OSError, match="Input/output"):
+        log.truncate_to(0)
+    storage.on_attempt = lambda name: None
+    assert (log.log_end_offset, log.epochs.rows) == (1, [(1, 0)])
+    made = bytearray(encoded(b"w", base_offset=1, partition_leader_epoch=2))
+    log.append(memoryview(made), parse_header(made))
+    assert log.epochs.rows == [(1, 0), (2, 1)]

@@ -11,10 +11,12 @@ from kafkaraw.broker.log import file_storage
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN
 from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import FileSlice
-from tests.broker.support import content_bytes
+from kafkaraw.records import parse_header
+from tests.broker.support import batch, content_bytes
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -147,6 +149,44 @@ def test_an_append_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path,
     file.append(b"!")
     assert bytes(file.read(0, 10)) == b"whole!"
     file.close()
+    storage.close()
+
+
+def test_what_a_failed_write_left_is_gone_before_the_next_segment_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    storage = FileStorage(tmp_path)
+    log = PartitionLog(storage, "t-0", segment_bytes=200)
+    log.open()
+    first = bytearray(batch(b"a" * 50))
+    log.append(memoryview(first), parse_header(first))
+    log.sync()
+    real_pwrite = os.pwrite
+    written = []
+
+    def pwrite_of_a_part(fd: int, data: memoryview, position: int) -> int:
+        if written:
+            raise OSError(5, "Input/output error")
+        written.append(position)
+        return real_pwrite(fd, data[:20], position)
+
+    def broken(fd: int, size: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    torn = bytearray(batch(b"b", base_offset=1))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", pwrite_of_a_part)
+        patched.setattr(os, "ftruncate", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            log.append(memoryview(torn), parse_header(torn))
+    rolled = bytearray(batch(b"c" * 150, base_offset=1))
+    log.append(memoryview(rolled), parse_header(rolled))
+    assert log.segments_count == 2
+    log.close()
+    reopened = PartitionLog(storage, "t-0", segment_bytes=200)
+    reopened.open()
+    assert reopened.log_end_offset == 2, "the second segment is not taken for what follows damage"
+    reopened.close()
     storage.close()
 
 

@@ -138,7 +138,9 @@ class DiskFile:
         self._is_torn = False
 
     def sync(self) -> None:
-        """Make what was written survive a crash of the machine."""
+        """Make what was written survive a crash of the machine, and nothing else."""
+        if self._is_torn:  # the next segment comes after this: what is left of a failed write would count as damage
+            self.truncate(self._size_bytes)
         os.fsync(self._descriptor())
 
     def let_go(self) -> None:

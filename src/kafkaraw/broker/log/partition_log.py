@@ -274,12 +274,14 @@ class PartitionLog:
         """
         if offset > self.log_end_offset:
             return
-        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
-            self._drop_last_segment()
-        self._segments[-1].cut(offset)
-        self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
-        if self.epochs.cut_end(self.log_end_offset):
-            self._rewrite_epochs()
+        try:
+            while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+                self._drop_last_segment()
+            self._segments[-1].cut(offset)
+        finally:  # a failure may come after some segments are gone
+            self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
+            if self.epochs.cut_end(self.log_end_offset):
+                self._rewrite_epochs()
 
     def restart_at(self, offset: int) -> None:
         """Drop everything, and go on at `offset`.
@@ -310,8 +312,12 @@ class PartitionLog:
             yield from segment.headers()
 
     def _roll(self) -> Segment:
-        """Start a new segment. The old one is synced, so that only the last one can be torn after a crash."""
-        self.sync()
+        """Start a new segment. The old one is synced, so that only the last one can be torn after a crash.
+
+        That also removes what a failed write has left at its end.
+        """
+        self._segments[-1].sync()
+        self._unsynced_records = 0
         segment = self._new_segment(self.log_end_offset)
         self._add(segment)
         return segment

@@ -169,7 +169,8 @@ class Consumer:
         batches = self._take(self._reading.limit(max_records), timeout, ARROW_BYTES)
         try:
             converted, left = to_arrow(batches, names)
-        except ProtocolError:  # a damaged batch is given up
+        except ProtocolError:
+            self._cursor.put_back(batches[1:])  # the first one is damaged, and given up
             raise
         except BaseException:  # Ctrl-C, or no memory
             self._cursor.put_back(batches)

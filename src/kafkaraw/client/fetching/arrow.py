@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.settings import unknown_name
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import ProtocolError, UsageError
 from kafkaraw.records import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, Columns, make_columns_in_huge_pages
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
 def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> tuple[pyarrow.RecordBatch, list[Batch]]:
     """Decode batches into one RecordBatch, in their order, as far as `ARROW_DATA_BYTES` of decompressed bytes go.
 
+    A damaged batch ends it: its error is raised when it is the first, so that no other batch is lost with it.
+
     Args:
         batches: of different partitions.
         columns: see `AsyncConsumer.poll_arrow`.
@@ -49,8 +51,8 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
 
     Raises:
         UsageError: an unknown column.
-        CorruptBatch: damaged data.
-        BatchTooLarge: a wire batch has more than `DECOMPRESSED_SIZE_MAX_BYTES` when decompressed.
+        CorruptBatch: the first batch is damaged; the others are to be put back.
+        BatchTooLarge: the same: a wire batch has more than `DECOMPRESSED_SIZE_MAX_BYTES` when decompressed.
     """
     import pyarrow as pa
 
@@ -64,7 +66,13 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
         if room <= 0:
             batches, left = batches[:index], list(batches[index:])
             break
-        rows, rest = batch.fill(filled, ends[-1], "ms", data_max_bytes=room)
+        try:
+            rows, rest = batch.fill(filled, ends[-1], "ms", data_max_bytes=room)
+        except ProtocolError as error:
+            if not index:
+                raise _named(error, batch) from None
+            batches, left = batches[:index], list(batches[index:])
+            break
         ends.append(rows)
         if rest is not None:
             batches, left = batches[: index + 1], [rest, *batches[index + 1 :]]
@@ -78,6 +86,12 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
     if "partition" in names:
         arrays["partition"] = _runs([batch.partition for batch in batches], counts)
     return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names)), left
+
+
+def _named(error: ProtocolError, batch: Batch) -> ProtocolError:
+    """The error of a batch, which names its partition."""
+    name = f"{batch.topic}-{batch.partition}: "
+    return error if error.message.startswith(name) else type(error)(name + error.message)
 
 
 def _runs(numbers: Sequence[int], counts: Sequence[int]) -> pyarrow.Array:

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.sending.turns import Turns
 from kafkaraw.errors import UsageError
 from kafkaraw.records import OpenBatches
+
+LOOKS: Final = 16
+"""How often to look for idle topics within `metadata_max_idle_ms`, at most; so a topic may stay a sixteenth longer."""
 
 
 class KnownTopics:
@@ -113,7 +117,10 @@ class KnownTopics:
         if idle:
             self._engine.use_topics(self._counts)
         used_ms = min(self._used_ms.values(), default=None)
-        self.idle_at_ms = None if used_ms is None else used_ms + self._max_idle_ms
+        if used_ms is None:
+            self.idle_at_ms = None
+        else:  # each look costs as much as there are topics, so it is not made for each topic that becomes idle
+            self.idle_at_ms = max(used_ms + self._max_idle_ms, now_ms + self._max_idle_ms // LOOKS)
         return frozenset(idle)
 
     def _forget(self, topic: str) -> None:
