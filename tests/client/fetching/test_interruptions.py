@@ -24,9 +24,6 @@ from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.records import Batch, Record, encode_batch
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-# Python ignores, with a warning, what is raised while something is thrown away.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 SOURCES = Path(kafkaraw.__file__).parent
 Way = Callable[[RecordCursor, list[tuple[int, int]]], None]
 
@@ -37,6 +34,18 @@ class Interrupted(BaseException):
 
 class Alarm(Exception):
     """As a time-out that a signal handler raises."""
+
+
+@pytest.fixture(autouse=True)
+def _interrupted_destructors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python reports an exception in a destructor and goes on; that is right for an interruption, and for no other."""
+    report = sys.unraisablehook
+
+    def report_others(problem: sys.UnraisableHookArgs) -> None:
+        if not issubclass(problem.exc_type, (Interrupted, Alarm)):
+            report(problem)
+
+    monkeypatch.setattr(sys, "unraisablehook", report_others)
 
 
 BATCHES = [
