@@ -92,6 +92,12 @@ def by_polls_without_limit(cursor: RecordCursor, got: list[tuple[int, int]]) -> 
         got.extend([one for each in given for one in offsets_of(each)])
 
 
+def by_columns(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
+    """Of each call the first partition is converted, and the rest is left, as `to_arrow` does when it has enough."""
+    while given := cursor.take_converted(lambda batches: (batches[:1], batches[1:]), 4):
+        got.extend([one for each in given for one in offsets_of(each)])
+
+
 def by_turns(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
     """One record, then the rest of its batch, then records again."""
     record = cursor.next_record()
@@ -103,7 +109,7 @@ def by_turns(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
     by_iteration(cursor, got)
 
 
-WAYS = [by_next, by_iteration, by_batches, by_polls, by_polls_without_limit, by_turns]
+WAYS = [by_next, by_iteration, by_batches, by_polls, by_polls_without_limit, by_columns, by_turns]
 
 
 @contextmanager
