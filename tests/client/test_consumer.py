@@ -697,6 +697,30 @@ def test_a_damaged_batch_is_an_error_and_a_seek_goes_past_it() -> None:
     simulate(play)
 
 
+def test_columns_skip_a_damaged_batch_once_and_keep_the_records_around_it_and_of_other_partitions() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        bad, good = cluster.topics["t"].logs
+        for value in (b"a", b"b", b"c"):
+            bad.append(value)
+            good.append(value * 2)
+        damaged = bytearray(bad.batches[1])
+        damaged[-1] ^= 1
+        bad.batches[1] = bytes(damaged)
+        got: list[bytes] = []
+        errors = 0
+        while len(got) < 5:
+            try:
+                rows = await consumer.poll_arrow(timeout=5)
+                assert rows.num_rows, "records are missing"
+                got += rows["value"].to_pylist()
+            except CorruptBatch:
+                errors += 1
+                assert await consumer.position(P0) == 2
+        assert (sorted(got), errors) == ([b"a", b"aa", b"bb", b"c", b"cc"], 1)
+
+    simulate(play, leaders=(1, 1))
+
+
 def test_the_same_seed_gives_the_same_bytes() -> None:
     def history(seed: int) -> str:
         digests: list[str] = []

@@ -17,6 +17,7 @@ from kafkaraw.records import (
     BatchPromise,
     Headers,
     OpenBatches,
+    Partitioner,
     SealedBatch,
     Sender,
     Ticket,
@@ -475,6 +476,63 @@ def test_while_records_are_refused_none_is_taken() -> None:
     assert batches.take("t", b"v", None, None, 0, None) is not None
     (sealed,) = batches.seal_all()
     assert sealed.records_count == 2
+
+
+def test_a_record_is_refused_when_records_are_refused_while_its_partition_is_chosen() -> None:
+    def choose(*_: object) -> int:
+        batches.refuse(refuse)  # as a thread that closes the producer does
+        assert not batches.seal_all()
+        return 0
+
+    partitioner = Partitioner(function=choose)
+    waiter = FakeWaiter()
+    batches = OpenBatches(
+        1000, "none", None, 10_000, FakeClock(), waiter=waiter, lock=threading.Lock(), partitioner=partitioner
+    )
+    batches.set_partitions("t", 1)
+    with pytest.raises(Refused):
+        append(batches)
+    assert not batches.seal_all()
+    assert batches.used_bytes == 0
+
+
+def batches_that_refuse_when_the_clock_is_asked(armed: list[int]) -> OpenBatches:
+    """Open batches that refuse records, as if told by a thread, when the clock is asked for the `armed[0]`th time."""
+
+    def now_ms() -> int:
+        if armed:
+            armed[0] -= 1
+            if not armed[0]:
+                batches.refuse(refuse)
+        return 1_000
+
+    batches = OpenBatches(1000, "none", None, 10_000, now_ms, waiter=FakeWaiter(), lock=threading.Lock())
+    batches.set_partitions("t", 1)
+    return batches
+
+
+def test_a_record_is_not_taken_at_once_when_records_are_refused_meanwhile() -> None:
+    armed: list[int] = []
+    batches = batches_that_refuse_when_the_clock_is_asked(armed)
+    append(batches)
+    armed.append(1)
+    assert batches.take("t", b"v", None, None, 0, None) is None
+    (sealed,) = batches.seal_all()
+    assert sealed.records_count == 1
+
+
+@pytest.mark.parametrize("questions", [1, 2])
+def test_a_record_is_in_a_batch_or_refused_when_records_are_refused_meanwhile(questions: int) -> None:
+    batches = batches_that_refuse_when_the_clock_is_asked([questions])
+    try:
+        _, ticket = append(batches)
+    except Refused:
+        assert not batches.seal_all()
+        assert batches.used_bytes == 0
+    else:
+        (sealed,) = batches.seal_all()
+        assert sealed.promise is ticket.batch_promise
+    assert not batches.seal_all()
 
 
 def test_a_sender_passes_on_what_is_not_taken_at_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -104,6 +105,49 @@ def test_a_spark_on_this_machine_tells_how_many_tasks_it_runs_at_once(monkeypatc
     monkeypatch.setenv("KAFKARAW_SPARK_CORES", "77")
     tell_cores(master)
     assert cores_of_this_machine() == cores
+
+
+def test_a_client_that_still_has_something_to_report_reports_it_to_its_user_and_is_not_lent_again():
+    def report(client: Client) -> None:
+        if client.settings == {"a": "1"}:
+            raise KafkaError("1 record was not written")
+
+    pool = ClientPool(Client, settle=report)
+    with pytest.raises(KafkaError, match="1 record was not written"), pool.borrow({"a": "1"}) as client:
+        pass
+    assert client.closed
+    with pool.borrow({"a": "2"}) as other:
+        pass
+    assert not other.closed
+
+
+def test_threads_that_borrow_at_once_never_share_a_client():
+    pool = ClientPool(Client, idle_max=2, total_max=3)
+    in_use: set[Client] = set()
+    made: set[Client] = set()
+    shared: list[Client] = []
+
+    def work(number: int) -> None:
+        for turn in range(500):
+            with pool.borrow({"a": str((number + turn) % 2)}) as client:
+                if client in in_use or client.closed:
+                    shared.append(client)
+                in_use.add(client)
+                made.add(client)
+                in_use.discard(client)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not shared
+    assert sum(not client.closed for client in made) <= 3
 
 
 class Unclosable(Client):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
@@ -15,6 +16,7 @@ from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.assignment import partition_of
+from kafkaraw.client.fetching.cursor import by_partition
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.callbacks import CallUser
@@ -27,7 +29,7 @@ from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from kafkaraw.errors import ProtocolError, UsageError
+from kafkaraw.errors import UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
 
@@ -276,10 +278,10 @@ class AsyncConsumer:
         Raises:
             KafkaError: what cannot be mended by trying again, or has not been for `default_api_timeout_ms`: no broker
                 can be reached, a topic does not exist, the position is gone and `auto_offset_reset` is "none".
-            CorruptBatch: what a broker sent is damaged.
+            CorruptBatch: the header of a batch is damaged. A batch with damaged records is returned, and raises when
+                its records are read; the next call goes on behind it.
         """
-        batches = await self._reading.take(self._reading.limit(max_records), timeout)
-        return {batch.topic_partition: batch for batch in batches}
+        return await self._reading.take(by_partition, self._reading.limit(max_records), timeout)
 
     async def batches(self, timeout: float | None = None) -> AsyncIterator[Batch]:
         """Give batches as they come, one partition at a time.
@@ -330,18 +332,13 @@ class AsyncConsumer:
 
         Raises:
             UsageError: an unknown column.
+            CorruptBatch: a batch is damaged. All records before it were returned by earlier calls; the next call goes
+                on behind it. The same for `BatchTooLarge`.
             KafkaError: as `poll`.
         """
         names = check_columns(columns)
-        batches = await self._reading.take(self._reading.limit(max_records), timeout, ARROW_BYTES)
-        try:
-            converted, left = to_arrow(batches, names)
-        except ProtocolError:
-            self._reading.cursor.put_back(batches[1:])  # the first one is damaged, and given up
-            raise
-        if left:
-            self._reading.cursor.put_back(left)
-        return converted
+        limit = self._reading.limit(max_records)
+        return await self._reading.take(partial(to_arrow, columns=names), limit, timeout, ARROW_BYTES)
 
     # -- asking
 

@@ -46,6 +46,7 @@ cdef class OpenBatches:
     cdef bint _every_record
     cdef Py_ssize_t _sticky_size
     cdef Py_ssize_t _now(self) except? -1
+    cdef int _check_taking(self) except? -1
     cdef Ticket take_plain(
         self, object topic, object value, object key, object headers, object partition, object timestamp_ms
     )

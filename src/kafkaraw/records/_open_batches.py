@@ -225,8 +225,18 @@ class OpenBatches:
             self._seal_all_of(entry, 0)
 
     def refuse(self, refusal: object) -> None:
-        """Call `refusal`, which raises, instead of taking records; None to take them again."""
+        """Call `refusal`, which raises, instead of taking records; None to take them again.
+
+        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` hands over.
+        """
         self._refusal = refusal
+
+    def _check_taking(self) -> cython.int:
+        """Raise if records are refused; runs no Python code otherwise."""
+        refusal: object = self._refusal
+        if refusal is not None:
+            refusal()
+        return 0
 
     def take(
         self, topic: object, value: object, key: object, headers: object, partition: object, timestamp_ms: object
@@ -238,7 +248,7 @@ class OpenBatches:
         self, topic: object, value: object, key: object, headers: object, partition: object, timestamp_ms: object
     ) -> Ticket | None:
         """The same, for compiled callers."""
-        if headers is not None or self._refusal is not None:
+        if headers is not None:
             return None
         if value is None:
             if self._value_size_safe < 0:
@@ -258,7 +268,7 @@ class OpenBatches:
             self._last_name = topic
         entry: Topic = self._last_topic
         # In one go.
-        if entry is None or self._used >= self._buffer_memory:
+        if entry is None or self._refusal is not None or self._used >= self._buffer_memory:
             return None
         number: cython.Py_ssize_t = entry.sticky_partition
         if partition is not None:
@@ -295,8 +305,7 @@ class OpenBatches:
         Raises:
             UsageError: a field of the wrong type, or no partition that the partitioner's function gave.
         """
-        if self._refusal is not None:
-            self._refusal()
+        self._check_taking()
         if type(value) is not bytes and value is not None:
             value = as_bytes(value, "value")
         if type(key) is not bytes and key is not None:
@@ -309,6 +318,7 @@ class OpenBatches:
                 partition = self._ask(topic, key, value)
             hashed = self._hash_of(key)
         # In one go.
+        self._check_taking()  # it may have changed since the user's partitioner was called
         entry: Topic = self._topics.get(topic)
         if entry is None:
             return _UNKNOWN_TOPIC
@@ -398,10 +408,15 @@ class OpenBatches:
         return _UNKNOWN_TOPIC
 
     def _open_batch(self, entry: Topic, number: cython.Py_ssize_t) -> OpenBatch | None:
-        """Open a batch; None when another thread has opened one in the meantime, or taken the partition away."""
+        """Open a batch; None when another thread has opened one in the meantime, or taken the partition away.
+
+        Raises:
+            KafkaError: another thread has refused records in the meantime: it has sealed the last batches.
+        """
         promise = BatchPromise(entry.name, number, self._waiter)
         batch = OpenBatch(entry.batch_size, self._pool, entry, number, promise, self._now())
         # In one go.
+        self._check_taking()
         if number >= len(entry.batches) or entry.batches[number] is not None:
             return None
         entry.batches[number] = batch

@@ -382,8 +382,7 @@ class Rows:
 
     def append_to(self, batches: OpenBatches, start: cython.longlong) -> tuple:
         """Add rows from `start` on to open batches. See `_fallback.rows.Rows.append_to`."""
-        if batches._refusal is not None:
-            batches._refusal()
+        batches._check_taking()
         if batches._function is not None or batches._every_record:
             return PlainRows(self._columns).append_to(batches, start)
         if batches._used >= batches._buffer_memory:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaraw.errors import BatchTooLarge, UsageError
+from kafkaraw.errors import BatchTooLarge, ProtocolError, UsageError
 from kafkaraw.records._implementation import BatchBuilder, fill, fill_batches, read_batches, read_values
 from kafkaraw.records.columns import COLUMN_NAMES, Columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name, of_partition
@@ -182,6 +182,16 @@ class Batch:
         rest._count()  # noqa: SLF001 - of the same class
         return rest
 
+    def behind_damage(self) -> Batch:
+        """Give the records behind the wire batch that holds the first ones, sharing the data.
+
+        For a reader that found the first wire batch damaged: it skips that one and nothing else.
+        """
+        for header, _ in self._batches:
+            if not header.is_control and header.records_count and header.next_offset > self.start_offset:
+                return self.starting_at(header.next_offset)
+        return self.starting_at(self.next_offset)
+
     def first(self, limit: int) -> Batch:
         """Give the first records, sharing the data; headers tell how many there are, so little is decoded for it.
 
@@ -202,7 +212,11 @@ class Batch:
                     self._batches = [*self._batches[:at], (header, wire), *self._batches[at + 1 :]]
                 head = self._copy()
                 start = max(header.base_offset, self.start_offset)
-                head.end_offset = head.next_offset = _offset_behind(header, wire, start, limit - count)
+                try:
+                    end = _offset_behind(header, wire, start, limit - count)
+                except ProtocolError:  # a damaged wire batch holds no record; the reader of `head` gets the error
+                    end = header.next_offset
+                head.end_offset = head.next_offset = end
                 head.records_count = limit
                 return head
             count += given

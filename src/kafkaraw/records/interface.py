@@ -124,7 +124,10 @@ class OpenBatches(Protocol):
         """Refuse the topic from now on; its open batches are sealed."""
 
     def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
-        """Call `refusal`, which raises, instead of taking records; None to take them again."""
+        """Call `refusal`, which raises, instead of taking records; None to take them again.
+
+        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` hands over.
+        """
 
     def take(
         self,

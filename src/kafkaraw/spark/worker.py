@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from kafkaraw.net.loop_thread import client_loop_thread
@@ -55,24 +56,45 @@ C = TypeVar("C", bound=Closeable)
 SettingsKey = tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Idle(Generic[C]):
+    """A client that nobody uses; equal to itself only."""
+
+    key: SettingsKey
+    client: C
+
+
 class ClientPool(Generic[C]):
     """Idle clients by settings. A client is with one user at a time, even if two reads are interleaved.
 
-    A worker outlives the queries that it works for, so what is kept is bounded in all: of clients with other settings,
-    those go first that were not used for longest. The connections of those that stay close by themselves, after
+    A worker outlives the queries that it works for, so what is kept is bounded in all: those clients go first that
+    were not used for longest. The connections of those that stay close by themselves, after
     `connections_max_idle_ms`.
+
+    Any thread may borrow. There is no lock, which a fork could leave locked: the list of idle clients only changes by
+    single appends and removals, and a client belongs to the thread that has removed it.
 
     Args:
         make: makes a client from settings.
         idle_max: how many idle clients to keep for the same settings.
         total_max: how many idle clients to keep in all.
+        settle: called with a client whose user is done, before it is kept; what it raises is the user's error, so that
+            no later user is told of it.
     """
 
-    def __init__(self, make: Callable[[Settings], C], *, idle_max: int = 2, total_max: int = 64) -> None:
+    def __init__(
+        self,
+        make: Callable[[Settings], C],
+        *,
+        idle_max: int = 2,
+        total_max: int = 64,
+        settle: Callable[[C], None] | None = None,
+    ) -> None:
         self._make = make
         self._idle_max = idle_max
         self._total_max = total_max
-        self._idle: dict[SettingsKey, list[C]] = {}
+        self._settle = settle
+        self._idle: list[_Idle[C]] = []  # in the order of use
         self._process = os.getpid()
 
     @contextmanager
@@ -88,6 +110,8 @@ class ClientPool(Generic[C]):
         client = self._taken(key) or self._make(settings)
         try:
             yield client
+            if self._settle is not None:
+                self._settle(client)
         except BaseException as error:
             # The user's own error counts. It may be the GeneratorExit of a read that the garbage collector ends.
             _discard(client, error)
@@ -99,34 +123,37 @@ class ClientPool(Generic[C]):
 
     def close(self) -> None:
         """Close the idle clients."""
-        idle = self._of_this_process()
-        while idle:
-            _, clients = idle.popitem()
-            for client in clients:
-                _discard(client)
+        for each in list(self._of_this_process()):
+            if self._remove(each):
+                _discard(each.client)
 
     def _taken(self, key: SettingsKey) -> C | None:
-        clients = self._of_this_process().pop(key, [])
-        client = clients.pop() if clients else None
-        if clients:
-            self._idle[key] = clients
-        return client
+        for each in reversed(list(self._of_this_process())):
+            if each.key == key and self._remove(each):
+                return each.client
+        return None
 
     def _give_back(self, key: SettingsKey, client: C) -> None:
         idle = self._of_this_process()
-        clients = idle.pop(key, [])
-        idle[key] = [*clients, client]  # last in the order of use
-        surplus = [idle[key].pop(0)] if len(clients) == self._idle_max else []
-        while sum(map(len, idle.values())) > self._total_max:
-            longest_unused = next(iter(idle))
-            surplus += idle.pop(longest_unused)
-        for each in surplus:
-            _discard(each)
+        idle.append(_Idle(key, client))
+        now = list(idle)
+        same = [each for each in now if each.key == key]
+        for each in [*same[: max(0, len(same) - self._idle_max)], *now[: max(0, len(now) - self._total_max)]]:
+            if self._remove(each):
+                _discard(each.client)
 
-    def _of_this_process(self) -> dict[SettingsKey, list[C]]:
+    def _remove(self, idle: _Idle[C]) -> bool:
+        """Take an idle client out; False when another thread has."""
+        try:
+            self._idle.remove(idle)
+        except ValueError:
+            return False
+        return True
+
+    def _of_this_process(self) -> list[_Idle[C]]:
         if self._process != os.getpid():
             # The parent's clients stay the parent's; the client layer closes their sockets in a forked child.
-            self._idle = {}
+            self._idle = []
             self._process = os.getpid()
         return self._idle
 

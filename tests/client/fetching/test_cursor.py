@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaraw.client.fetching.arrow import to_arrow
 from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.errors import CorruptBatch, DeserializationError
 from kafkaraw.records import Batch, Record, TopicPartition, encode_batch
@@ -72,13 +74,46 @@ def test_nothing_of_a_paused_partition_is_given_and_nothing_of_it_is_lost() -> N
     assert [record.offset for record in made.records()] == [1, 2]
 
 
-def test_a_damaged_batch_is_given_up() -> None:
-    wire = bytearray(encode_batch([(0, None, b"v", None)]))
+def damaged(partition: int, start: int, count: int) -> bytes:
+    wire = bytearray(encode_batch([(0, None, b"v", None)] * count, base_offset=start))
     wire[-1] ^= 1
-    made = cursor(Batch("t", 0, memoryview(wire), start_offset=0), batch(1, 0, 1))
+    return bytes(wire)
+
+
+@pytest.mark.parametrize("way", ["iterate", "next", "columns"])
+def test_a_damaged_wire_batch_raises_once_and_all_others_are_given_once(way: str) -> None:
+    good = [encode_batch([(0, None, b"v", None)] * 2, base_offset=start) for start in (0, 4)]
+    wires = memoryview(good[0] + damaged(0, 2, 2) + good[1])
+    made = cursor(batch(1, 0, 2), Batch("t", 0, wires, start_offset=0), batch(2, 0, 1))
+    got: list[tuple[int, int]] = []
+    errors = 0
+    while made.holds_records:
+        try:
+            if way == "iterate":
+                got += [(record.partition, record.offset) for record in made.records()]
+            elif way == "next" and (record := made.next_record()) is not None:
+                got.append((record.partition, record.offset))
+            elif way == "columns":
+                rows = made.take_converted(to_arrow, None)
+                got += zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
+        except CorruptBatch:
+            errors += 1
+            if way == "iterate":
+                got += [(1, 0), (1, 1), (0, 0), (0, 1)]  # the list above was lost with the error
+            assert made.position_in(P0) == 4
+    assert errors == 1
+    assert sorted(got) == [(0, 0), (0, 1), (0, 4), (0, 5), (1, 0), (1, 1), (2, 0)]
+
+
+def test_a_limit_within_a_damaged_wire_batch_keeps_no_partition_from_being_given() -> None:
+    gaps = bytearray(encode_batch([(0, None, b"v", None)] * 3))
+    struct.pack_into(">i", gaps, 23, 9)  # last_offset_delta: compaction left gaps, so offsets have to be looked at
+    gaps[61] = 0x7E  # the size of the first record
+    made = cursor(Batch("t", 0, memoryview(gaps)[:], start_offset=0), batch(1, 0, 1))
+    bad, *_ = made.take(2)
     with pytest.raises(CorruptBatch):
-        next(made.records())
-    assert [record.partition for record in made.records()] == [1]
+        list(bad)
+    assert [each.partition for each in made.take(2)] == [1]
 
 
 @given(

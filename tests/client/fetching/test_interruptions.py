@@ -24,9 +24,6 @@ from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.records import Batch, Record, encode_batch
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-# Python ignores, with a warning, what is raised while something is thrown away.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 SOURCES = Path(kafkaraw.__file__).parent
 Way = Callable[[RecordCursor, list[tuple[int, int]]], None]
 
@@ -37,6 +34,18 @@ class Interrupted(BaseException):
 
 class Alarm(Exception):
     """As a time-out that a signal handler raises."""
+
+
+@pytest.fixture(autouse=True)
+def _interrupted_destructors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python reports an exception in a destructor and goes on; that is right for an interruption, and for no other."""
+    report = sys.unraisablehook
+
+    def report_others(problem: sys.UnraisableHookArgs) -> None:
+        if not issubclass(problem.exc_type, (Interrupted, Alarm)):
+            report(problem)
+
+    monkeypatch.setattr(sys, "unraisablehook", report_others)
 
 
 BATCHES = [
@@ -83,6 +92,12 @@ def by_polls_without_limit(cursor: RecordCursor, got: list[tuple[int, int]]) -> 
         got.extend([one for each in given for one in offsets_of(each)])
 
 
+def by_columns(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
+    """Of each call the first partition is converted, and the rest is left, as `to_arrow` does when it has enough."""
+    while given := cursor.take_converted(lambda batches: (batches[:1], batches[1:]), 4):
+        got.extend([one for each in given for one in offsets_of(each)])
+
+
 def by_turns(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
     """One record, then the rest of its batch, then records again."""
     record = cursor.next_record()
@@ -94,7 +109,7 @@ def by_turns(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
     by_iteration(cursor, got)
 
 
-WAYS = [by_next, by_iteration, by_batches, by_polls, by_polls_without_limit, by_turns]
+WAYS = [by_next, by_iteration, by_batches, by_polls, by_polls_without_limit, by_columns, by_turns]
 
 
 @contextmanager

@@ -325,6 +325,58 @@ def test_commit_and_prepare_raise_while_offsets_are_in_doubt(api: str, handled: 
     on_cluster(test, transaction_version=level, offsets_topic_num_partitions="1")
 
 
+@pytest.mark.parametrize("linger_ms", [0, 200])
+@pytest.mark.parametrize("end", ["commit_transaction", "prepare_transaction"])
+@GENERATIONS
+def test_a_transaction_that_is_being_ended_takes_no_record_of_a_callback(level: int, end: str, linger_ms: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        refused: list[BaseException] = []
+
+        async with cluster.producer(transactional_id="tx", linger_ms=linger_ms) as producer:
+
+            def send_another(_: object) -> None:
+                try:
+                    producer.send_nowait(TOPIC, b"second")
+                except UsageError as error:
+                    refused.append(error)
+
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            (await producer.send(TOPIC, b"first")).add_done_callback(send_another)
+            prepared = await getattr(producer, end)()
+            assert "takes no more records" in str(refused)
+            if prepared is not None:
+                async with cluster.admin() as admin:
+                    await admin.end_transaction(prepared, commit=True)
+                await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"third")
+        assert await committed(cluster) == [b"first", b"third"]
+
+    on_cluster(test, transaction_version=level)
+
+
+def test_a_commit_that_times_out_leaves_a_transaction_that_takes_no_records_and_can_be_ended() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx", linger_ms=0) as producer:
+            await producer.init_transactions()
+            for commits in (True, False):
+                await producer.begin_transaction()
+                held = cluster.node.faults.on("Produce").hold()
+                await producer.send(TOPIC, b"record")
+                with pytest.raises(KafkaTimeoutError):
+                    await producer.commit_transaction(timeout=1)
+                with pytest.raises(UsageError, match="takes no more records"):
+                    await producer.send(TOPIC, b"late")
+                held.release()
+                await (producer.commit_transaction() if commits else producer.abort_transaction())
+        assert await committed(cluster) == [b"record"]
+
+    on_cluster(test)
+
+
 @GENERATIONS
 def test_an_abort_ends_the_doubt_about_offsets_and_fences_those_that_arrive_late(level: int) -> None:
     async def test(cluster: VirtualCluster) -> None:

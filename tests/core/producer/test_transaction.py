@@ -17,9 +17,13 @@ def machine(*changes: Change) -> TransactionMachine:
     return made
 
 
-@pytest.mark.parametrize("outcome", [Change.COMMITS, Change.ABORTS])
-def test_one_transaction_follows_the_other(outcome: Change) -> None:
-    producer = machine(Change.BEGUN, outcome, Change.ENDED, Change.BEGUN)
+COMMIT = (Change.SETTLES, Change.COMMITS)
+ABORT = (Change.ABORTS,)
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ABORT])
+def test_one_transaction_follows_the_other(outcome: tuple[Change, ...]) -> None:
+    producer = machine(Change.BEGUN, *outcome, Change.ENDED, Change.BEGUN)
     assert producer.phase is Phase.OPEN
 
 
@@ -29,7 +33,8 @@ def test_one_transaction_follows_the_other(outcome: Change) -> None:
         ((), Change.COMMITS, "no open transaction"),
         ((), Change.ABORTS, "no open transaction"),
         ((Change.BEGUN,), Change.BEGUN, "has an open transaction"),
-        ((Change.BEGUN, Change.COMMITS), Change.ABORTS, "commit_transaction\\(\\) again"),
+        ((Change.BEGUN,), Change.COMMITS, "has an open transaction"),
+        ((Change.BEGUN, *COMMIT), Change.ABORTS, "commit_transaction\\(\\) again"),
         ((Change.BEGUN, Change.ABORTS), Change.COMMITS, "abort_transaction\\(\\) again"),
     ],
 )
@@ -59,11 +64,22 @@ def test_what_failed_can_only_be_aborted_and_then_all_is_well_again() -> None:
     assert (producer.phase, producer.cause) == (Phase.READY, None)
 
 
-@pytest.mark.parametrize("call", [Change.COMMITS, Change.ABORTS])
-def test_an_outcome_that_is_not_known_yet_may_be_asked_for_again(call: Change) -> None:
-    producer = machine(Change.BEGUN, call, call)
+@pytest.mark.parametrize("call", [COMMIT, ABORT])
+def test_an_outcome_that_is_not_known_yet_may_be_asked_for_again(call: tuple[Change, ...]) -> None:
+    producer = machine(Change.BEGUN, *call, call[-1])
     producer.change(Change.ENDED)
     assert producer.phase is Phase.READY
+
+
+@pytest.mark.parametrize("end", [Change.COMMITS, Change.PREPARES, Change.ABORTS])
+def test_a_transaction_takes_no_records_from_settling_on(end: Change) -> None:
+    producer = machine(Change.BEGUN, Change.SETTLES)
+    with pytest.raises(UsageError, match="takes no more records"):
+        producer.check_open()
+    assert producer.is_ongoing
+    producer.change(Change.SETTLES)
+    producer.change(end)
+    assert not producer.is_ongoing
 
 
 @pytest.mark.parametrize("call", list(Change))
@@ -103,20 +119,20 @@ def test_each_refusal_says_what_to_do(code: int, reaction: Reaction) -> None:
 
 
 def test_offsets_are_in_doubt_until_the_attempt_that_sent_them_last_is_confirmed() -> None:
-    producer = machine(Change.BEGUN)
+    producer = machine(Change.BEGUN, Change.SETTLES)
     first = producer.offsets_sent("g", [TopicPartition("t", 0), TopicPartition("t", 1)])
     second = producer.offsets_sent("g", [TopicPartition("t", 0)])
     producer.offsets_stored(first)
     for call in (Change.COMMITS, Change.PREPARES):
         with pytest.raises(TransactionMustAbort, match="group 'g' for t-0 are in doubt"):
             producer.change(call)
-    assert producer.phase is Phase.OPEN
+    assert producer.phase is Phase.SETTLING
     producer.offsets_stored(second)
     producer.change(Change.COMMITS)
 
 
 def test_the_offsets_of_another_group_stay_in_doubt() -> None:
-    producer = machine(Change.BEGUN)
+    producer = machine(Change.BEGUN, Change.SETTLES)
     producer.offsets_sent("g", [TopicPartition("t", number) for number in range(5)])
     producer.offsets_stored(producer.offsets_sent("h", [TopicPartition("t", 0)]))
     with pytest.raises(TransactionMustAbort, match="group 'g' for t-0, t-1, t-2 and 2 more are in doubt"):
@@ -128,7 +144,7 @@ def test_an_abort_ends_the_doubt_and_a_confirmation_that_comes_later_counts_for_
     late = producer.offsets_sent("g", [TopicPartition("t", 0)])
     producer.change(Change.ABORTS)
     assert producer.has_offsets_in_doubt
-    for change in (Change.ENDED, Change.BEGUN):
+    for change in (Change.ENDED, Change.BEGUN, Change.SETTLES):
         producer.change(change)
     assert not producer.has_offsets_in_doubt
     producer.offsets_sent("g", [TopicPartition("t", 0)])

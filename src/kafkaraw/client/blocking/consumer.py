@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
@@ -19,6 +20,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.consumer import AsyncConsumer, close_of, closing_deadline, is_closed, reading_of
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
+from kafkaraw.client.fetching.cursor import Conversion, by_partition
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.client.groups.unwatched import Done
 from kafkaraw.client.java_names import Properties, made_from_properties
@@ -26,7 +28,6 @@ from kafkaraw.client.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.user_calls import UserCalls
-from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow
+
+T = TypeVar("T")
 
 
 @documented_by(AsyncConsumer)
@@ -133,12 +136,7 @@ class Consumer:
         return self._bridge.call(self._async.next_offsets)
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> dict[TopicPartition, Batch]:
-        batches = self._take(self._reading.limit(max_records), timeout)
-        try:
-            return {batch.topic_partition: batch for batch in batches}
-        except BaseException:  # Ctrl-C
-            self._cursor.put_back(batches)
-            raise
+        return self._take(by_partition, max_records, timeout)
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch]:
         while not is_closed(self._async):
@@ -166,18 +164,7 @@ class Consumer:
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
     ) -> pyarrow.RecordBatch:
         names = check_columns(columns)
-        batches = self._take(self._reading.limit(max_records), timeout, ARROW_BYTES)
-        try:
-            converted, left = to_arrow(batches, names)
-        except ProtocolError:
-            self._cursor.put_back(batches[1:])  # the first one is damaged, and given up
-            raise
-        except BaseException:  # Ctrl-C, or no memory
-            self._cursor.put_back(batches)
-            raise
-        if left:
-            self._cursor.put_back(left)
-        return converted
+        return self._take(partial(to_arrow, columns=names), max_records, timeout, ARROW_BYTES)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return self._bridge.run(self._async.partitions_for(topic, timeout))
@@ -232,14 +219,17 @@ class Consumer:
         deadline = self._bridge.call(lambda: closing_deadline(timeout))  # one for all: callbacks interrupt the call
         self._calls.run(lambda: close_of(self._async, deadline, in_doubt=in_doubt or is_elsewhere))
 
-    def _take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
+    def _take(
+        self, convert: Conversion[T], max_records: int | None, timeout: float | None, size_bytes: int | None = None
+    ) -> T:
         """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""
+        limit = self._reading.limit(max_records)
         self._reading.check_usable()
         self._reader = threading.current_thread()
-        batches = self._cursor.take(limit, size_bytes)
-        if not batches and self._calls.run(lambda: self._reading.more(timeout)):
-            batches = self._cursor.take(limit, size_bytes)
-        return batches
+        taken = self._cursor.take_converted(convert, limit, size_bytes)
+        if not taken and self._calls.run(lambda: self._reading.more(timeout)):
+            taken = self._cursor.take_converted(convert, limit, size_bytes)
+        return taken
 
     def _more_unless_closed(self, timeout: float | None) -> bool:
         self._reader = threading.current_thread()

@@ -40,19 +40,17 @@ def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
 def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> tuple[pyarrow.RecordBatch, list[Batch]]:
     """Decode batches into one RecordBatch, in their order, as far as `ARROW_DATA_BYTES` of decompressed bytes go.
 
-    A damaged batch ends it: its error is raised when it is the first, so that no other batch is lost with it.
-
     Args:
         batches: of different partitions.
         columns: see `AsyncConsumer.poll_arrow`.
 
     Returns:
-        the records, and the batches that are left, in their order.
+        the records before the first damaged wire batch, and the batches that are left, in their order.
 
     Raises:
         UsageError: an unknown column.
-        CorruptBatch: the first batch is damaged; the others are to be put back.
-        BatchTooLarge: the same: a wire batch has more than `DECOMPRESSED_SIZE_MAX_BYTES` when decompressed.
+        CorruptBatch: the first wire batch of the first batch is damaged.
+        BatchTooLarge: it has more than `DECOMPRESSED_SIZE_MAX_BYTES` when decompressed.
     """
     import pyarrow as pa
 
@@ -66,13 +64,7 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
         if room <= 0:
             batches, left = batches[:index], list(batches[index:])
             break
-        try:
-            rows, rest = batch.fill(filled, ends[-1], "ms", data_max_bytes=room)
-        except ProtocolError as error:
-            if not index:
-                raise _named(error, batch) from None
-            batches, left = batches[:index], list(batches[index:])
-            break
+        rows, rest = _fill(batch, filled, ends[-1], room, is_first=not index)
         ends.append(rows)
         if rest is not None:
             batches, left = batches[: index + 1], [rest, *batches[index + 1 :]]
@@ -86,6 +78,29 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
     if "partition" in names:
         arrays["partition"] = _runs([batch.partition for batch in batches], counts)
     return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names)), left
+
+
+def _fill(batch: Batch, filled: Columns, at: int, room_bytes: int, *, is_first: bool) -> tuple[int, Batch | None]:
+    """Append records from row `at` on, up to the first damaged wire batch; returns the rows and what is left.
+
+    Raises:
+        ProtocolError: the first wire batch of the first batch is damaged.
+    """
+    try:
+        return batch.fill(filled, at, "ms", data_max_bytes=room_bytes)
+    except ProtocolError:  # one of its wire batches is damaged, and the columns have none of them: one by one
+        pass
+    rows, rest = at, batch
+    while True:
+        try:
+            rows, behind = rest.fill(filled, rows, "ms", data_max_bytes=1)
+        except ProtocolError as error:
+            if is_first and not rows:
+                raise _named(error, batch) from None
+            return rows, rest
+        if behind is None:
+            return rows, None
+        rest = behind
 
 
 def _named(error: ProtocolError, batch: Batch) -> ProtocolError:

@@ -12,10 +12,18 @@ is decided first, and noted in statements that have neither a call nor a jump, t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from typing import TypeAlias, TypeVar
 
 from kafkaraw.errors import DeserializationError, ProtocolError
 from kafkaraw.records import Batch, Record, TopicPartition
+
+T = TypeVar("T")
+Conversion: TypeAlias = Callable[[list[Batch]], tuple[T, Sequence[Batch]]]
+"""Returns what the user is given for some batches, and the batches or rests of batches that are left.
+
+When it raises a `ProtocolError`, the first wire batch of the first batch is damaged.
+"""
 
 
 class RecordCursor:
@@ -46,18 +54,6 @@ class RecordCursor:
         self._waiting.extend(came)
         self._moved.update((batch.topic_partition, None) for batch in came)
 
-    def put_back(self, batches: Sequence[Batch]) -> None:
-        """Take in hand again what `take` gave and the user has not got: batches, or the rests of batches.
-
-        Args:
-            batches: one for each partition, in the order in which they are to be given.
-        """
-        starts = {batch.topic_partition: batch.start_offset for batch in batches}
-        given = {of: start for of, start in self._given.items() if starts.get(of) != start}
-        self._moved.update(dict.fromkeys(starts))
-        self._given = given
-        self._waiting[:0] = batches
-
     # -- giving
 
     def next_batch(self) -> Batch | None:
@@ -79,8 +75,45 @@ class RecordCursor:
             records_max: most records in all of them together; None is no limit.
             size_bytes: enough is when they have so many bytes; None is no limit.
         """
+        return self.take_converted(_unchanged, records_max, size_bytes)
+
+    def take_converted(self, convert: Conversion[T], records_max: int | None, size_bytes: int | None = None) -> T:
+        """As `take`, and convert the batches; if that fails, they stay in hand, but for a damaged wire batch.
+
+        Args:
+            convert: is called with no batches when there is nothing to give.
+            records_max: as `take`.
+            size_bytes: as `take`.
+
+        Raises:
+            CorruptBatch: the first wire batch is damaged; the next call goes on behind it.
+            BatchTooLarge: as above.
+        """
+        batches, count, behind = self._chosen(records_max, size_bytes)
+        try:
+            converted, left = convert(batches)
+        except ProtocolError:
+            if not batches:
+                raise
+            rest = batches[0].behind_damage()
+            waiting = [*([rest] if rest.records_count else ()), *batches[1:], *behind]
+            self._moved[rest.topic_partition] = None
+            self._waiting[:count] = waiting
+            raise
+        starts = {batch.topic_partition: batch.start_offset for batch in left}
+        given = {
+            of: batch.start_offset for batch in batches if starts.get(of := batch.topic_partition) != batch.start_offset
+        }
+        self._moved.update(dict.fromkeys(given))
+        waiting = [*left, *behind]
+        self._given = given
+        self._waiting[:count] = waiting
+        return converted
+
+    def _chosen(self, records_max: int | None, size_bytes: int | None) -> tuple[list[Batch], int, list[Batch]]:
+        """The batches of one call, how many that wait they are made of, and what is left of these."""
         if self._come_for_next() is None:
-            return []
+            return [], 0, []
         count, left = 0, list[Batch]()
         taken: dict[TopicPartition, Batch] = {}
         while (records_max is None or records_max > 0) and (size_bytes is None or size_bytes > 0):
@@ -100,18 +133,13 @@ class RecordCursor:
             if size_bytes is not None:
                 size_bytes -= batch.size_bytes
             taken[batch.topic_partition] = batch
-        given = {topic_partition: batch.start_offset for topic_partition, batch in taken.items()}
-        self._moved.update(dict.fromkeys(taken))
-        batches = list(taken.values())
-        self._given = given
-        self._waiting[:count] = left
-        return batches
+        return list(taken.values()), count, left
 
     def records(self) -> Iterator[Record]:
         """Give record by record what is in hand; ends when nothing is left of it.
 
         Raises:
-            CorruptBatch: a batch is damaged; it is given up.
+            CorruptBatch: a wire batch is damaged; the next call goes on behind it.
             DeserializationError: a record cannot be converted; it is the next one to give.
         """
         while self._begin():
@@ -275,7 +303,19 @@ class RecordCursor:
         if isinstance(error, DeserializationError):
             self._set_aside_before_the_next()
         elif isinstance(error, ProtocolError):
-            self._forget()
+            self._skip_damage()
+
+    def _skip_damage(self) -> None:
+        """The wire batch that holds the next record is damaged: go on behind it."""
+        batch = self._batch
+        if batch is None:
+            return
+        rest = batch.starting_at(_next_offset(batch, self._last)).behind_damage()
+        front = [rest] if rest.records_count else []
+        self._moved[batch.topic_partition] = None
+        self._given = {}
+        self._waiting[:0] = front
+        self._batch = self._records = self._last = None
 
     def _set_aside_before_the_next(self) -> None:
         """The next record cannot be given; whoever asked for it is done with those before."""
@@ -291,3 +331,12 @@ class RecordCursor:
 def _next_offset(batch: Batch, last: Record | None) -> int:
     """Where a batch goes on behind the last record that was given of it."""
     return batch.start_offset if last is None else last.offset + 1
+
+
+def _unchanged(batches: list[Batch]) -> tuple[list[Batch], Sequence[Batch]]:
+    return batches, ()
+
+
+def by_partition(batches: list[Batch]) -> tuple[dict[TopicPartition, Batch], Sequence[Batch]]:
+    """The `Conversion` of `poll`."""
+    return {batch.topic_partition: batch for batch in batches}, ()

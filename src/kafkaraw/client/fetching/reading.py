@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import TypeVar
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.deserializers import conversion_of
-from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.client.fetching.cursor import Conversion, RecordCursor
 from kafkaraw.client.fetching.fetches import Fetches
 from kafkaraw.client.fetching.interception import interception_of
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up_once
@@ -31,6 +32,8 @@ from kafkaraw.errors import ClosedError, KafkaError, UsageError, copy_to_raise
 from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Reading:
@@ -238,16 +241,18 @@ class Reading:
             raise UsageError(f"max_records={limit}: must be at least 1")
         return limit
 
-    async def take(self, limit: int | None, timeout: float | None, size_bytes: int | None = None) -> list[Batch]:
-        """What is in hand, or what comes in time; see `RecordCursor.take` for the limits, `more` for the errors."""
+    async def take(
+        self, convert: Conversion[T], limit: int | None, timeout: float | None, size_bytes: int | None = None
+    ) -> T:
+        """What is in hand, or what comes in time, converted; see `RecordCursor.take_converted` and `more`."""
         self.check_usable()
         deadline = self._engine.deadline(timeout)
         if not await self._is_ready(deadline):
-            return []
-        batches = self.cursor.take(limit, size_bytes)
-        while not batches and await self._more(deadline):  # again, when the group called before they were taken
-            batches = self.cursor.take(limit, size_bytes)
-        return batches
+            return convert([])[0]
+        taken = self.cursor.take_converted(convert, limit, size_bytes)
+        while not taken and await self._more(deadline):  # again, when the group called before they were taken
+            taken = self.cursor.take_converted(convert, limit, size_bytes)
+        return taken
 
     async def more(self, timeout: float | None) -> bool:
         """Wait for records, and put what there is under the cursor; to be called when nothing is left there.

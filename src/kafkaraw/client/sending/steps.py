@@ -25,12 +25,13 @@ class Steps:
         loop: where they are made; nothing is as long as it is None. Set once.
     """
 
-    __slots__ = ("_is_called", "_is_scheduled", "_step", "_timer", "loop")
+    __slots__ = ("_is_called", "_is_scheduled", "_step", "_timer", "_timer_s", "loop")
 
     def __init__(self, step: Callable[[], None]) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._step = step
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_s = 0.0  # when it fires; uvloop's handle of a time that has passed cannot tell
         self._is_scheduled = False
         self._is_called = False
 
@@ -63,17 +64,18 @@ class Steps:
         """
         assert self.loop is not None
         if self._timer is not None:
-            if self._timer.when() * 1000 <= time_ms + 1:
+            if self._timer_s * 1000 <= time_ms + 1:
                 return
             self._timer.cancel()
         self._check_loop(self.loop)
         # half a millisecond late, so that the clock, cut to milliseconds, has certainly reached the time
-        self._timer = self.loop.call_at((time_ms + 0.5) / 1000, self._on_timer)
+        self._timer_s = (time_ms + 0.5) / 1000
+        self._timer = self.loop.call_at(self._timer_s, self._on_timer)
 
     def is_due_within(self, ms: float) -> bool:
         """Whether the timer fires by then; on any thread: it may be replaced meanwhile, but only by an earlier one."""
-        timer, loop = self._timer, self.loop
-        return timer is not None and loop is not None and timer.when() <= loop.time() + ms / 1000
+        loop = self.loop
+        return self._timer is not None and loop is not None and self._timer_s <= loop.time() + ms / 1000
 
     def cancel_timer(self) -> None:
         """Nothing is to be made by any time."""

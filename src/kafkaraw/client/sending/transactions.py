@@ -143,13 +143,11 @@ class Transactions:
         """Commit or abort; see `AsyncProducer.commit_transaction` and `abort_transaction`."""
         deadline = self._engine.deadline(timeout)
         if commit:
-            if self._machine.phase is Phase.OPEN:
-                await self._delivery.settle_all(deadline, "commit_transaction")
+            await self._settle(deadline, "commit_transaction")
             self._machine.change(Change.COMMITS)
         else:
             self._machine.change(Change.ABORTS)
-        self._delivery.take_records(False)
-        if not commit:
+            self._delivery.take_records(False)
             self._delivery.receive(TransactionAborts(_aborted))
             await self._delivery.settle_all(deadline, "abort_transaction")
         identity: ProducerIdentity | None = None
@@ -168,19 +166,28 @@ class Transactions:
 
     async def prepare(self, timeout: float | None) -> PreparedTransaction | None:
         """Leave it to somebody else to end the transaction; see `AsyncProducer.prepare_transaction`."""
-        if self._machine.phase is Phase.OPEN:
-            await self._delivery.settle_all(self._engine.deadline(timeout), "prepare_transaction")
+        await self._settle(self._engine.deadline(timeout), "prepare_transaction")
         self._machine.change(Change.PREPARES)
-        self._delivery.take_records(False)
         if not self._used:
             return None
         return PreparedTransaction(
             self.transactional_id, self._identity.producer_id, self._identity.epoch, self.implicit
         )
 
+    async def _settle(self, deadline: Deadline, what: str) -> None:
+        """Take no more records, then wait until those that were taken have an outcome.
+
+        In this order: a record that is taken meanwhile, as by a callback, would be sent behind the transaction's end.
+        If the wait ends early, the transaction still takes no records: it is settled again, or aborted.
+        """
+        if self._machine.phase in (Phase.OPEN, Phase.SETTLING):
+            self._machine.change(Change.SETTLES)
+            self._delivery.take_records(False)
+            await self._delivery.settle_all(deadline, what)
+
     async def roll_back(self, error: BaseException) -> None:
         """Abort because of an error that is on its way to the user, as far as there is anything to abort."""
-        if self._machine.phase in (Phase.OPEN, Phase.MUST_ABORT):
+        if self._machine.is_ongoing:
             try:
                 await self.end(commit=False, timeout=None)
             except KafkaError as problem:
@@ -188,7 +195,7 @@ class Transactions:
 
     async def abandon(self, timeout: float | None) -> None:
         """Abort what is open, because the producer is being closed; the coordinator does it later if this fails."""
-        if self._machine.phase in (Phase.OPEN, Phase.MUST_ABORT):
+        if self._machine.is_ongoing:
             log.info("aborting the open transaction of %r: the producer is closed", self.transactional_id)
             try:
                 await self.end(commit=False, timeout=timeout)
@@ -197,13 +204,12 @@ class Transactions:
 
     async def send_offsets(self, offsets: Offsets, group: str | GroupMetadata, timeout: float | None) -> None:
         """Make positions part of the transaction; see `AsyncProducer.send_offsets_to_transaction`."""
-        self._machine.check_open()
-        if not offsets:
-            return
         who = GroupMetadata(group) if isinstance(group, str) else group
         deadline = self._engine.deadline(timeout)
         topics = _offset_topics(offsets)
         attempt = self._machine.offsets_sent(who.group_id, offsets)
+        if not offsets:
+            return
         self._used = True
         if not self.implicit:
             await self._add_group(who.group_id, deadline)

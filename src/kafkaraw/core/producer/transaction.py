@@ -28,6 +28,7 @@ class Phase(Enum):
     NEW = "has not been initialised: call init_transactions() first"
     READY = "has no open transaction: call begin_transaction() first"
     OPEN = "has an open transaction: commit or abort it first"
+    SETTLING = "is ending its transaction, which takes no more records: if that failed, call it again, or abort"
     MUST_ABORT = "has a transaction that failed: call abort_transaction()"
     COMMITTING = "is committing and does not know yet whether that succeeded: call commit_transaction() again"
     PREPARED = "has handed its transaction over: call init_transactions() to go on"
@@ -40,6 +41,8 @@ class Change(Enum):
 
     INITIALISED = auto()
     BEGUN = auto()
+    SETTLES = auto()
+    """Commit or prepare was called: what was sent is settled first, and nothing more is taken."""
     FAILED = auto()
     COMMITS = auto()
     PREPARES = auto()
@@ -53,9 +56,13 @@ TRANSITIONS: Final = {
     (Phase.PREPARED, Change.INITIALISED): Phase.READY,
     (Phase.READY, Change.BEGUN): Phase.OPEN,
     (Phase.OPEN, Change.FAILED): Phase.MUST_ABORT,
-    (Phase.OPEN, Change.COMMITS): Phase.COMMITTING,
-    (Phase.OPEN, Change.PREPARES): Phase.PREPARED,
+    (Phase.OPEN, Change.SETTLES): Phase.SETTLING,
     (Phase.OPEN, Change.ABORTS): Phase.ABORTING,
+    (Phase.SETTLING, Change.SETTLES): Phase.SETTLING,
+    (Phase.SETTLING, Change.FAILED): Phase.MUST_ABORT,
+    (Phase.SETTLING, Change.COMMITS): Phase.COMMITTING,
+    (Phase.SETTLING, Change.PREPARES): Phase.PREPARED,
+    (Phase.SETTLING, Change.ABORTS): Phase.ABORTING,
     (Phase.MUST_ABORT, Change.FAILED): Phase.MUST_ABORT,
     (Phase.MUST_ABORT, Change.ABORTS): Phase.ABORTING,
     (Phase.COMMITTING, Change.COMMITS): Phase.COMMITTING,
@@ -110,6 +117,8 @@ def reaction_to(code: int) -> Reaction:
         return listed
     return Reaction.AGAIN if is_retriable(code) else Reaction.FATAL
 
+
+_ONGOING: Final = frozenset({Phase.OPEN, Phase.SETTLING, Phase.MUST_ABORT})
 
 _TAKES_OFFSETS: Final = frozenset({Change.COMMITS, Change.PREPARES})
 """Changes after which the offsets of the transaction count; refused while any are in doubt."""
@@ -178,9 +187,14 @@ class TransactionMachine:
             self.change(Change.BROKE)
 
     def check_open(self) -> None:
-        """Refuse what belongs into an open transaction, unless there is one; raises as `change` does."""
+        """Refuse records, unless an open transaction takes them; raises as `change` does."""
         if self.phase is not Phase.OPEN:
             raise self._refusal() from self.cause
+
+    @property
+    def is_ongoing(self) -> bool:
+        """Whether there is a transaction that no call has begun to end at the coordinator."""
+        return self.phase in _ONGOING
 
     # -- offsets of consumer groups
 
@@ -197,7 +211,8 @@ class TransactionMachine:
         Raises:
             KafkaError: no transaction is open, as `change`.
         """
-        self.check_open()
+        if self.phase is not Phase.SETTLING:  # a commit that offsets in doubt kept from going on is made possible
+            self.check_open()
         attempt = OffsetsSent(group_id, frozenset(partitions))
         self._in_doubt |= {(group_id, partition): attempt for partition in attempt.partitions}
         return attempt

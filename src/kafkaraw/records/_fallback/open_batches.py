@@ -247,8 +247,17 @@ class OpenBatches:
                         self._seal(batch)
 
     def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
-        """Call `refusal`, which raises, instead of taking records; None to take them again."""
+        """Call `refusal`, which raises, instead of taking records; None to take them again.
+
+        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` hands over.
+        """
         self._refusal = refusal
+
+    def _check_taking(self) -> None:
+        """Raise if records are refused."""
+        refusal = self._refusal
+        if refusal is not None:
+            refusal()
 
     def take(
         self,
@@ -262,7 +271,6 @@ class OpenBatches:
         """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
         if (
             headers is not None
-            or self._refusal is not None
             or type(value) is not bytes  # tombstones are rare
             or len(value) > self._value_size_safe
             or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
@@ -275,7 +283,7 @@ class OpenBatches:
         lock.acquire()  # `with` takes twice as long
         try:
             entry = self._topics.get(topic)
-            if entry is None or self._used_bytes >= self._buffer_memory:
+            if entry is None or self._refusal is not None or self._used_bytes >= self._buffer_memory:
                 return None
             if partition is None:
                 number = -1 if key is None and self._null_is_no_key else self._hash_of(key)
@@ -341,12 +349,12 @@ class OpenBatches:
         Raises:
             UsageError: a field of the wrong type, or no partition that the partitioner's function gave.
         """
-        if self._refusal is not None:
-            self._refusal()
+        self._check_taking()
         sticky = False
         if partition is None and self._function is not None:
             partition = self._ask(self._function, topic, key, value)
         with self._lock:
+            self._check_taking()  # it may have changed since the user's partitioner was called
             entry = self._topics.get(topic)
             if entry is None:
                 return _UNKNOWN_TOPIC

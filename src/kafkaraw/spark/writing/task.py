@@ -101,7 +101,8 @@ def make_producer(settings: Settings) -> Producer:
     return Producer(runtime=None, **typed_settings(ProducerConfig, settings))
 
 
-_producers: ClientPool[Producer] = ClientPool(make_producer)
+_producers: ClientPool[Producer] = ClientPool(make_producer, settle=Producer.flush)
+"""Their failures are those of the task that sent the records: `flush` raises what any of them failed with."""
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
@@ -120,10 +121,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> in
     """
     freeze_modules_once()
     with _producers.borrow(settings.producer) as producer:
-        count = send_rows(producer, batches, settings)
-        # Raises what any of the records failed with: no ticket needs to be kept.
-        producer.flush()
-        return count
+        return send_rows(producer, batches, settings)  # the pool waits for the acknowledgements
 
 
 def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
