@@ -123,7 +123,7 @@ class Delivery:
             config.buffer_memory,
             self._clock.time_ms,
             waiter=self._waiter,
-            lock=threading.Lock(),
+            lock=threading.RLock(),  # a signal handler or `__del__` may send while its thread is sending
             value_size_safe=self.record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
             system_clock=isinstance(self._clock, SystemClock),
             partitioner=partitioner_of(config),
