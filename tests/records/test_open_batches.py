@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 from typing import NoReturn
@@ -533,6 +534,41 @@ def test_a_record_is_in_a_batch_or_refused_when_records_are_refused_meanwhile(qu
         (sealed,) = batches.seal_all()
         assert sealed.promise is ticket.batch_promise
     assert not batches.seal_all()
+
+
+def test_signal_handlers_that_send_in_the_middle_of_a_send_lose_and_mix_up_nothing() -> None:
+    lock = threading.RLock()
+    batches = OpenBatches(300, "none", None, 100_000_000, FakeClock(), waiter=FakeWaiter(), lock=lock)
+    batches.set_partitions("t", 2)
+    tickets: list[tuple[bytes, Ticket]] = []
+
+    def send(value: bytes) -> None:
+        tickets.append((value, batches.take("t", value, None, None, 0, None) or append(batches, value, partition=0)[1]))
+
+    def interrupt(*_: object) -> None:
+        for _ in range(2):
+            send(b"handler %d" % len(tickets))
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    sealed = []
+    try:
+        for number in range(20_000):
+            if number % 10 == 0:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5)
+            send(b"%d" % number)
+            if number % 50 == 0:
+                sealed += batches.seal_due(0, 1_000)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    sealed += batches.seal_all()
+    assert len(tickets) > 20_000
+    contents = {batch.promise: values_of(batch) for batch in sealed}
+    assert sum(map(len, contents.values())) == len(tickets)
+    assert all(contents[ticket.batch_promise][ticket.index] == value for value, ticket in tickets)
+    plain = [int(value) for values in contents.values() for value in values if value and value.isdigit()]
+    assert plain == sorted(plain)
+    assert batches.used_bytes == sum(batch.size_bytes for batch in sealed)
 
 
 def test_a_sender_passes_on_what_is_not_taken_at_once() -> None:

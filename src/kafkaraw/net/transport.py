@@ -211,6 +211,9 @@ class StreamLink(asyncio.BufferedProtocol):
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - asyncio would pass it on as the connection's end
             self._fail(_internal(error, self.peer))
+        except BaseException:  # Ctrl-C: what else was read is not forgotten
+            self.loop.call_soon(self._deliver)
+            raise
         finally:
             if writer is not None:
                 writer.let_go()

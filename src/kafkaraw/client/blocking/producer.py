@@ -27,7 +27,7 @@ from kafkaraw.client.sending.arrow_sending import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.sending.unclosed import at_end_of_process, close_later, closes_wait, end_closes
-from kafkaraw.errors import DeliveryError, KafkaError
+from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
 
@@ -67,7 +67,7 @@ class Producer(Sender):
         self._runtime = runtime
         self._deliver_with(Delivery(self._config, runtime))
         tell_about_forks(self, Producer._after_fork_in_child)
-        _open_producers.add(self)
+        _open_producers[id(self)] = self
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -221,11 +221,15 @@ class Producer(Sender):
         return self._delivery.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        _open_producers.discard(self)
-        if self._delivery.begun:
-            _run(self._delivery.close(timeout))
-        else:
-            self._delivery.close_unused()
+        delivery = self._delivery
+        try:
+            if not delivery.begun:
+                delivery.close_unused()
+            if delivery.begun:
+                _run(delivery.close(timeout))
+        finally:
+            if delivery.is_closed:  # else it was refused or interrupted, and is closed at exit
+                _open_producers.pop(id(self), None)
 
     def __del__(self) -> None:
         delivery: Delivery | None = getattr(self, "_delivery", None)  # None when a setting was refused
@@ -234,7 +238,7 @@ class Producer(Sender):
 
     def _after_fork_in_child(self) -> None:
         """Start anew in a child process: with a producer id, connections and batches of its own."""
-        if self in _open_producers:
+        if id(self) in _open_producers:
             self._deliver_with(Delivery(self._config, self._runtime))
 
     def _deliver_with(self, delivery: Delivery) -> None:
@@ -246,16 +250,29 @@ def _run(work: Coroutine[object, None, T]) -> T:
     return client_loop_thread().run(work)
 
 
-_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_open_producers: weakref.WeakValueDictionary[int, Producer] = weakref.WeakValueDictionary()
+"""By `id`: threads may make producers while the others are listed, which a `WeakSet` does not allow."""
 
 
 def _close_producers() -> None:
-    """At exit, deliver what is still there, and say what could not be: a loss must not be silent."""
-    for producer in list(_open_producers):
-        try:
-            producer.close(EXIT_CLOSE_S)
-        except KafkaError as error:
-            log.error("a producer was left open, and at exit: %s", error)
+    """At exit, deliver what is still there, and say what could not be: a loss must not be silent.
+
+    After Ctrl-C the rest is given up at once, and what is lost with it is said, too.
+    """
+    timeout = EXIT_CLOSE_S
+    for reference in _open_producers.valuerefs():
+        producer = reference()
+        while producer is not None:
+            try:
+                producer.close(timeout)
+            except Exception as error:  # noqa: BLE001 - the other producers have records, too
+                log.error("a producer was left open, and at exit: %s", error)
+            except BaseException as error:  # noqa: BLE001 - Ctrl-C
+                if timeout:
+                    timeout = 0.0
+                    continue
+                log.error("a producer was left open, and at exit: %r", error)
+            break
     if closes_wait():
         _run(end_closes(EXIT_CLOSE_S))
 

@@ -4,6 +4,10 @@ Joins three parts that know nothing of each other: `records.OpenBatches` (record
 `core.producer` (what to do with sealed batches) and the `Outbox` (doing it). `AsyncProducer` and the blocking
 `Producer` are two faces of this. It runs on one loop; only `append` and `wake_from_thread` may be called on others.
 
+What the machine says is done in two steps: all of it is written down first, and only then the outcomes of batches are
+told, one after the other (`_work_off`). So a callback may do anything, as send another record into the memory that its
+batch has left. What ends a process (`sys.exit()`, Ctrl-C) in a callback, the loop raises in a turn of its own.
+
 The life of a record: `append` puts it into an open batch. Opening or filling one wakes `_step`, which collects what is
 due, tells the machine, and carries out what it says; `Steps` knows when. Records that `append` does not take go through
 `admit`, which waits for the topic or for room. Start at `admit` and `_step`.
@@ -15,7 +19,9 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from kafkaraw.client.config import ProducerConfig
@@ -70,6 +76,7 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     StaleMetadataError,
     UsageError,
+    copy_to_raise,
 )
 from kafkaraw.net.clock import SystemClock
 from kafkaraw.records import (
@@ -116,7 +123,7 @@ class Delivery:
             config.buffer_memory,
             self._clock.time_ms,
             waiter=self._waiter,
-            lock=threading.Lock(),
+            lock=threading.RLock(),  # a signal handler or `__del__` may send while its thread is sending
             value_size_safe=self.record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
             system_clock=isinstance(self._clock, SystemClock),
             partitioner=partitioner_of(config),
@@ -141,9 +148,13 @@ class Delivery:
         self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
         self.pipeline = pipeline_of(config)
         self._steps = Steps(self._step)
+        self._actions: deque[Action] = deque()  # what is still to be done
+        self._outcomes: deque[Callable[[], object]] = deque()  # what is still to be told
         self._acting = False
         self._closed = False
-        self._broken = False
+        self._closing: asyncio.Event | None = None  # there once `close` was called, and set once it is over
+        self._close_error: DeliveryError | None = None
+        self._broken: str | None = None  # why it takes no records any more
         if config.transactional_id is not None:
             self._transactions = self._outbox.transactions = Transactions(self._engine, config, self)
             self.take_records(False)
@@ -296,7 +307,7 @@ class Delivery:
 
     def take_records(self, taken: bool) -> None:
         """Whether `append` takes records; for the time between transactions, not for the end of the producer."""
-        if not (self._closed or self._broken or self._waiter.forked):
+        if not (self._closed or self._broken is not None or self._waiter.forked):
             self.open_batches.refuse(None if taken else self._refuse_outside_transaction)
 
     def _refuse_outside_transaction(self) -> NoReturn:
@@ -357,46 +368,85 @@ class Delivery:
         reports = [*self._machine.unsettled_reports(), *map(_unsent, self.open_batches.seal_all())]
         return sum(report.records_count for batch, report in reports if not batch.promise.done)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` or `close_unused` is over: nothing is left to be delivered or reported by another call."""
+        return self._closed and (not self.begun or (self._closing is not None and self._closing.is_set()))
+
     def close_unused(self) -> None:
-        """Close what has not begun."""
+        """Close what has not begun; on any thread. If it has `begun` afterwards, another thread was faster: `close`."""
         self._closed = True
+        self.open_batches.refuse(raising(ClosedError, CLOSED))
         if self.pipeline is not None:
             self.pipeline.close()
-        self.open_batches.refuse(raising(ClosedError, CLOSED))
 
     async def close(self, timeout: float | None) -> None:
-        """Flush, then let go of everything; see `AsyncProducer.close`."""
-        if self._closed:
-            return
-        self._begin()
+        """Flush, then let go of everything; see `AsyncProducer.close`.
+
+        A call that is interrupted gives up at once what is not acknowledged. Another call, meanwhile or later, waits
+        until the first one is over, and reports what that one could not.
+        """
         deadline = None if timeout is None else Deadline(timeout)
-        if self._transactions is not None:
-            await self._transactions.abandon(timeout)
+        if self._closing is not None:
+            await self._wait_for_close(self._closing, deadline)
+            return
+        self._take_loop()
+        self._closing = asyncio.Event()
         self._closed = True
         self.open_batches.refuse(raising(ClosedError, CLOSED))
-        problem: DeliveryError | None = None
         try:
+            if self._transactions is not None:
+                await self._transactions.abandon(timeout)
             await self._settling.wait(self._longest_delivery() if deadline is None else deadline.remaining, "close")
         except DeliveryError as error:
-            problem = error
+            self._close_error = error
         finally:
             try:
                 self._give_up(closed_before)
-            finally:
                 if self.pipeline is not None:
                     self.pipeline.close()
                 await self._let_go(CLOSE_TIMEOUT_S if deadline is None else deadline.remaining)
-        if problem is not None:
-            raise problem
+            finally:
+                self._closing.set()
+        self._report_close()
+
+    def _report_close(self) -> None:
+        """Raise what the first close could not deliver in time, with what no call has reported, or only the latter."""
+        try:
+            self._settling.report_rest()
+        except DeliveryError as rest:
+            if self._close_error is None:
+                raise
+            self._close_error.add_note(str(rest))
+        if self._close_error is not None:
+            raise self._close_error
+
+    async def _wait_for_close(self, closing: asyncio.Event, deadline: Deadline | None) -> None:
+        """What a second call of `close` does."""
+        waits = not closing.is_set()
+        try:
+            async with asyncio.timeout(None if deadline is None else deadline.remaining):
+                await closing.wait()
+        except TimeoutError:
+            assert deadline is not None
+            raise self._settling.too_late("close", deadline.timeout) from None
+        if waits and self._close_error is not None:
+            raise copy_to_raise(self._close_error)
         self._settling.report_rest()
 
     # ---- inside: the loop
 
     def _begin(self) -> None:
-        """Make the running loop this producer's own; refuse if that cannot be."""
-        self._waiter.check_not_forked()
+        """Make the running loop this producer's own; refuse if that cannot be, or it is closed.
+
+        In this order: `close_unused`, on another thread, says that it is closed before it looks whether it has begun.
+        """
+        self._take_loop()
         if self._closed:
             raise ClosedError(CLOSED)
+
+    def _take_loop(self) -> None:
+        self._waiter.check_not_forked()
         loop = asyncio.get_running_loop()
         if self._steps.loop is None:
             self._steps.loop = self._waiter.loop = loop
@@ -434,34 +484,43 @@ class Delivery:
     def _act_and_set_timer(self) -> None:
         """Do what the machine says, and come back when it wants to be asked again; a loop root."""
         self._acting = True
-        actions: Iterator[Action] = iter(())
         try:
-            while some := self._machine.actions():
-                actions = iter(some)
-                for action in actions:
-                    self._do(action)
+            self._work_off()
             if self._machine.idle:
                 self._nothing_left.set()
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
-        except BaseException:  # sys.exit() in a user's callback, or Ctrl-C
-            self._do_rest(actions)
-            raise
         finally:
             self._acting = False
+            if self._actions or self._outcomes:  # Ctrl-C came in between
+                self.wake()
             self._settling.end_settled()
 
-    def _do_rest(self, actions: Iterable[Action]) -> None:
-        """Whoever wants to end the process in a callback keeps nobody else from being told."""
-        self.wake()
-        for action in actions:
+    def _work_off(self) -> None:
+        """Do all that the machine says; then tell outcomes, of which more may follow."""
+        while True:
+            self._actions += self._machine.actions()
+            if not self._actions:
+                if not self._outcomes:
+                    return
+                self._tell_outcomes()
+            while self._actions:
+                action = self._actions.popleft()
+                try:
+                    self._do(action)
+                except Exception:
+                    self._actions.appendleft(action)  # for `_break`
+                    raise
+
+    def _tell_outcomes(self) -> None:
+        """Settle promises, which calls callbacks: user code, from which nothing is raised here."""
+        while self._outcomes:
+            settle = self._outcomes.popleft()
             try:
-                self._do(action)
-            except SystemExit:
-                continue
-            except Exception as error:  # noqa: BLE001 - as in the loop roots
-                self._break(error)
+                settle()
+            except BaseException as error:  # noqa: BLE001 - sys.exit() or Ctrl-C in a callback
+                self._steps.raise_soon(error)
 
     def send_everything(self) -> None:
         """See `Sending.send_everything`."""
@@ -503,21 +562,21 @@ class Delivery:
         self._metrics.acknowledged(batch)
         if self._batch_sizes.learned:
             self._batch_sizes.written(batch.topic, batch.size_bytes)
-        batch.promise.resolve(action.base_offset, action.log_append_time_ms)
+        self._outcomes.append(partial(batch.promise.resolve, action.base_offset, action.log_append_time_ms))
 
     def _note_split(self, action: Resplit) -> None:
         self._metrics.split()
         self._batch_sizes.refused(action.batch.topic, action.batch.size_bytes)
 
     def _fail(self, action: Fail) -> None:
-        """Write down that a batch fails, and only then fail its promise, which calls the user's callbacks."""
+        """Write down that a batch fails; that its promise fails is told afterwards."""
         promise = action.batch.promise
         self._metrics.failed(action.report.records_count)
         if self._transactions is not None:
             self._transactions.note_failure(action.error)
         elif not promise.done:
             self._settling.note_failure(promise, action.report)
-        promise.fail(with_principal(action.error, self._config))
+        self._outcomes.append(partial(promise.fail, with_principal(action.error, self._config)))
 
     def _add_partitions(self, action: AddPartitions) -> None:
         assert self._transactions is not None
@@ -594,6 +653,7 @@ class Delivery:
         for action in self._machine.actions():
             if isinstance(action, Acknowledge | Fail | Release):
                 self._do(action)
+        self._tell_outcomes()
         self._settling.end_settled()
 
     async def _let_go(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
@@ -609,25 +669,28 @@ class Delivery:
         the user's, and may be what has failed.
         """
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
-        self._broken = True
+        self._broken = message
         self.open_batches.refuse(raising(ClosedError, message))
-        promises = []
+        settled = list(self._actions)
+        self._actions.clear()
+        for action in settled:  # what the machine knew already
+            if isinstance(action, Acknowledge):
+                settle = partial(action.batch.promise.resolve, action.base_offset, action.log_append_time_ms)
+                self._outcomes.append(settle)
+            elif isinstance(action, Fail):
+                self._fail_by_break(action.batch, action.report, action.error)
         for batch, report in [*self._machine.unsettled_reports(), *map(_unsent, self.open_batches.seal_all())]:
-            if not batch.promise.done:
-                self._settling.note_failure(batch.promise, report)
-                promises.append(batch.promise)
-        leaving: BaseException | None = None
-        for promise in promises:
-            try:
-                promise.fail(DeliveryError(message))
-            except BaseException as exit_asked:  # noqa: BLE001 - sys.exit() in a callback: the others are told first
-                leaving = exit_asked
+            self._fail_by_break(batch, report, DeliveryError(message))
         self._room.fail(ClosedError(message))
+        self._tell_outcomes()
         self._settling.end_settled()
         with contextlib.suppress(Exception):
             log.error("the producer failed in an unforeseen way", exc_info=error)
-        if leaving is not None:
-            raise leaving
+
+    def _fail_by_break(self, batch: SealedBatch, report: Unacknowledged, error: KafkaError) -> None:
+        if not batch.promise.done:
+            self._settling.note_failure(batch.promise, report)
+            self._outcomes.append(partial(batch.promise.fail, error))
 
     def _last_seen(self) -> str:
         error = self._machine.last_error

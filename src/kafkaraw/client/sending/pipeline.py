@@ -8,7 +8,8 @@ Start at `Pipeline.send`.  Source: KIP-42; Kafka's ProducerInterceptors.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from kafkaraw.client.config import ProducerConfig
@@ -31,11 +32,11 @@ class Pipeline:
     """
 
     def __init__(self, config: ProducerConfig) -> None:
-        self._interceptors: Sequence[object] = config.interceptors
         self._on_send = methods_of(config.interceptors, "on_send")
         self._on_acknowledgement = methods_of(config.interceptors, "on_acknowledgement")
         self._value_of = _serialize(config.value_serializer)
         self._key_of = _serialize(config.key_serializer)
+        self._closings = deque(methods_of(config.interceptors, "close"))
 
     def send(self, send: Callable[..., Ticket], *given: object) -> Ticket:
         """Send a record, given as the six arguments of `send`, the plain way, having prepared it."""
@@ -60,8 +61,12 @@ class Pipeline:
         return ticket
 
     def close(self) -> None:
-        """Tell the interceptors that the producer is closed."""
-        for close in methods_of(self._interceptors, "close"):
+        """Tell the interceptors that the producer is closed: each of them once, however often this is called."""
+        while self._closings:
+            try:
+                close = self._closings.popleft()
+            except IndexError:  # another thread was faster
+                return
             guarded(close)
 
     def _intercepted(self, given: tuple[object, ...]) -> ProducerRecord:

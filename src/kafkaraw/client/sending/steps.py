@@ -25,7 +25,7 @@ class Steps:
         loop: where they are made; nothing is as long as it is None. Set once.
     """
 
-    __slots__ = ("_is_called", "_is_scheduled", "_step", "_timer", "_timer_s", "loop")
+    __slots__ = ("_is_called", "_is_scheduled", "_leaving", "_step", "_timer", "_timer_s", "loop")
 
     def __init__(self, step: Callable[[], None]) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -34,6 +34,7 @@ class Steps:
         self._timer_s = 0.0  # when it fires; uvloop's handle of a time that has passed cannot tell
         self._is_scheduled = False
         self._is_called = False
+        self._leaving: BaseException | None = None
 
     def begun(self) -> None:
         """A step is being made: what is asked for from now on needs another one."""
@@ -90,6 +91,20 @@ class Steps:
     def now_ms(self) -> int:
         """The loop's time, cut to milliseconds."""
         return int(self.now_s() * 1000)
+
+    def raise_soon(self, error: BaseException) -> None:
+        """Have the loop raise what a callback raised to end the process, in a turn of its own; of several, the first.
+
+        Raised at once, it would leave a change half made: answers behind it in the same read would not be looked at.
+        """
+        if self._leaving is None and self.loop is not None and not self.loop.is_closed():
+            self._leaving = error
+            self.loop.call_soon(self._leave)
+
+    def _leave(self) -> None:
+        error, self._leaving = self._leaving, None
+        if error is not None:
+            raise error
 
     def _check_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop.is_closed():

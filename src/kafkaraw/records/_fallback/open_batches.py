@@ -146,8 +146,28 @@ class _Topic:
         self.batches: list[_OpenBatch | None] = [None] * partition_count
 
 
+class _Changing:
+    """Holds the lock, and says so: a signal handler or `__del__` may run in the middle, and send a record itself."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self, batches: OpenBatches) -> None:
+        self._batches = batches
+
+    def __enter__(self) -> None:
+        self._batches.lock.acquire()
+        self._batches.is_changing = True
+
+    def __exit__(self, *_: object) -> None:
+        self._batches.is_changing = False
+        self._batches.lock.release()
+
+
 class OpenBatches:
     """The batches that still take records, one per partition at most. Mechanism only; every method is thread-safe.
+
+    A signal handler or `__del__` that sends may interrupt any method in the middle of a change, on the thread that has
+    the lock. Its record goes into a batch of its own, which is put in its place when batches are handed over.
 
     Args:
         batch_size: uncompressed bytes at which a batch is sealed; a larger record gets a batch of its own.
@@ -156,7 +176,7 @@ class OpenBatches:
         buffer_memory: bytes of open, sealed and unreleased batches above which nothing more is taken.
         clock_ms: wall clock, milliseconds.
         waiter: how tickets wait; from the client.
-        lock: mutual exclusion for every method; `threading.Lock()`.
+        lock: mutual exclusion for every method; `threading.RLock()`.
         value_size_safe: values of at most so many bytes need no check of size when the key has `KEY_SIZE_SAFE` or less.
         system_clock: `clock_ms` is the system's clock; makes a difference to the compiled twin only.
         partitioner: where records go that are not given a partition.
@@ -182,7 +202,10 @@ class OpenBatches:
         self._buffer_memory = buffer_memory
         self._clock_ms = clock_ms
         self._waiter = waiter
-        self._lock = lock
+        self.lock = lock
+        self.is_changing = False  # looked at with the lock held: so if it is true, this very thread was interrupted
+        self._changing = _Changing(self)
+        self._aside: list[tuple[_Topic, _OpenBatch]] = []
         self._value_size_safe = value_size_safe
         self._refusal: Callable[[], NoReturn] | None = None
         self._topics: dict[str, _Topic] = {}
@@ -204,7 +227,7 @@ class OpenBatches:
         """Say how many partitions a topic has, at least 1; batches of partitions that are gone are sealed."""
         if count < 1:
             raise UsageError(f"topic {topic} cannot have {count} partitions")
-        with self._lock:
+        with self._changing:
             entry = self._topics.get(topic)
             if entry is None:
                 # Not always 0: many short-lived producers of one record each must not all meet in one partition.
@@ -225,21 +248,21 @@ class OpenBatches:
             topic: does nothing when it is not known.
             order: partitions of the topic, as often as each is to take its turn; empty for all of them in turn.
         """
-        with self._lock:
+        with self._changing:
             entry = self._topics.get(topic)
             if entry is not None and all(0 <= partition < entry.partition_count for partition in order):
                 entry.order = tuple(order)
 
     def limit_batches(self, topic: str, size: int) -> None:
         """Seal the next batches of a topic, if it is known, at a smaller size than `batch_size`."""
-        with self._lock:
+        with self._changing:
             entry = self._topics.get(topic)
             if entry is not None:
                 entry.batch_size = min(size, self._batch_size)
 
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
-        with self._lock:
+        with self._changing:
             entry = self._topics.pop(topic, None)
             if entry is not None:
                 for batch in entry.batches:
@@ -279,8 +302,12 @@ class OpenBatches:
             return None
         if timestamp_ms is None:
             timestamp_ms = self._clock_ms()
-        lock = self._lock
+        lock = self.lock
         lock.acquire()  # `with` takes twice as long
+        if self.is_changing:
+            lock.release()
+            return None
+        self.is_changing = True
         try:
             entry = self._topics.get(topic)
             if entry is None or self._refusal is not None or self._used_bytes >= self._buffer_memory:
@@ -317,6 +344,7 @@ class OpenBatches:
             batch.records_count = index + 1
             self._used_bytes += added
         finally:
+            self.is_changing = False
             lock.release()
         ticket = _new(Ticket)  # `Ticket(...)` takes twice as long
         ticket.batch_promise = batch.promise
@@ -350,44 +378,92 @@ class OpenBatches:
             UsageError: a field of the wrong type, or no partition that the partitioner's function gave.
         """
         self._check_taking()
-        sticky = False
         if partition is None and self._function is not None:
             partition = self._ask(self._function, topic, key, value)
-        with self._lock:
+        with self.lock:
             self._check_taking()  # it may have changed since the user's partitioner was called
-            entry = self._topics.get(topic)
-            if entry is None:
-                return _UNKNOWN_TOPIC
-            if partition is None:
-                if type(key) is not bytes and key is not None:
-                    key = as_bytes(key, "key")
-                number = self._hash_of(key)
-                if number >= 0:
-                    partition = number % entry.partition_count
-                elif self._every_record:
-                    partition = self._next_sticky(entry)
-                else:
-                    sticky = True
-                    partition = entry.sticky_partition
-            elif not 0 <= partition < entry.partition_count:
-                return _UNKNOWN_TOPIC
-            if self._used_bytes >= self._buffer_memory:
-                self._seal_open()
-                return _FULL
-            if timestamp_ms is None:
-                timestamp_ms = self._clock_ms()
-            batch = entry.batches[partition]
-            if batch is not None:
-                size_bytes = batch.size_bytes
-                index = batch.append(timestamp_ms, key, value, headers)
-                if index >= 0:
-                    self._used_bytes += batch.size_bytes - size_bytes
-                    return _OK, Ticket(batch.promise, index, timestamp_ms)
-                self._seal(batch)
-                if sticky:
-                    partition = entry.sticky_partition
-            ticket = self._append_elsewhere(entry, partition, sticky, key, value, headers, timestamp_ms)
-            return (_SEALED if self._sealed else _OPENED), ticket
+            if self.is_changing:
+                return _SEALED, self._append_aside(topic, key, value, headers, timestamp_ms, partition)
+            self.is_changing = True
+            try:
+                return self._append(topic, key, value, headers, timestamp_ms, partition)
+            finally:
+                self.is_changing = False
+
+    def _append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> tuple[AppendStatus, Ticket | None]:
+        sticky = False
+        entry = self._topics.get(topic)
+        if entry is None:
+            return _UNKNOWN_TOPIC
+        if partition is None:
+            if type(key) is not bytes and key is not None:
+                key = as_bytes(key, "key")
+            number = self._hash_of(key)
+            if number >= 0:
+                partition = number % entry.partition_count
+            elif self._every_record:
+                partition = self._next_sticky(entry)
+            else:
+                sticky = True
+                partition = entry.sticky_partition
+        elif not 0 <= partition < entry.partition_count:
+            return _UNKNOWN_TOPIC
+        if self._used_bytes >= self._buffer_memory:
+            self._seal_open()
+            return _FULL
+        if timestamp_ms is None:
+            timestamp_ms = self._clock_ms()
+        batch = entry.batches[partition]
+        if batch is not None:
+            size_bytes = batch.size_bytes
+            index = batch.append(timestamp_ms, key, value, headers)
+            if index >= 0:
+                self._used_bytes += batch.size_bytes - size_bytes
+                return _OK, Ticket(batch.promise, index, timestamp_ms)
+            self._seal(batch)
+            if sticky:
+                partition = entry.sticky_partition
+        ticket = self._append_elsewhere(entry, partition, sticky, key, value, headers, timestamp_ms)
+        return (_SEALED if self._sealed else _OPENED), ticket
+
+    def _append_aside(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> Ticket:
+        """Put a record into a batch of its own, without touching what is being changed; `buffer_memory` may be full.
+
+        Raises:
+            UsageError: the topic or partition is not known; waiting for it would hold up the thread that it needs.
+        """
+        entry = self._topics.get(topic)
+        if entry is not None and partition is None:
+            number = self._hash_of(None if key is None else as_bytes(key, "key"))
+            partition = (number if number >= 0 else entry.sticky_partition) % entry.partition_count
+        if entry is None or partition is None or not 0 <= partition < entry.partition_count:
+            raise UsageError(
+                f"a signal handler or __del__ that interrupts send() sends to {topic!r}, partition {partition}, which "
+                f"is not known yet; call partitions_for() first"
+            )
+        if timestamp_ms is None:
+            timestamp_ms = self._clock_ms()
+        promise = BatchPromise(topic, partition, self._waiter)
+        batch = _OpenBatch(entry.batch_size, promise, self._clock_ms())
+        batch.append(timestamp_ms, key, value, headers)
+        self._aside.append((entry, batch))
+        return Ticket(promise, 0, timestamp_ms)
 
     def _ask(self, function: PartitionFunction, topic: str, key: bytes | None, value: bytes | None) -> int | None:
         """Let the user choose; without the lock, which a function that sends something itself would wait for."""
@@ -444,9 +520,7 @@ class OpenBatches:
             entry.sticky_bytes += batch.size_bytes
             if entry.sticky_bytes >= self._sticky_size:
                 self._next_sticky(entry)
-        self._sealed.append(
-            SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
-        )
+        self._sealed.append(self._sealed_batch(batch))
 
     def _seal_open(self) -> None:
         for batch in list(self._open):
@@ -454,20 +528,31 @@ class OpenBatches:
 
     def take_sealed(self) -> list[SealedBatch]:
         """Hand over the batches sealed so far, oldest first; each is handed over once."""
-        with self._lock:
+        with self._changing:
             return self._hand_over()
 
     def _hand_over(self) -> list[SealedBatch]:
+        while self._aside:
+            entry, batch = self._aside.pop(0)
+            partition = batch.promise.partition
+            before = entry.batches[partition] if partition < len(entry.batches) else None
+            if before is not None:
+                self._seal(before)
+            self._used_bytes += batch.size_bytes
+            self._sealed.append(self._sealed_batch(batch))
         sealed = self._sealed
         self._sealed = []
         return sealed
+
+    def _sealed_batch(self, batch: _OpenBatch) -> SealedBatch:
+        return SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
 
     def seal_due(self, now_ms: int, linger_ms: int) -> list[SealedBatch]:
         """Seal batches that have waited `linger_ms`, and hand over all sealed ones, in order.
 
         A batch that seems to come from the future is due too: the wall clock was set back.
         """
-        with self._lock:
+        with self._changing:
             for batch in list(self._open):
                 if not batch.created_ms <= now_ms < batch.created_ms + linger_ms:
                     self._seal(batch)
@@ -475,27 +560,28 @@ class OpenBatches:
 
     def seal_all(self) -> list[SealedBatch]:
         """Seal every batch, and hand over all sealed ones, in order."""
-        with self._lock:
+        with self._changing:
             self._seal_open()
             return self._hand_over()
 
     def next_due_ms(self, linger_ms: int) -> int | None:
         """When `seal_due` has something to do, by the same clock; None without open batches."""
-        with self._lock:
+        with self._changing:
             if not self._open:
                 return None
             return min(batch.created_ms for batch in self._open) + linger_ms
 
     def release(self, sealed: SealedBatch) -> None:
         """Give back the memory of a batch that is acknowledged or given up; a second time does nothing."""
-        with self._lock:
+        with self._changing:
             if not sealed.released:
                 sealed.released = True
                 self._used_bytes -= sealed.size_bytes
 
     def renew_lock(self, lock: Lock) -> None:
         """Take another lock: in a child process the old one may be held by a thread that no longer exists."""
-        self._lock = lock
+        self.lock = lock
+        self.is_changing = False
 
 
 class Sender:
