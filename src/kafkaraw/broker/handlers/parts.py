@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kafkaraw.broker.deferred import Deferred, Failed
+from kafkaraw.broker.deferred import TURN_S, Deferred, Failed
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.describe_configs import AnswerBound, has_unknown_kinds
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
 
-TURN_S: Final = 0.01
-"""How long parts are asked at once; then the other connections have their turn."""
 NAMES_PER_PART: Final = 200
 """A hundred takes a millisecond or two."""
 NAMES_MAX: Final = 1 << 18
@@ -241,11 +239,17 @@ class _Parts:
         """Ask the first parts; the answer comes later, unless one turn is enough."""
         self._now_s = asyncio.get_running_loop().time
         if self._ask_parts():
-            return self._answer
+            return self._taken_answer()
         return self._deferred
+
+    def _taken_answer(self) -> object:
+        """The answer, which is not kept: this object waits for the garbage collector."""
+        answer, self._answer = self._answer, None
+        return answer
 
     def _cancel(self) -> None:
         self._cancelled = True
+        self._parts, self._answer = iter(()), None
         if self._awaited is not None:
             self._awaited.cancel()
 
@@ -256,7 +260,7 @@ class _Parts:
             self._deferred.resolve(Failed(error))
             return
         if done:
-            self._deferred.resolve(self._answer)
+            self._deferred.resolve(self._taken_answer())
 
     def _ask_parts(self) -> bool:
         """Ask parts until one has to wait, or others have their turn; tells whether all are answered."""
