@@ -12,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Any, Final
 
 from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
-from kafkaraw.broker.deferred import Deferred, Failed
+from kafkaraw.broker.deferred import Deferred, Failed, run_in_turns
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.parts import DIVIDED
 from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
 from kafkaraw.broker.quotas.answers import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.refusal import CloseConnection
@@ -36,11 +38,14 @@ from kafkaraw.protocol import (
     REQUEST_HEADER_SIZE_MIN,
     RequestHeader,
     ResponseHeader,
+    Segment,
+    decode_in_steps,
     decode_message,
     decode_request_header,
+    encode_response_in_steps,
     encode_response_segments,
 )
-from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.printable import printable
 
 WAITING_BYTES_MAX: Final = 1 << 20
@@ -54,6 +59,7 @@ TURN_S: Final = 0.01
 """How long one connection's requests are answered at once, when many have come; then the others have their turn."""
 TURN_GAP_S: Final = 0.0005
 """What came so soon after the last answer is taken to have come with what was answered before: the same turn."""
+_DIVIDED_KEYS: Final = frozenset(API_BY_NAME[name].key for name in DIVIDED)
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -88,8 +94,9 @@ class BrokerConnection:
         self._waiting_bytes = 0
         self._closing = False
         self._is_lost = False
-        self._waiting: Deferred[object] | None = None
+        self._waiting: Deferred[Any] | None = None
         self._working = False
+        self._is_large = False  # a large request is being answered, or waits for those of other connections
         self._is_others_turn = False
         self._reading_paused = False
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -199,6 +206,7 @@ class BrokerConnection:
         if self._waiting is not None and not self._waiting.is_working:
             self._waiting.cancel()
             self._waiting = None
+            self._end_large()
 
     def close(self) -> None:
         """Take no more requests, and close the link once what was answered is sent."""
@@ -208,6 +216,7 @@ class BrokerConnection:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+        self._end_large()
         if self._is_lost:
             if self._link is not None:
                 self._link = None
@@ -242,10 +251,14 @@ class BrokerConnection:
                 frame = self._frames.popleft()
                 self._waiting_bytes -= len(frame) + FRAME_COST_BYTES
                 self._answer(self._link, frame)
+                if self._is_large and self._waiting is None:
+                    self._end_large()
                 if self._last_used - self._turn_began >= TURN_S:
                     self._let_others_in()
         finally:
             self._working = False
+        if self._is_large and self._waiting is None:
+            self._end_large()
         if self._is_lost and not self._frames and self._waiting is None:
             self.close()
         self._set_reading()
@@ -322,10 +335,47 @@ class BrokerConnection:
                 self._send(link, header, unsupported(self._state), version=0)
                 return
             raise CloseConnection(f"{api.name} version {header.api_version} is not in {offered}")
+        if len(frame) > LARGE_REQUEST_BYTES and header.api_key in _DIVIDED_KEYS:
+            self._is_large = True
+            self._waiting = Deferred(lambda: None)
+            self._state.large_requests.enter(
+                self, lambda: self._closing_on_failure(link, self._begin_large, link, header, frame, at)
+            )
+            return
         try:
             request = decode_message(api.request, header.api_version, frame, at, allow_trailing_bytes=True)
         except ProtocolError as error:
-            raise CloseConnection(f"{api.name} version {header.api_version} cannot be decoded: {error}") from error
+            raise _not_decoded(api, header, error) from error
+        self._ask(link, header, request, len(frame) - at)
+
+    def _begin_large(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
+        """No other large request of the node is being answered: decode this one, in turns with other connections."""
+        decoded, size_bytes = run_in_turns(_decoding(header, frame, at)), len(frame) - at
+        if isinstance(decoded, Deferred):
+            self._waiting = decoded
+            decoded.when_done(lambda request: self._ask_decoded(link, header, request, size_bytes))
+        else:
+            self._go_on_large(link, self._ask, link, header, decoded, size_bytes)
+
+    def _ask_decoded(self, link: Link, header: RequestHeader, request: object | Failed, size_bytes: int) -> None:
+        self._go_on_large(link, _raise_failure, request)
+        if not self._closing:
+            self._go_on_large(link, self._ask, link, header, request, size_bytes)
+
+    def _go_on_large(self, link: Link, act: Callable[..., object], *arguments: object) -> None:
+        """Do the next thing for a large request, then what comes after it."""
+        self._waiting = None
+        if self._link is not None:
+            self._closing_on_failure(link, act, *arguments)
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _end_large(self) -> None:
+        if self._is_large:
+            self._is_large = False
+            self._state.large_requests.leave(self)
+
+    def _ask(self, link: Link, header: RequestHeader, request: object, size_bytes: int) -> None:
+        api, handler = API_BY_KEY[header.api_key], HANDLERS[header.api_key]
         context = self._context_of(header, link)
         if self._login is not None:
             login_answer = self._login.answer(header.api_version, request)
@@ -336,7 +386,7 @@ class BrokerConnection:
         served = None
         if self._state.throttling.active:
             client = Client(self._principal, header.client_id)
-            served = Served(header, client, request, len(frame) - at, began=asyncio.get_running_loop().time())
+            served = Served(header, client, request, size_bytes, began=asyncio.get_running_loop().time())
         if self._faults is None or not self._faults.are_set:
             self._give(link, header, handler(self._state, context, request), served)
             return
@@ -424,7 +474,19 @@ class BrokerConnection:
             asyncio.get_running_loop().call_soon(self._work)
 
     def _send(self, link: Link, header: RequestHeader, response: object, *, version: int) -> None:
+        if self._is_large:
+            self._send_in_turns(link, header, response, version)
+            return
         link.send(encode_response_segments(ResponseHeader(header.correlation_id), response, version))
+
+    def _send_in_turns(self, link: Link, header: RequestHeader, response: object, version: int) -> None:
+        """Encode a large answer in turns with other connections, and send it."""
+        encoded = run_in_turns(encode_response_in_steps(ResponseHeader(header.correlation_id), response, version))
+        if isinstance(encoded, Deferred):
+            self._waiting = encoded
+            encoded.when_done(lambda segments: self._go_on_large(link, _send_encoded, link, segments))
+        else:
+            link.send(encoded)
 
     def _watch_idleness(self, idle_seconds: float) -> None:
         """Close the connection when nothing has happened for so long; else look again when that may be.
@@ -440,3 +502,26 @@ class BrokerConnection:
             self.close()
             return
         self._idle_timer = loop.call_at(max(due, loop.time() + 1), self._watch_idleness, idle_seconds)
+
+
+def _decoding(header: RequestHeader, frame: memoryview, at: int) -> Generator[None, None, object]:
+    """Decode a large request, in steps."""
+    api = API_BY_KEY[header.api_key]
+    try:
+        return (yield from decode_in_steps(api.request, header.api_version, frame, at))
+    except ProtocolError as error:
+        raise _not_decoded(api, header, error) from error
+
+
+def _not_decoded(api: Api, header: RequestHeader, error: ProtocolError) -> CloseConnection:
+    return CloseConnection(f"{api.name} version {header.api_version} cannot be decoded: {error}")
+
+
+def _raise_failure(result: object) -> None:
+    if isinstance(result, Failed):
+        raise result.error
+
+
+def _send_encoded(link: Link, segments: list[Segment]) -> None:
+    _raise_failure(segments)
+    link.send(segments)

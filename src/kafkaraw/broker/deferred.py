@@ -6,11 +6,13 @@ Delivered by a direct call, so that what it holds (slices of open files) is sent
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+TURN_S: Final = 0.01
+"""How long one request is worked on at once; then the other connections have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +143,22 @@ def in_turns(step: Callable[[], bool], end: Callable[[], T]) -> T | Deferred[T]:
     deferred: Deferred[Any] = Deferred(cancel, is_working=True)
     loop.call_soon(turn)
     return deferred
+
+
+def run_in_turns(steps: Generator[None, None, T]) -> T | Deferred[T]:
+    """Run a generator to its end: what it returns, at once or after as many turns of the event loop as it takes."""
+    now_s = asyncio.get_running_loop().time
+    returned: list[T] = []
+
+    def step() -> bool:
+        ends_s = now_s() + TURN_S
+        try:
+            while True:
+                next(steps)
+                if now_s() >= ends_s:
+                    return True
+        except StopIteration as end:
+            returned.append(end.value)
+            return False
+
+    return in_turns(step, returned.pop)  # not kept: `in_turns` leaves a cycle to the garbage collector

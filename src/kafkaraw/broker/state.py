@@ -20,6 +20,7 @@ from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
+from kafkaraw.broker.large_requests import LargeRequests
 from kafkaraw.broker.log.offset_checkpoint import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
@@ -101,6 +102,7 @@ class BrokerState:
         self.groups = GroupNode(self.node_id, self.controller, config, clock, rng)
         state_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
         self.auto_creation = AutoCreation(self.controller, lambda: self.config, state_topics)
+        self.large_requests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}

@@ -8,7 +8,7 @@ This module must not read sockets, frames or headers. Start at `compile_decoder`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
 from kafkaraw.protocol.decoder_source import DecoderWriter
@@ -16,9 +16,13 @@ from kafkaraw.protocol.encoder_source import EncoderWriter
 
 Decoder: TypeAlias = Callable[[Any, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any, Callable[[Any], None]], None]
+StepDecoder: TypeAlias = Callable[[Any, int], Generator[None, None, tuple[Any, int]]]
+StepEncoder: TypeAlias = Callable[[Any, Callable[[Any], None]], Generator[None, None, None]]
 
 _DECODERS: dict[tuple[type[object], int], Decoder] = {}
 _ENCODERS: dict[tuple[type[object], int], Encoder] = {}
+_STEP_DECODERS: dict[tuple[type[object], int], StepDecoder] = {}
+_STEP_ENCODERS: dict[tuple[type[object], int], StepEncoder] = {}
 
 
 def compile_decoder(cls: type[object], version: int) -> Decoder:
@@ -42,6 +46,30 @@ def compile_encoder(cls: type[object], version: int) -> Encoder:
     encoder = _ENCODERS.get((cls, version))
     if encoder is None:
         encoder = _ENCODERS[cls, version] = EncoderWriter(cls, version).build("encode")
+    return encoder
+
+
+def compile_step_decoder(cls: type[object], version: int) -> StepDecoder:
+    """The same as `compile_decoder`, as a generator that stops after each element of an array.
+
+    Raises:
+        UnsupportedVersionError: the class does not declare that version.
+    """
+    decoder = _STEP_DECODERS.get((cls, version))
+    if decoder is None:
+        decoder = _STEP_DECODERS[cls, version] = DecoderWriter(cls, version, in_steps=True).build("decode")
+    return decoder
+
+
+def compile_step_encoder(cls: type[object], version: int) -> StepEncoder:
+    """The same as `compile_encoder`, as a generator that stops after each element of an array.
+
+    Raises:
+        UnsupportedVersionError: the class does not declare that version.
+    """
+    encoder = _STEP_ENCODERS.get((cls, version))
+    if encoder is None:
+        encoder = _STEP_ENCODERS[cls, version] = EncoderWriter(cls, version, in_steps=True).build("encode")
     return encoder
 
 

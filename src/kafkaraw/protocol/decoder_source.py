@@ -306,5 +306,6 @@ class DecoderWriter(SourceWriter):
             self._value(element, item, nullable=False)
             self._flush()
         self.emit(f"{append}({item})")
+        self.step()
         self.indent -= 1
         self.emit(f"{target} = {items}")

@@ -221,6 +221,7 @@ class EncoderWriter(SourceWriter):
             else:
                 self._value(element, item, False, write)
                 self._flush(write)
+            self.step()
             self.indent -= 1
         self.indent -= nullable
 

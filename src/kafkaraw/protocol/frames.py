@@ -11,7 +11,7 @@ that asks for it does not know yet what the broker speaks. The client id of a re
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, TypeVar
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol.annotate import explain_decode
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
-from kafkaraw.protocol.compile import compile_decoder, compile_encoder
+from kafkaraw.protocol.compile import compile_decoder, compile_encoder, compile_step_decoder, compile_step_encoder
 from kafkaraw.protocol.declare import spec_of
 from kafkaraw.protocol.decoder_source import read_tag, too_many
 from kafkaraw.protocol.encoder_source import write_tags
@@ -42,6 +42,7 @@ ENCODE_FAILURES: Final = (struct.error, AttributeError, TypeError, ValueError)
 _REQUEST_FIXED = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 _JOINED_SIZE_MAX: Final = 4096
+_ELEMENTS_PER_STEP: Final = 64
 _HEADER_TAGS_MAX: Final = 1000  # none is defined so far
 
 
@@ -175,6 +176,29 @@ def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0, *, a
     return message
 
 
+def decode_in_steps(cls: type[T], version: int, buffer: Buffer, at: int = 0) -> Generator[None, None, T]:
+    """Decode the body of a large message, with a stop after every few elements; bytes after it are ignored.
+
+    Raises:
+        UnsupportedVersionError: the class does not declare that version.
+        ProtocolError: bytes that make no sense; names the field path and byte offset.
+    """
+    steps = compile_step_decoder(cls, version)(buffer, at)
+    message: T
+    try:
+        while True:
+            for _ in range(_ELEMENTS_PER_STEP):
+                next(steps)
+            yield
+    except StopIteration as end:
+        message, _ = end.value
+    except TooManyElementsError:
+        raise ProtocolError(too_many(spec_of(cls), version), offset=at) from None
+    except DECODE_FAILURES:
+        raise explain_decode(cls, version, memoryview(buffer), at) from None
+    return message
+
+
 def encode_message(message: object, version: int) -> bytes:
     """Encode the body of a message, without header.
 
@@ -229,6 +253,29 @@ def encode_response_segments(header: ResponseHeader, message: object, api_versio
     if response_header_version(api.key, api_version) == 1:
         write_tags(parts.append, header.unknown_tagged_fields or {})
     return _encode_body(message, api_version, parts)
+
+
+def encode_response_in_steps(
+    header: ResponseHeader, message: object, api_version: int
+) -> Generator[None, None, list[Segment]]:
+    """Encode a large response as `encode_response_segments`, with a stop after every few elements.
+
+    Raises:
+        ProtocolError: a value does not fit; names the field path.
+    """
+    parts: list[Segment] = [_CORRELATION_ID.pack(header.correlation_id)]
+    if response_header_version(api_of(message).key, api_version) == 1:
+        write_tags(parts.append, header.unknown_tagged_fields or {})
+    segments: list[Segment] = []
+    try:
+        for number, _ in enumerate(compile_step_encoder(type(message), api_version)(message, parts.append)):
+            if number % _ELEMENTS_PER_STEP == 0:
+                segments += _joined(parts)
+                parts.clear()
+                yield
+    except ENCODE_FAILURES:
+        raise explain_encode(message, api_version) from None
+    return segments + _joined(parts)
 
 
 def segments_size(segments: Sequence[Segment]) -> int:

@@ -42,7 +42,9 @@ class SourceWriter:
     kind = ""
     signature = ""
 
-    def __init__(self, cls: type[object], version: int) -> None:
+    def __init__(self, cls: type[object], version: int, *, in_steps: bool = False) -> None:
+        """Args: `in_steps`: write a generator, which stops after each element of an array."""
+        self.in_steps = in_steps
         self.spec = spec_of(cls)
         check_versions(self.spec, version)
         self.version = version
@@ -55,6 +57,11 @@ class SourceWriter:
     def emit(self, line: str) -> None:
         """Add a line."""
         self.lines.append("    " * self.indent + line)
+
+    def step(self) -> None:
+        """Add the place where a generator stops."""
+        if self.in_steps:
+            self.emit("yield")
 
     def fresh(self, stem: str) -> str:
         """A name that no variable has yet."""
@@ -98,13 +105,14 @@ class SourceWriter:
     def source(self) -> str:
         """The whole function."""
         if not self.lines:
+            self.step()
             self.body()
         return "\n".join([self.signature, *self.lines]) + "\n"
 
     def build(self, function: str) -> Any:  # noqa: ANN401 -- a Decoder or an Encoder
         """Compile it."""
         text = self.source()
-        filename = f"<kafkaraw {self.spec.name} v{self.version} {self.kind}>"
+        filename = f"<kafkaraw {self.spec.name} v{self.version} {self.kind}{' in steps' if self.in_steps else ''}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         namespace: dict[str, Any] = dict(self.names)
         exec(compile(text, filename, "exec"), namespace)

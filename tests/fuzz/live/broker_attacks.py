@@ -684,5 +684,5 @@ ATTACKS: dict[str, Attack] = {
     "too-many-partitions": Attack(too_many_partitions, 1, kinds=("memory", "open")),
     "pipelined-requests": Attack(pipelined_requests, 4),
     "too-many-partitions-on-disk": Attack(too_many_partitions, 2, kinds=("disk",), asked_for=True),
-    "very-long-arrays": Attack(very_long_arrays, 2, asked_for=True),
+    "very-long-arrays": Attack(very_long_arrays, 2),
 }

@@ -12,7 +12,7 @@ from typing import Final
 from kafkaraw.broker.deferred import Deferred, answered
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.init_producer_id import fenced_code
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -29,6 +29,11 @@ from kafkaraw.records import TopicPartition
 
 MANY_VERSION_MIN: Final = 4
 FENCED_VERSION_MIN: Final = 2
+PARTITIONS_MAX: Final = 1 << 16
+"""Partitions of one transaction in one request, which is all of them or none and so worked on at once: 0.4 s.
+
+Apache Kafka has no limit but the size of the request; its producers name the partitions that they write to next.
+"""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -37,7 +42,13 @@ def handle(
     state: BrokerState, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
     """Answer for each partition."""
-    if context.api_version >= MANY_VERSION_MIN:
+    many = context.api_version >= MANY_VERSION_MIN
+    for topics in [one.topics for one in request.transactions] if many else [request.v3_and_below_topics]:
+        if sum(len(topic.partitions) for topic in topics) > PARTITIONS_MAX:
+            if many:
+                return AddPartitionsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+            raise CloseConnection(f"AddPartitionsToTxn names more than {PARTITIONS_MAX} partitions")
+    if many:
         return answered(lambda done: _Many(state, request.transactions, done).begin())
     one = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,

@@ -59,6 +59,7 @@ from kafkaraw.broker.handlers import (
 )
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.guards.table import guarded
+from kafkaraw.broker.handlers.parts import in_parts
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.apis import API_BY_NAME
 
@@ -115,6 +116,6 @@ _BY_NAME: Final[dict[str, Callable[..., object]]] = {
 }
 
 HANDLERS: Final[dict[int, Handler]] = {
-    API_BY_NAME[name].key: guarded(name, cast(Handler, handler)) for name, handler in _BY_NAME.items()
+    API_BY_NAME[name].key: in_parts(name, guarded(name, cast(Handler, handler))) for name, handler in _BY_NAME.items()
 }
-"""API key -> handler, behind its guard. Each takes the request class of its API."""
+"""API key -> handler, behind its guard, asked in parts. Each takes the request class of its API."""

@@ -169,7 +169,8 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> object:
         return call.go_on(request)
     resource_type, code = _KEY_TYPES[request.key_type]
     allowed = [key for key in keys if call.allows(AclOperation.DESCRIBE, resource_type, key)]
-    denied = [_no_coordinator(key, code) for key in keys if key not in allowed]
+    seen = set(allowed)
+    denied = [_no_coordinator(key, code) for key in keys if key not in seen]
     if not denied:
         return call.go_on(request)
     if not allowed:

@@ -85,7 +85,8 @@ def _read_group(
 def describe_groups(call: Call, request: DescribeGroupsRequest) -> object:
     """DESCRIBE on each group."""
     allowed = [name for name in request.groups if call.allows(AclOperation.DESCRIBE, ResourceType.GROUP, name)]
-    denied = [nothing(name, _DENIED) for name in request.groups if name not in allowed]
+    seen = set(allowed)
+    denied = [nothing(name, _DENIED) for name in request.groups if name not in seen]
     tells = request.include_authorized_operations and call.context.api_version >= OPERATIONS_SINCE
 
     def merge(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
@@ -118,10 +119,11 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> object:
     """DELETE on each group."""
     names = list(dict.fromkeys(request.groups_names))
     allowed = [name for name in names if call.allows(AclOperation.DELETE, ResourceType.GROUP, name)]
+    seen = set(allowed)
 
     def merge(response: DeleteGroupsResponse) -> DeleteGroupsResponse:
         response.results.extend(
-            DeletableGroupResult(group_id=name, error_code=_DENIED) for name in names if name not in allowed
+            DeletableGroupResult(group_id=name, error_code=_DENIED) for name in names if name not in seen
         )
         return response
 
@@ -167,7 +169,8 @@ def consumer_group_heartbeat(call: Call, request: ConsumerGroupHeartbeatRequest)
 def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> object:
     """DESCRIBE on each group, and on every topic that its members read."""
     allowed = [name for name in request.group_ids if call.allows(AclOperation.DESCRIBE, ResourceType.GROUP, name)]
-    denied = [undescribed(name, _DENIED) for name in request.group_ids if name not in allowed]
+    may_see = set(allowed)
+    denied = [undescribed(name, _DENIED) for name in request.group_ids if name not in may_see]
 
     def seen(group: DescribedGroup) -> DescribedGroup:
         topics = {

@@ -1,0 +1,46 @@
+"""One large request at a time on a node: what it takes in memory is taken once, however many connections send one.
+
+The answer to a request of a megabyte takes some 100 MB while it is made, and it is made in turns with other work. A
+connection whose large request has to wait keeps the bytes of it. Small requests never wait here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+LARGE_REQUEST_BYTES: Final = 1 << 13
+"""From this size on a request that may name very many things is large: a name takes 2 bytes at least, and 4,096 names
+take 2 MB."""
+
+
+class LargeRequests:
+    """The large requests of a node, in the order in which they came; the first one is worked on."""
+
+    def __init__(self) -> None:
+        self._places: dict[object, Callable[[], None]] = {}
+
+    def enter(self, owner: object, begin: Callable[[], None]) -> None:
+        """Have `begin` called when it is the turn of a request: at once, when there is no other.
+
+        Args:
+            owner: who must `leave` later; has no other place.
+            begin: begins the work.
+        """
+        self._places[owner] = begin
+        if len(self._places) == 1:
+            begin()
+
+    def leave(self, owner: object) -> None:
+        """A request is answered, or nobody waits for its answer any more: the next one begins soon."""
+        is_first = next(iter(self._places), None) == owner
+        self._places.pop(owner, None)
+        if is_first and self._places:
+            asyncio.get_running_loop().call_soon(self._begin, next(iter(self._places)))
+
+    def _begin(self, owner: object) -> None:
+        """Begin the next one, if it is still there: else whoever left has seen to it."""
+        begin = self._places.get(owner)
+        if begin is not None:
+            begin()

@@ -1,0 +1,113 @@
+"""Large requests: one at a time on a node, left and encoded in turns with other connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kafkaraw.broker import deferred
+from kafkaraw.broker.connection import BrokerConnection
+from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES, LargeRequests
+from kafkaraw.protocol import decode_response
+from kafkaraw.protocol.messages.describe_groups import DescribeGroupsRequest
+from kafkaraw.protocol.messages.metadata import MetadataRequest
+from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.broker.support import LISTENER
+from tests.broker.test_connection import Peer
+
+LARGE = DescribeGroupsRequest(groups=[f"group-{number}" for number in range(LARGE_REQUEST_BYTES // 5)])
+
+
+def another_of(peer: Peer) -> Peer:
+    """Another connection of the same node."""
+    other = Peer()
+    other.state = peer.state
+    other.connection = BrokerConnection(peer.state, LISTENER, other.lost.append)
+    other.connection.link_made(other.link)
+    return other
+
+
+def noting(leave: Callable[[LargeRequests, object], None], left: list[object]) -> Callable[..., None]:
+    def leave_and_note(requests: LargeRequests, owner: object) -> None:
+        left.append(owner)
+        leave(requests, owner)
+
+    return leave_and_note
+
+
+def test_a_large_request_is_decoded_asked_and_encoded_in_turns_with_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(deferred, "TURN_S", 0.0)
+
+    async def scenario(_: Simulation) -> None:
+        large = Peer()
+        other = another_of(large)
+        large.send(LARGE, 5)
+        large.send(MetadataRequest(topics=[]), 9)
+        other.send(MetadataRequest(topics=[]), 9)
+        assert len(other.link.sent) == 1
+        assert large.link.sent == []
+        await asyncio.sleep(1)
+        assert large.link.correlation_ids() == [0, 1]
+        (_, answer) = decode_response(large.link.sent[0], 15, 5)
+        assert [group.group_id for group in answer.groups] == LARGE.groups
+
+    run_virtual(scenario, seed=1)
+
+
+def test_large_requests_of_several_connections_are_answered_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(deferred, "TURN_S", 0.0)
+
+    async def scenario(_: Simulation) -> None:
+        first = Peer()
+        second, third = another_of(first), another_of(first)
+        for peer in (first, second, third):
+            peer.send(LARGE, 5)
+        second.connection.link_lost(None)
+        left: list[object] = []
+        monkeypatch.setattr(LargeRequests, "leave", noting(LargeRequests.leave, left))
+        assert first.link.sent == third.link.sent == []
+        await asyncio.sleep(1)
+        assert len(first.link.sent) == len(third.link.sent) == 1
+        assert second.link.sent == []
+        assert left == [first.connection, third.connection]
+        first.send(LARGE, 5)
+        await asyncio.sleep(1)
+        assert len(first.link.sent) == 2
+
+    run_virtual(scenario, seed=1)
+
+
+def test_a_large_request_that_cannot_be_decoded_lets_the_next_one_begin(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(deferred, "TURN_S", 0.0)
+
+    async def scenario(_: Simulation) -> None:
+        bad = Peer()
+        good = another_of(bad)
+        bad.send_bytes(b"\0\x0f\0\0\0\0\0\1\xff\xff" + b"\0\0\x10\0" + b"\x7f\xff" * LARGE_REQUEST_BYTES)
+        good.send(LARGE, 5)
+        await asyncio.sleep(1)
+        assert "close" in bad.link.log
+        assert len(good.link.sent) == 1
+
+    run_virtual(scenario, seed=1)
+
+
+def test_who_leaves_before_its_turn_is_not_begun():
+    begun: list[str] = []
+
+    async def scenario(_: Simulation) -> None:
+        requests = LargeRequests()
+        for name in "abc":
+            requests.enter(name, lambda name=name: begun.append(name))  # type: ignore[misc]
+        assert begun == ["a"]
+        requests.leave("b")
+        requests.leave("a")
+        await asyncio.sleep(1)
+        assert begun == ["a", "c"]
+        requests.leave("c")
+        requests.enter("d", lambda: begun.append("d"))
+        assert begun == ["a", "c", "d"]
+
+    run_virtual(scenario, seed=1)
