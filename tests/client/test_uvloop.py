@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -166,3 +167,6 @@ def test_a_producer_that_is_used_on_a_second_loop_says_so() -> None:
         asyncio.run(use_and_forget())
         with pytest.raises(UsageError, match="another event loop"):
             asyncio.run(use())
+        with pytest.warns(ResourceWarning, match="a producer was not closed"):
+            del producer
+            gc.collect()
