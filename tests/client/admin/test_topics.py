@@ -243,3 +243,14 @@ def test_no_server_is_an_error_at_once_and_a_closed_admin_refuses() -> None:
             await admin.list_topics()
 
     run_virtual(main, 1)
+
+
+def test_one_name_instead_of_a_list_creates_no_topics() -> None:
+    """Each letter would be the name of a topic."""
+
+    async def main() -> None:
+        async with AsyncAdmin(bootstrap_servers="localhost:1") as admin:
+            with pytest.raises(UsageError, match=r"create_topics\(\['abc'\]\)"):
+                await admin.create_topics("abc")
+
+    asyncio.run(main())

@@ -14,7 +14,15 @@ from kafkaraw import AsyncConsumer, OffsetAndMetadata, TopicPartition, UsageErro
 from kafkaraw.core.group.assignors import RangeAssignor, Topics
 from kafkaraw.core.group.assignors.interface import Assignment, Members
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
-from kafkaraw.errors import BrokerError, ClosedError, CommitFailed, GroupError, KafkaError, MaxPollExceeded
+from kafkaraw.errors import (
+    BrokerError,
+    ClosedError,
+    CommitFailed,
+    GroupError,
+    KafkaError,
+    KafkaTimeoutError,
+    MaxPollExceeded,
+)
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -64,14 +72,31 @@ def test_an_outage_longer_than_every_timeout_is_survived(seconds: int, protocol:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster, protocol) as first, member(cluster, protocol) as second:
             await settle(first, second)
+            for consumer in (first, second):
+                assert await consumer.poll(1) == {}
             await cluster.kill()
             end = cluster.now + seconds
             while cluster.now < end:
                 for consumer in (first, second):
-                    with contextlib.suppress(KafkaError):
-                        await consumer.poll(30)
+                    assert await consumer.poll(30) == {}
             await cluster.restart()
             await settle(first, second)
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+def test_commit_and_committed_name_the_cause_when_no_broker_can_be_reached() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        partition = TopicPartition(TOPIC, 0)
+        async with cluster.consumer(group_id="g") as consumer:
+            await consumer.commit({partition: 1})
+            await cluster.kill()
+            with pytest.raises(KafkaTimeoutError, match="Connection refused"):
+                await consumer.commit({partition: 2}, timeout=5)
+            with pytest.raises(KafkaTimeoutError, match="Connection refused"):
+                await consumer.committed([partition], timeout=5)
+            await cluster.restart()
 
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 

@@ -114,10 +114,13 @@ class TopicAdmin:
             validate_only: only ask whether it could be done.
 
         Raises:
+            UsageError: `topics` is one name, and not a list.
             BrokerError: one could not be created: it exists, its name or a setting is wrong. When several failed, the
                 message names each, and the code is the first one's. The others are created.
             KafkaError: no broker gave an answer in time.
         """
+        if isinstance(topics, str):
+            raise UsageError(f"create_topics({topics!r}): give a list, as in create_topics([{topics!r}])")
         wanted = {topic.name: topic for topic in map(_new_topic, topics)}
         deadline = self._calls.deadline(timeout)
         done: dict[str, TopicCreated] = {}

@@ -92,7 +92,10 @@ class Coordinator:
             try:
                 response = await self._attempt(make, kind, deadline, version_max)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
-                self._node_id, last = None, str(error)
+                self._node_id = None
+                # A request that was given what was left of the time is no cause: what was seen before it is.
+                if not (attempt and deadline.expired and isinstance(error, KafkaTimeoutError)):
+                    last = str(error)
             else:
                 code = code_of(response)
                 if not is_retriable(code):

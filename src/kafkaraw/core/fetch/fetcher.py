@@ -78,6 +78,7 @@ class Fetcher:
         self._positions: dict[TopicPartition, PartitionPosition] = {}
         self._waiting = Waiting()
         self._problems: dict[TopicPartition, KafkaError] = {}
+        self._has_read = False  # whether a broker ever gave records or an offset
         self._troubled: dict[TopicPartition, None] = {}  # all that have no position or an error, and some that had
         self.paused: set[TopicPartition] = set()
         self._agenda = Agenda(self._positions, self.paused, self._waiting)
@@ -187,6 +188,7 @@ class Fetcher:
     ) -> None:
         """A look-up gave an offset and its epoch; -1 when all records are older than that: go to the end."""
         position = self._positions.get(topic_partition)
+        self._has_read = True
         if position is not None and position.generation == generation:
             if offset < 0:
                 position.seek_to(LATEST_TIMESTAMP)
@@ -383,7 +385,8 @@ class Fetcher:
 
         Args:
             now_ms: the time.
-            patience_ms: how long a partition may fail in ways that may pass.
+            patience_ms: how long a partition may fail in ways that may pass, until the first records or positions have
+                come: what is wrong may be an address. After that it is an outage, which may last.
             unknown_patience_ms: how long a topic or partition may be unknown: it may be that new.
         """
         for topic_partition in list(self._problems):
@@ -395,10 +398,17 @@ class Fetcher:
             if position is None or position.error is None:
                 del self._troubled[topic_partition]
                 continue
-            patience = unknown_patience_ms if is_unknown(position.error) else patience_ms
-            if now_ms - position.failing_since_ms >= patience:
+            unknown = is_unknown(position.error)
+            failing_ms = now_ms - position.failing_since_ms
+            if failing_ms >= (unknown_patience_ms if unknown else patience_ms):
                 position.failing_since_ms = now_ms
-                return position.error
+                if unknown or not self._has_read:
+                    return position.error
+                log.warning(
+                    "%s cannot be read, trying again: %s",
+                    f"{topic_partition.topic}-{topic_partition.partition}",
+                    position.error,
+                )
         return None
 
     def retry_at_ms(self, now_ms: int) -> int | None:
@@ -434,6 +444,7 @@ class Fetcher:
         if data.error_code:
             return self._react(position, data, cluster, now_ms)
         position.worked()
+        self._has_read = True
         if data.diverging_epoch.end_offset >= 0:
             self._parted(position, target, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return False
@@ -533,7 +544,10 @@ class Fetcher:
 
     def _failed(self, position: PartitionPosition, error: KafkaError, now_ms: int) -> None:
         delay_ms = round(self._backoff.delay_ms(position.failures_count, self._rng))
+        before = position.error
         position.failed(error, now_ms, delay_ms)
+        if before is not None and is_unknown(error) != is_unknown(before):
+            position.failing_since_ms = now_ms  # a topic that is unknown after an outage was not unknown during it
         self._agenda.look_at(position.topic_partition, position.retry_at_ms)
         self._troubled[position.topic_partition] = None
         if is_final(error):
