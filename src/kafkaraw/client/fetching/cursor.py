@@ -266,12 +266,15 @@ class RecordCursor:
                 return False
             batch = self._waiting[index]
             records = iter(batch)  # calls interceptors: meanwhile they or other threads may close, seek or read
-            index = next((at for at, each in enumerate(self._waiting) if each is batch), None)
-            if index is None or self._batch is not None:
+            if self._batch is not None or not any(each is batch for each in self._waiting):
                 continue
             self._moved[batch.topic_partition] = None
             self._last, self._records, self._batch = None, records, batch
-            del self._waiting[index]
+            try:
+                self._waiting.remove(batch)
+            except ValueError:  # another thread has dropped it just now
+                self._forget()
+                continue
             return True
 
     def _stopped_by(self, error: BaseException) -> None:
