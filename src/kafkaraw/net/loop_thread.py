@@ -31,6 +31,7 @@ from kafkaraw.net.transport import abort_links_of
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 STOP_TIMEOUT_S = 5.0
 """How long tasks that are cancelled at the end may take to leave."""
@@ -357,6 +358,8 @@ class _RunningLoop:
         except BaseException as error:  # whatever it is, those who wait must be told
             self.fault = error
             log.critical("the loop thread %r ended because of a fault", self._thread.name, exc_info=error)
+            for tell in _told_about_faults(self.loop):
+                tell(error)
         finally:
             with contextlib.suppress(OSError):  # its descriptors may be closed already
                 self.loop.close()
@@ -388,11 +391,27 @@ class _RunningLoop:
         self.loop.run_until_complete(asyncio.sleep(0))
 
 
+def tell_about_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[K, BaseException], None]) -> None:
+    """Have `act(client, error)` called on a loop thread that ends by a fault, if `loop` is its loop.
+
+    It is called once nothing runs there any more, and before the calls that wait for the loop are ended; not for
+    loops that are no `LoopThread`'s. The object is not kept alive.
+    """
+    _living_on[client] = (loop, act)
+
+
+def _told_about_faults(loop: asyncio.AbstractEventLoop) -> list[Callable[[BaseException], None]]:
+    return [partial(act, client) for client, (place, act) in list(_living_on.items()) if place is loop]
+
+
 def client_loop_thread() -> LoopThread:
     """Return the loop thread that all blocking clients of this process share."""
     return _client_loop_thread
 
 
+_living_on: weakref.WeakKeyDictionary[Any, tuple[asyncio.AbstractEventLoop, Callable[[Any, BaseException], None]]] = (
+    weakref.WeakKeyDictionary()
+)
 _loop_threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 # A parent's loop is kept for ever in a forked child: its destructor would complain that it is not closed, and closing
 # would unregister the parent's sockets from a selector that both share.

@@ -230,3 +230,21 @@ def test_signals_at_random_moments_leave_the_position_behind_the_last_record_giv
             signal.setitimer(signal.ITIMER_REAL, 0)
             time.sleep(0)
             signal.signal(signal.SIGALRM, before)
+
+
+def test_a_batch_that_is_dropped_while_interceptors_look_at_it_is_not_given():
+    """`on_consume` is called when the batch is first looked at; another thread may close the consumer meanwhile."""
+
+    class Looked(Batch):
+        def __iter__(self) -> Iterator[Record]:
+            cursor.drop(P0)
+            return super().__iter__()
+
+    number, start, wire = BATCHES[0]
+    for read in (by_next, by_iteration):
+        cursor = RecordCursor(())
+        cursor.put([Looked("t", number, wire, start_offset=start)])
+        got: list[tuple[int, int]] = []
+        read(cursor, got)
+        assert got == []
+        assert cursor.positions() == {}

@@ -243,3 +243,44 @@ def test_an_interceptor_is_closed_once():
     producer.close()
     assert interceptor.closed == 1
     gc.collect()
+
+
+# ---- when the loop thread ends by a fault
+
+
+LOOP_DIES = """
+import os, sys, time
+import kafkaraw
+from kafkaraw.errors import ClosedError, DeliveryError
+from kafkaraw.net.loop_thread import client_loop_thread
+
+def raised_by(call, *arguments):
+    try:
+        return call(*arguments)
+    except kafkaraw.KafkaError as error:
+        return type(error).__name__
+
+producer = kafkaraw.Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+producer.partitions_for("t")
+ticket = producer.send("t", b"1")
+selector = client_loop_thread()._running.descriptors()[0]
+os.dup2(os.open(os.devnull, os.O_RDONLY), selector)  # its number stays taken: the old loop closes it once more
+client_loop_thread().call_soon(lambda: None)
+print(raised_by(ticket.result, 30), raised_by(producer.send, "t", b"2"))
+if sys.argv[2] == "flush":
+    print(raised_by(producer.flush), raised_by(producer.close), raised_by(producer.close))
+else:
+    print(raised_by(producer.close), raised_by(producer.close))
+print(len(kafkaraw.Admin(bootstrap_servers=sys.argv[1]).list_topics()) > 0)
+"""
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_when_the_loop_thread_ends_by_a_fault_every_record_has_an_outcome(broker, call):
+    command = [sys.executable, "-c", LOOP_DIES, broker.bootstrap_servers, call]
+    run = subprocess.run(command, check=True, capture_output=True, timeout=90, text=True)
+    first, second, third = run.stdout.splitlines()
+    assert first == "DeliveryError ClosedError"
+    # the ticket was looked at: there is nothing left to report
+    assert second == ("ClosedError None None" if call == "flush" else "None None")
+    assert third == "True"

@@ -283,20 +283,27 @@ class RecordCursor:
 
     def _begin(self) -> bool:
         """See that a batch is being read; says whether there is one."""
-        batch = self._batch
-        if batch is not None and batch.topic_partition not in self._paused and not self.called_home:
-            if self._records is None:
-                self._records = iter(batch.starting_at(_next_offset(batch, self._last)))
+        while True:
+            batch = self._batch
+            if batch is not None and batch.topic_partition not in self._paused and not self.called_home:
+                if self._records is None:
+                    self._records = iter(batch.starting_at(_next_offset(batch, self._last)))
+                return True
+            index = self._come_for_next()
+            if index is None:
+                return False
+            batch = self._waiting[index]
+            records = iter(batch)  # calls interceptors: meanwhile they or other threads may close, seek or read
+            if self._batch is not None or not any(each is batch for each in self._waiting):
+                continue
+            self._moved[batch.topic_partition] = None
+            self._last, self._records, self._batch = None, records, batch
+            try:
+                self._waiting.remove(batch)
+            except ValueError:  # another thread has dropped it just now
+                self._forget()
+                continue
             return True
-        index = self._come_for_next()
-        if index is None:
-            return False
-        batch = self._waiting[index]
-        records = iter(batch)
-        self._moved[batch.topic_partition] = None
-        self._last, self._records, self._batch = None, records, batch
-        del self._waiting[index]
-        return True
 
     def _stopped_by(self, error: BaseException) -> None:
         """A record could not be given; when the batch or the record is to blame, and no interruption, see to that."""

@@ -79,6 +79,7 @@ from kafkaraw.errors import (
     copy_to_raise,
 )
 from kafkaraw.net.clock import SystemClock
+from kafkaraw.net.loop_thread import tell_about_fault
 from kafkaraw.records import (
     KEY_SIZE_SAFE,
     AppendStatus,
@@ -390,8 +391,17 @@ class Delivery:
         if self._closing is not None:
             await self._wait_for_close(self._closing, deadline)
             return
-        self._take_loop()
         self._closing = asyncio.Event()
+        if self._broken is not None and self._steps.loop is not asyncio.get_running_loop():
+            self.close_unused()  # everything else ended with the loop thread that it lived on
+            self._closing.set()
+            self._settling.report_rest()
+            return
+        try:
+            self._take_loop()
+        except KafkaError:
+            self._closing = None
+            raise
         self._closed = True
         self.open_batches.refuse(raising(ClosedError, CLOSED))
         try:
@@ -450,7 +460,11 @@ class Delivery:
         loop = asyncio.get_running_loop()
         if self._steps.loop is None:
             self._steps.loop = self._waiter.loop = loop
+            tell_about_fault(self, loop, Delivery._break)
         elif self._steps.loop is not loop:
+            if self._broken is not None:  # with the loop thread that it lived on
+                self._settling.report_rest()
+                raise ClosedError(self._broken)
             raise UsageError(ANOTHER_LOOP)
 
     def _receive(self, event: Event) -> None:
