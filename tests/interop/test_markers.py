@@ -69,7 +69,8 @@ def until_right(client: RawClient, request: object, version: int) -> object:
 def begin(client: RawClient, partition: int, transactional_id: str) -> tuple[int, int]:
     """Write a record of a transaction; gives the producer's id and epoch."""
     client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), 4)
-    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    # The coordinator could never abort it behind these markers, and would try without a pause.
+    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=900_000)
     until_right(client, init, 4)
     producer = until_right(client, init, 4)  # for an epoch above 0
     identity = (producer.producer_id, producer.producer_epoch)  # type: ignore[attr-defined]
