@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
@@ -20,7 +19,6 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.pipeline import take_nothing
-from kafkaraw.client.sending.unclosed import at_end_of_process, close_later, tell_stranded
 from kafkaraw.errors import DeliveryError
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
 
@@ -58,8 +56,6 @@ class AsyncProducer:
         self._delivery = Delivery(parse(ProducerConfig, settings), runtime)
         plain = self._delivery.pipeline is None
         self._take: Callable[..., Ticket | None] = self._delivery.open_batches.take if plain else take_nothing
-        _open_deliveries.add(self._delivery)
-        tell_stranded()
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -389,21 +385,3 @@ class AsyncProducer:
             DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
         """
         await self._delivery.close(timeout)
-
-    def __del__(self) -> None:
-        delivery: Delivery | None = getattr(self, "_delivery", None)  # None when a setting was refused
-        if delivery is not None and delivery.is_open:
-            close_later(delivery)
-
-
-_open_deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()
-
-
-def _tell_losses() -> None:
-    """At exit, say what could not be delivered."""
-    for delivery in list(_open_deliveries):
-        close_later(delivery)
-    tell_stranded()
-
-
-at_end_of_process(_tell_losses)

@@ -8,6 +8,7 @@ documented where they are implemented; their texts are taken over here. See the 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import weakref
@@ -26,7 +27,6 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.transactions import Transactions
-from kafkaraw.client.sending.unclosed import at_end_of_process, close_later, closes_wait, end_closes
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
@@ -231,11 +231,6 @@ class Producer(Sender):
             if delivery.is_closed:  # else it was refused or interrupted, and is closed at exit
                 _open_producers.pop(id(self), None)
 
-    def __del__(self) -> None:
-        delivery: Delivery | None = getattr(self, "_delivery", None)  # None when a setting was refused
-        if delivery is not None and delivery.is_open:
-            close_later(delivery)
-
     def _after_fork_in_child(self) -> None:
         """Start anew in a child process: with a producer id, connections and batches of its own."""
         if id(self) in _open_producers:
@@ -273,8 +268,6 @@ def _close_producers() -> None:
                     continue
                 log.error("a producer was left open, and at exit: %r", error)
             break
-    if closes_wait():
-        _run(end_closes(EXIT_CLOSE_S))
 
 
-at_end_of_process(_close_producers)  # runs before the loop thread's own, which was registered by the import above
+atexit.register(_close_producers)  # runs before the loop thread's own, which was registered by the import above

@@ -353,23 +353,6 @@ class Delivery:
         return self._steps.loop is not None
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that it runs on; None before it has begun."""
-        return self._steps.loop
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has begun and nobody has called `close` or `close_unused`."""
-        return self.begun and not self._closed
-
-    def give_up_count(self) -> int:
-        """Give up every record, as nothing runs its loop any more; returns how many are not acknowledged."""
-        self._closed = True
-        self.open_batches.refuse(raising(ClosedError, CLOSED))
-        reports = [*self._machine.unsettled_reports(), *map(_unsent, self.open_batches.seal_all())]
-        return sum(report.records_count for batch, report in reports if not batch.promise.done)
-
-    @property
     def is_closed(self) -> bool:
         """Whether `close` or `close_unused` is over: nothing is left to be delivered or reported by another call."""
         return self._closed and (not self.begun or (self._closing is not None and self._closing.is_set()))
