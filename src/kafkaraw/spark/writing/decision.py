@@ -78,11 +78,6 @@ class Decision:
         """The transaction of each slot."""
         return tuple(slot.transaction for slot in self.slots)
 
-    @property
-    def has_row_sums(self) -> bool:
-        """Whether it says which rows it is about; decisions of earlier versions do not."""
-        return all(slot.rows is not None for slot in self.slots)
-
     def to_records(self) -> list[tuple[bytes, bytes]]:
         """Keys and values of its records, in the order in which they must be written: the head comes last."""
         prefix = _common_prefix(self)

@@ -67,10 +67,8 @@ def _check(admin: Admin, found: TopicDescription) -> None:
     if policy is not None and policy.replace(" ", "") != "compact":
         raise UsageError(
             f"decisionsTopic={found.name}: this topic has cleanup.policy={policy}, and must have "
-            f"cleanup.policy=compact, "
-            f"so that no decision is deleted while its query may need it. Set it to compact, or name another "
-            f"topic: one "
-            f"that does not exist is created"
+            f"cleanup.policy=compact, so that no decision is deleted while its query may need it. Set it to compact, "
+            f"or name another topic: one that does not exist is created"
         )
     if len(found.partitions) > 1:
         _log.warning("decisionsTopic=%s has %d partitions; only partition 0 is used", found.name, len(found.partitions))
@@ -79,8 +77,7 @@ def _check(admin: Admin, found: TopicDescription) -> None:
     if brokers >= _REPLICAS_MIN > replicas:
         _log.warning(
             "decisionsTopic=%s has replication factor %d on a cluster of %d brokers: if that broker is lost, the "
-            "exactly-"
-            "once queries cannot go on; 3 is usual",
+            "exactly-once queries cannot go on; 3 is usual",
             found.name,
             replicas,
             brokers,

@@ -338,8 +338,7 @@ class _Commit:
         if any(written[number].ended for number in anew):
             raise UsageError(
                 f"batch {self._batch_id} of query {self._query_id}: another driver has decided it meanwhile. Let only "
-                f"one "
-                f"driver run this query, and start it again"
+                f"one driver run this query, and start it again"
             )
         _compare_rows(written, decided, anew)
         if not anew:
@@ -393,9 +392,8 @@ def _compare_rows(written: Sequence[Written], decided: Decision, anew: set[int])
     before = [decided.slots[number].rows for number in committed]
     if None in before:
         _log.warning(
-            "batch %d of query %s was decided by an earlier version of kafkaraw, which did not keep what its "
-            "rows were: "
-            "they cannot be compared",
+            "batch %d of query %s was decided by an earlier version of kafkaraw, which did not keep what its rows "
+            "were: they cannot be compared",
             decided.batch_id,
             decided.query_id,
         )

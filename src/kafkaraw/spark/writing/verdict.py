@@ -50,9 +50,8 @@ def judge(
     if lost is not None:
         raise _refusal(
             f"batch {batch_id} of query {query_id}: batch {lost.batch_id} was decided before, and the topic of "
-            f"decisions "
-            f"{_has(last)}: the topic was deleted, created again or truncated, so that it is not known which rows are "
-            f"written already",
+            f"decisions {_has(last)}: the topic was deleted, created again or truncated, so that it is not known "
+            f"which rows are written already",
             batch_id,
             batch_id,
             last,
@@ -62,9 +61,8 @@ def judge(
             return Verdict.WRITE
         raise _refusal(
             f"batch {batch_id} of query {query_id}: the topic of decisions has no decision about this query, and "
-            f"should "
-            f"have one about batch {batch_id - 1}: the topic was deleted, or the option decisionsTopic has changed, or "
-            f"the query did not write with exactlyOnce=true before",
+            f"should have one about batch {batch_id - 1}: the topic was deleted, or the option decisionsTopic has "
+            f"changed, or the query did not write with exactlyOnce=true before",
             batch_id,
             batch_id,
             last,
@@ -83,10 +81,9 @@ def judge(
         return Verdict.SKIP if last.skipped else Verdict.REPEAT
     if last.batch_id < batch_id - 1:
         raise _refusal(
-            f"batch {batch_id} of query {query_id}: the newest decision is about batch {last.batch_id} and should "
-            f"be about "
-            f"batch {batch_id - 1}: decisions are gone, or the query wrote without exactlyOnce=true or with another "
-            f"decisionsTopic meanwhile",
+            f"batch {batch_id} of query {query_id}: the newest decision is about batch {last.batch_id} and should be "
+            f"about batch {batch_id - 1}: decisions are gone, or the query wrote without exactlyOnce=true or with "
+            f"another decisionsTopic meanwhile",
             batch_id,
             batch_id,
             last,
@@ -160,10 +157,8 @@ def _refusal(what: str, batch_id: int, last_batch_id: int, last: Decision | None
     write = Resolution(batch_id, batch_id, None if last is None else last.offset, write=True)
     skip = Resolution(batch_id, last_batch_id, write.decision_offset, write=False)
     return UsageError(
-        f"{what}. Nothing was written. Use the checkpoint that belongs to these decisions, or start the query "
-        f"with a new "
-        f"checkpoint; or find out what the topic has, and set the option resolveBatches to {write} to write "
-        f"the batch as "
-        f"it is planned now, although rows may then be there twice, or to {skip} to take "
+        f"{what}. Nothing was written. Use the checkpoint that belongs to these decisions, or start the query with a "
+        f"new checkpoint; or find out what the topic has, and set the option resolveBatches to {write} to write the "
+        f"batch as it is planned now, although rows may then be there twice, or to {skip} to take "
         f"{'it' if skip.first == skip.last else f'batches {skip.first} to {skip.last}'} as written"
     )
