@@ -202,7 +202,7 @@ class BrokerConnection:
             self._work()
 
     def _cancel_waiting(self) -> None:
-        """Nobody waits for the answer any more; work on a request goes on to its end."""
+        """Cancel a request that waits, such as a long poll; a request that is being worked on is completed."""
         if self._waiting is not None and not self._waiting.is_working:
             self._waiting.cancel()
             self._waiting = None

@@ -1,6 +1,7 @@
 """What `flush` and `close` report: a call that returns without an error has told of every record that it waited for.
 
-State is written before anybody is told, so the order of waking, callbacks and threads makes no difference.
+The producer writes its state before it notifies waiters, so the order of waking, callbacks and threads makes no
+difference.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ ssl.protocol ssl.provider
 ssl.secure.random.implementation ssl.trustmanager.algorithm
 """
 
-# Brokers of a cluster are in one process and have no login. Tokens are taken only where the listener says that nobody
-# signs them (sasl.oauthbearer.unsecured.enable); Apache Kafka does not check the issuer and audience of such either.
+# Brokers of a cluster are in one process and have no login. A listener accepts unsigned tokens only
+# (sasl.oauthbearer.unsecured.enable); Apache Kafka does not check the issuer and audience of those either.
 _IGNORED: Final = """
 alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
