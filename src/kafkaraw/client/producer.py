@@ -1,7 +1,7 @@
 """`AsyncProducer`: send records to topics.
 
 Only a face: `sending/delivery.py` does the work, `core/producer` takes the decisions. The blocking face is in
-`blocking.py`; the two differ in `async` only, and in `send`, which awaits admission here and blocks there.
+`blocking/producer.py`; the two differ in `async` only, and in `send`, which awaits admission here and blocks there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which handler answers which API: the one place that lists them all.
 
-What is not in this table is not advertised: group membership comes later.
+ApiVersions advertises the APIs of this table and no others.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Where each partition stands, what to fetch next and what an answer means is decided in `core/fetch`; how to reach a
 broker in `engine`. What is left here is to start requests, to wait, and to hand batches over. Requests run in tasks of
-their own, so a call that times out loses nothing. Start at `next` and `pump`. Groups and commits are not known here.
+their own, so a call that times out loses nothing. Start at `more` and `take`. Groups and commits are not known here.
 """
 
 from __future__ import annotations

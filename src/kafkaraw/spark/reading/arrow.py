@@ -1,7 +1,7 @@
 """Kafka's columns as Spark and Arrow types, and batches of them.
 
 `FIELDS` is the schema, the same as that of Spark's own connector. A reader's schema may be a selection of it: only
-those columns are decoded. Must not fetch anything. Start at `select` and `BatchAssembler`.
+those columns are decoded. Must not fetch anything. Start at `check_selection` and `BatchAssembler`.
 """
 
 from __future__ import annotations
