@@ -43,11 +43,13 @@ def test_each_row_is_committed_exactly_once_in_drawn_schedules(servers: str) -> 
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_800)
 def test_each_row_is_committed_exactly_once_in_many_schedules(servers: str) -> None:
     assert first_violation(map(Schedule.drawn, SEEDS_SOAK), servers) == ""
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("other", sorted(PROGRAMS))
 def test_each_row_is_committed_exactly_once_wherever_one_process_interrupts_another(servers: str, other: str) -> None:
     names = ("driver of 0", other)
