@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import ClosedError as ClosedError
     from kafkaraw.errors import ClusterAuthorizationFailed as ClusterAuthorizationFailed
     from kafkaraw.errors import CommitFailed as CommitFailed
+    from kafkaraw.errors import ConcurrentUseError as ConcurrentUseError
     from kafkaraw.errors import ConfigError as ConfigError
     from kafkaraw.errors import CorruptBatch as CorruptBatch
     from kafkaraw.errors import DelegationTokenAuthorizationFailed as DelegationTokenAuthorizationFailed
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import TransactionMustAbort as TransactionMustAbort
     from kafkaraw.errors import UnsupportedVersionError as UnsupportedVersionError
     from kafkaraw.errors import UsageError as UsageError
+    from kafkaraw.errors import WakeupError as WakeupError
     from kafkaraw.protocol.acl_codes import AclOperation as AclOperation
     from kafkaraw.protocol.acl_codes import AclPermissionType as AclPermissionType
     from kafkaraw.protocol.acl_codes import PatternType as PatternType
@@ -170,6 +172,7 @@ _HOMES = {
         "CommitFailed",
         "ClosedError",
         "InternalError",
+        "ConcurrentUseError",
         "ConfigError",
         "CorruptBatch",
         "DeliveryError",
@@ -196,6 +199,7 @@ _HOMES = {
         "TransactionMustAbort",
         "UnsupportedVersionError",
         "UsageError",
+        "WakeupError",
     ),
     "kafkaraw.protocol.acl_codes": (
         "AclOperation",

@@ -16,10 +16,12 @@
     |   +-- RebalanceUnderWay   positions were not committed: call poll() first, so that the rebalance can end
     |   +-- MaxPollExceeded     the consumer stayed away for too long and left; the next poll() joins again
     |   +-- MemberFenced        another member has taken over the static name; make a new one, or stop
+    +-- WakeupError             `wakeup()` of the consumer was called: the call ended early, and lost nothing
     +-- AuthenticationError     re-authenticate: the credentials were refused
     +-- UsageError              fix the call: wrong argument, state or setting
     |   +-- ConfigError         a setting or option is unknown, missing or out of range
     |   +-- RecordTooLarge      one record exceeds a size limit
+    |   +-- ConcurrentUseError  another thread or task uses the consumer at the moment
     |   +-- ForkedError         the object belongs to the parent process
     |   +-- ClosedError         the object was closed
     +-- InternalError           a fault in kafkaraw itself: report it, with its cause
@@ -242,6 +244,14 @@ class DeserializationError(KafkaError):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+
+
+class WakeupError(KafkaError):
+    """`wakeup()` of the consumer was called: the call that waited ended early, and lost nothing."""
+
+
+class ConcurrentUseError(UsageError):
+    """Another thread or task uses the consumer at the moment. Java's `ConcurrentModificationException`."""
 
 
 class ForkedError(UsageError):

@@ -126,11 +126,21 @@ async def commit(cluster: VirtualCluster, turns: int) -> None:
         assert (await consumer.committed([partition]))[partition].offset == 2
 
 
-async def poll(cluster: VirtualCluster, turns: int) -> None:
+async def position(cluster: VirtualCluster, turns: int) -> None:
     async with cluster.producer() as producer, cluster.consumer(auto_offset_reset="earliest") as consumer:
         await (await producer.send("t", b"v"))
         consumer.assign([TopicPartition("t", 0)])
-        await cancel_first(lambda: consumer.poll(0.1), lambda: consumer.poll(1), turns)
+        await cancel_first(
+            lambda: consumer.position(TopicPartition("t", 0)), lambda: consumer.position(TopicPartition("t", 0)), turns
+        )
+
+
+async def poll_and_position(cluster: VirtualCluster, turns: int) -> None:
+    async with cluster.producer() as producer, cluster.consumer(auto_offset_reset="earliest") as consumer:
+        await (await producer.send("t", b"v"))
+        consumer.assign([TopicPartition("t", 0)])
+        await cancel_first(lambda: consumer.poll(0.1), lambda: consumer.position(TopicPartition("t", 0)), turns)
+        assert (await consumer.poll(1)).keys() == {TopicPartition("t", 0)}
 
 
 CASES = [
@@ -143,7 +153,8 @@ CASES = [
     refresh_metadata,
     connect,
     commit,
-    poll,
+    position,
+    poll_and_position,
 ]
 
 

@@ -6,10 +6,11 @@ The face only: what its methods promise. Fetching and waiting are in `reading`, 
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Self
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
@@ -29,7 +30,7 @@ from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import ConcurrentUseError, UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
 
@@ -38,11 +39,28 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _interruptible(
+    method: Callable[Concatenate[AsyncConsumer, P], Coroutine[object, None, T]],
+) -> Callable[Concatenate[AsyncConsumer, P], Coroutine[object, None, T]]:
+    """Have `wakeup` end a method that may wait."""
+
+    @wraps(method)
+    async def call(self: AsyncConsumer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await reading_of(self).wakeups.interruptible(method(self, *args, **kwargs))
+
+    return call
+
 
 class AsyncConsumer:
     """Reads records from partitions that are assigned to it.
 
-    The connection is made on first use. Not safe for use by several tasks at once, except `close`.
+    The connection is made on first use. One task reads at a time: a call that waits for records raises
+    `ConcurrentUseError` while another task is in one. Meanwhile other tasks may call all the rest, on the same event
+    loop. With automatic commits, what one task was given counts as processed when another one asks for more.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -57,6 +75,8 @@ class AsyncConsumer:
         self._engine = Engine.on(self._config, runtime)
         self._reading = Reading(self._engine, self._config)
         self._group = None if self._config.group_id is None else Group(self._engine, self._config, self._reading)
+        self._reader: asyncio.Task[object] | None = None  # whose call waits for records
+        self._reader_left = asyncio.Event()
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -235,6 +255,7 @@ class AsyncConsumer:
         """
         return self._reading.lag(partition_of(partition))
 
+    @_interruptible
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be given.
 
@@ -281,7 +302,8 @@ class AsyncConsumer:
             CorruptBatch: the header of a batch is damaged. A batch with damaged records is returned, and raises when
                 its records are read; the next call goes on behind it.
         """
-        return await self._reading.take(by_partition, self._reading.limit(max_records), timeout)
+        limit = self._reading.limit(max_records)
+        return await self._read("poll", self._reading.take(by_partition, limit, timeout))
 
     async def batches(self, timeout: float | None = None) -> AsyncIterator[Batch]:
         """Give batches as they come, one partition at a time.
@@ -296,7 +318,7 @@ class AsyncConsumer:
             batch = self._reading.cursor.next_batch()
             if batch is not None:
                 yield batch
-            elif not await self._reading.more_unless_closed(timeout) and timeout is not None:
+            elif not await self._more("batches", timeout) and timeout is not None:
                 return
 
     def __aiter__(self) -> AsyncConsumer:
@@ -310,7 +332,7 @@ class AsyncConsumer:
             record = self._reading.cursor.next_record()
             if record is not None:
                 return record
-            await self._reading.more_unless_closed(None)
+            await self._more("iteration", None)
 
     async def poll_arrow(
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
@@ -338,10 +360,22 @@ class AsyncConsumer:
         """
         names = check_columns(columns)
         limit = self._reading.limit(max_records)
-        return await self._reading.take(partial(to_arrow, columns=names), limit, timeout, ARROW_BYTES)
+        work = self._reading.take(partial(to_arrow, columns=names), limit, timeout, ARROW_BYTES)
+        return await self._read("poll_arrow", work)
 
     # -- asking
 
+    def wakeup(self) -> None:
+        """Have the call that waits raise `WakeupError`, or else the next one that could wait.
+
+        Calls that could wait are those that read, `commit`, and those that ask brokers. Nothing is lost: records that a
+        call has not returned are given by the next one, and the position stays behind the last record that was given.
+        A commit that is interrupted may have been carried out or not. For any thread, and for signal handlers. As
+        Java's `KafkaConsumer.wakeup`.
+        """
+        self._reading.wakeup()
+
+    @_interruptible
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic, ready for `assign`.
 
@@ -372,6 +406,7 @@ class AsyncConsumer:
         """
         return self._engine.cluster.topic_id_of(topic)
 
+    @_interruptible
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -386,6 +421,7 @@ class AsyncConsumer:
         """
         return await self._offsets(dict.fromkeys(map(partition_of, partitions), EARLIEST_TIMESTAMP), timeout)
 
+    @_interruptible
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -400,6 +436,7 @@ class AsyncConsumer:
         """
         return await self._offsets(dict.fromkeys(map(partition_of, partitions), LATEST_TIMESTAMP), timeout)
 
+    @_interruptible
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -437,6 +474,7 @@ class AsyncConsumer:
 
     # -- positions that the group keeps
 
+    @_interruptible
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None
     ) -> None:
@@ -476,6 +514,7 @@ class AsyncConsumer:
         self._reading.check_usable()
         self._in_group("commit_nowait").commit_nowait(offsets, callback)
 
+    @_interruptible
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -532,6 +571,28 @@ class AsyncConsumer:
         if problem is not None:
             raise problem
 
+    async def _more(self, call: str, timeout: float | None) -> bool:
+        return await self._read(call, self._reading.more_unless_closed(timeout))
+
+    async def _read(self, call: str, work: Coroutine[object, None, T]) -> T:
+        """Wait for records; of two tasks that do, each would get some of a partition, out of order."""
+        me = asyncio.current_task()
+        try:
+            while self._reader is not None and self._reader is not me:
+                if not self._reader.cancelling():
+                    raise _refusal(call, me, self._reader)
+                self._reader_left.clear()  # its call ends at once
+                await self._reader_left.wait()
+        except BaseException:
+            work.close()
+            raise
+        before, self._reader = self._reader, me
+        try:
+            return await work
+        finally:
+            self._reader = before
+            self._reader_left.set()
+
     def _in_group(self, call: str) -> Group:
         if self._group is None:
             raise UsageError(f"{call}: this consumer has no group; give it a group_id")
@@ -557,6 +618,15 @@ class AsyncConsumer:
         chosen = self.assignment() if partitions is None else [partition_of(partition) for partition in partitions]
         self._reading.seek_to(chosen, timestamp)
         self._sought(chosen)
+
+
+def _refusal(call: str, me: asyncio.Task[object] | None, reader: asyncio.Task[object]) -> ConcurrentUseError:
+    mine = "?" if me is None else me.get_name()
+    return ConcurrentUseError(
+        f"{call} in task {mine!r}: task {reader.get_name()!r} waits for records of this consumer. One task reads at "
+        f"a time: make a consumer for each task, or read in one task and hand the records to others (asyncio.Queue). "
+        f"From other tasks call wakeup() or close()"
+    )
 
 
 # -- for the blocking face, which reads records on its caller's thread while no call is under way

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -83,6 +84,59 @@ def test_an_outage_longer_than_every_timeout_is_survived(seconds: int, protocol:
             await settle(first, second)
 
     on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+@both_protocols
+def test_an_outage_before_the_first_fetch_is_answered_raises_nothing(protocol: str) -> None:
+    """At every moment between joining and the first answer to a Fetch."""
+    polls = 0
+
+    async def test(cluster: VirtualCluster, delay_s: float) -> None:
+        nonlocal polls
+        await cluster.create(TOPIC, PARTITIONS)
+        async with member(cluster, protocol, default_api_timeout_ms=10_000) as consumer:
+            end = cluster.now + delay_s
+            while cluster.now < end:
+                assert await consumer.poll(end - cluster.now) == {}
+            if not consumer.assignment():
+                return  # perhaps no broker was reached yet, so the address may be wrong
+            await cluster.kill()
+            end = cluster.now + 20
+            while cluster.now < end:
+                assert await consumer.poll(7) == {}
+                polls += 1
+            await cluster.restart()
+            await fill(cluster, 8)
+            offsets = Counter[int]()
+            while offsets.total() < 8:
+                offsets.update({of.partition: batch.records_count for of, batch in (await consumer.poll(7)).items()})
+            assert offsets == dict.fromkeys(range(PARTITIONS), 2)
+            for _ in range(30):
+                assert await consumer.poll(1) == {}
+
+    for step in range(12, 24):
+        on_cluster(partial(test, delay_s=step * 0.001), seed=step, group_initial_rebalance_delay_ms=0)
+    assert polls
+
+
+def test_an_outage_while_partitions_assigned_by_hand_are_placed_raises_nothing() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        partitions = [TopicPartition(TOPIC, number) for number in range(2)]
+        async with cluster.consumer(group_id="g", default_api_timeout_ms=20_000) as consumer:
+            consumer.assign(partitions[:1])
+            assert await consumer.poll(1) == {}
+            await cluster.kill()
+            consumer.assign(partitions)
+            for _ in range(20):
+                assert await consumer.poll(7) == {}
+            await cluster.restart()
+            await fill(cluster, PARTITIONS)
+            found: set[TopicPartition] = set()
+            while found != set(partitions):
+                found |= (await consumer.poll(7)).keys()
+
+    on_cluster(test)
 
 
 def test_commit_and_committed_name_the_cause_when_no_broker_can_be_reached() -> None:

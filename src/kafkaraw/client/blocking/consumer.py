@@ -12,8 +12,10 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from kafkaraw.client.blocking.one_thread import Loop, OneThread, one_thread
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
@@ -43,7 +45,9 @@ T = TypeVar("T")
 class Consumer:
     """Reads records from partitions that are assigned to it. `AsyncConsumer` for code that blocks.
 
-    The connection is made on first use. To be used by one thread at a time, except `close`.
+    The connection is made on first use. For one thread at a time: a call of a second thread that reads, assigns, seeks,
+    pauses or commits raises `ConcurrentUseError` while the first one is in a call, or in a `for` loop over the
+    consumer. `wakeup`, `close` and calls that only ask are for any thread; `wakeup` for signal handlers, too.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -59,6 +63,7 @@ class Consumer:
         self._cursor = self._reading.cursor
         self._bridge = Bridge("consumer", self._async)
         self._calls = UserCalls(self._bridge, self._async)
+        self._use = OneThread()
         self._reader: threading.Thread | None = None  # who came last for records
 
     @classmethod
@@ -78,6 +83,7 @@ class Consumer:
                 raise
             error.add_note(f"while closing the consumer: {problem}")
 
+    @one_thread
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = list(partitions)
         self._bridge.call(lambda: self._async.assign(wanted))
@@ -85,6 +91,7 @@ class Consumer:
     def assignment(self) -> list[TopicPartition]:
         return self._bridge.call(self._async.assignment)
 
+    @one_thread
     def subscribe(
         self,
         topics: Iterable[str] | None = None,
@@ -98,27 +105,33 @@ class Consumer:
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         self._bridge.call(lambda: self._async.subscribe(wanted, pattern=pattern, **callbacks))
 
+    @one_thread
     def unsubscribe(self, timeout: float | None = None) -> None:
         self._calls.run(lambda: self._async.unsubscribe(timeout))
 
     def subscription(self) -> list[str]:
         return self._bridge.call(self._async.subscription)
 
+    @one_thread
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         self._bridge.call(lambda: self._async.seek(partition, offset))
 
+    @one_thread
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         chosen = None if partitions is None else list(partitions)
         self._bridge.call(lambda: self._async.seek_to_beginning(chosen))
 
+    @one_thread
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         chosen = None if partitions is None else list(partitions)
         self._bridge.call(lambda: self._async.seek_to_end(chosen))
 
+    @one_thread
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         chosen = list(partitions)
         self._bridge.call(lambda: self._async.pause(chosen))
 
+    @one_thread
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         chosen = list(partitions)
         self._bridge.call(lambda: self._async.resume(chosen))
@@ -136,35 +149,64 @@ class Consumer:
         return self._bridge.call(self._async.next_offsets)
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> dict[TopicPartition, Batch]:
-        return self._take(by_partition, max_records, timeout)
+        return self._take("poll", by_partition, max_records, timeout)
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch]:
         while not is_closed(self._async):
-            batch = self._cursor.next_batch()
+            batch = self._next_batch(timeout)
             if batch is not None:
                 yield batch
-            elif not self._more_unless_closed(timeout) and timeout is not None:
+            elif timeout is not None:
                 return
+
+    def _next_batch(self, timeout: float | None) -> Batch | None:
+        """The next batch; None when none came in time, or the consumer is closed."""
+        use = self._use
+        before = use.begin("batches")
+        try:
+            batch = self._cursor.next_batch()
+            while batch is None and self._more_unless_closed(timeout):
+                batch = self._cursor.next_batch()
+            return batch
+        finally:
+            use.caller = before
 
     def __iter__(self) -> Iterator[Record]:
         """Iterate over records, until the consumer is closed; may be left and gone on with at any record."""
-        while not is_closed(self._async):
-            yield from self._cursor.records()  # decoded here; threads are crossed once per answer
-            self._more_unless_closed(None)
+        use, loop = self._use, Loop()
+        try:
+            while not is_closed(self._async):
+                use.enter_loop(loop)
+                yield from self._cursor.records()  # decoded here; threads are crossed once per answer
+                self._more_unless_closed(None)
+        finally:
+            loop.thread = 0
 
     def __next__(self) -> Record:
-        while not is_closed(self._async):
-            record = self._cursor.next_record()
-            if record is not None:
-                return record
-            self._more_unless_closed(None)
+        use, reading, cursor = self._use, self._reading, self._cursor
+        me = get_ident()
+        if use.caller or use.loop is not None:
+            before = use.begin("next")
+        else:  # what `begin` does, without a call for each record
+            before, use.caller = 0, me
+        try:
+            while not reading.is_over:
+                record = cursor.next_record()
+                if record is not None:
+                    return record
+                self._more_unless_closed(None)
+        finally:
+            use.caller = before
         raise StopIteration
 
     def poll_arrow(
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
     ) -> pyarrow.RecordBatch:
         names = check_columns(columns)
-        return self._take(partial(to_arrow, columns=names), max_records, timeout, ARROW_BYTES)
+        return self._take("poll_arrow", partial(to_arrow, columns=names), max_records, timeout, ARROW_BYTES)
+
+    def wakeup(self) -> None:
+        self._async.wakeup()
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return self._bridge.run(self._async.partitions_for(topic, timeout))
@@ -190,11 +232,13 @@ class Consumer:
     def metrics(self) -> Metrics:
         return self._bridge.call(self._async.metrics)
 
+    @one_thread
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None
     ) -> None:
         self._bridge.run(self._async.commit(offsets, timeout))
 
+    @one_thread
     def commit_nowait(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
@@ -220,16 +264,26 @@ class Consumer:
         self._calls.run(lambda: close_of(self._async, deadline, in_doubt=in_doubt or is_elsewhere))
 
     def _take(
-        self, convert: Conversion[T], max_records: int | None, timeout: float | None, size_bytes: int | None = None
+        self,
+        call: str,
+        convert: Conversion[T],
+        max_records: int | None,
+        timeout: float | None,
+        size_bytes: int | None = None,
     ) -> T:
         """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""
         limit = self._reading.limit(max_records)
         self._reading.check_usable()
-        self._reader = threading.current_thread()
-        taken = self._cursor.take_converted(convert, limit, size_bytes)
-        if not taken and self._calls.run(lambda: self._reading.more(timeout)):
+        use = self._use
+        before = use.begin(call)
+        try:
+            self._reader = threading.current_thread()
             taken = self._cursor.take_converted(convert, limit, size_bytes)
-        return taken
+            if not taken and self._calls.run(lambda: self._reading.more(timeout)):
+                taken = self._cursor.take_converted(convert, limit, size_bytes)
+            return taken
+        finally:
+            use.caller = before
 
     def _more_unless_closed(self, timeout: float | None) -> bool:
         self._reader = threading.current_thread()

@@ -12,7 +12,7 @@ is decided first, and noted in statements that have neither a call nor a jump, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from kafkaraw.errors import DeserializationError, ProtocolError
@@ -36,7 +36,7 @@ class RecordCursor:
         called_home: while set, nothing is given, as if nothing was in hand, so that the caller comes to ask for more.
     """
 
-    def __init__(self, paused: Container[TopicPartition] = ()) -> None:
+    def __init__(self, paused: Collection[TopicPartition] = ()) -> None:
         self.called_home = False
         self._paused = paused
         self._visits = 0
@@ -285,7 +285,8 @@ class RecordCursor:
         """See that a batch is being read; says whether there is one."""
         while True:
             batch = self._batch
-            if batch is not None and batch.topic_partition not in self._paused and not self.called_home:
+            is_paused = self._paused and batch is not None and batch.topic_partition in self._paused
+            if batch is not None and not is_paused and not self.called_home:
                 if self._records is None:
                     self._records = iter(batch.starting_at(_next_offset(batch, self._last)))
                 return True

@@ -23,6 +23,7 @@ from kafkaraw.client.metrics.consumer_metrics import FetchCounters
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.network.security import with_principal
+from kafkaraw.client.wakeups import Wakeups
 from kafkaraw.core.fetch.cutting import Cut
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.positions import PartitionPosition, Standing, Start
@@ -50,6 +51,7 @@ class Reading:
         committed_only: whether records of open and aborted transactions are left out.
         is_waiting: whether a call of the user waits for something to come.
         is_over: somebody closes the consumer, or has: nothing is given any more.
+        wakeups: how other threads end calls that wait.
         turn: what has to be done before anything is given, as for a group; says whether it is done by the deadline.
     """
 
@@ -67,6 +69,7 @@ class Reading:
         self.cursor = RecordCursor(self.fetcher.paused)
         self.is_waiting = False
         self.is_over = False
+        self.wakeups = Wakeups()
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
         self._errand: asyncio.Task[None] | None = None
@@ -244,8 +247,17 @@ class Reading:
     async def take(
         self, convert: Conversion[T], limit: int | None, timeout: float | None, size_bytes: int | None = None
     ) -> T:
-        """What is in hand, or what comes in time, converted; see `RecordCursor.take_converted` and `more`."""
+        """What is in hand, or what comes in time, converted; see `RecordCursor.take_converted` and `more`.
+
+        Raises:
+            WakeupError: as `more`.
+        """
         self.check_usable()
+        return await self._interruptible(self._take(convert, limit, timeout, size_bytes))
+
+    async def _take(
+        self, convert: Conversion[T], limit: int | None, timeout: float | None, size_bytes: int | None
+    ) -> T:
         deadline = self._engine.deadline(timeout)
         if not await self._is_ready(deadline):
             return convert([])[0]
@@ -262,8 +274,16 @@ class Reading:
 
         Raises:
             KafkaError: what cannot be mended by trying again, or has not been for long.
+            WakeupError: `wakeup` was called; what is in hand stays there.
         """
-        return await self._more(self._engine.deadline(timeout))
+        return await self._interruptible(self._more(self._engine.deadline(timeout)))
+
+    async def _interruptible(self, work: Coroutine[object, None, T]) -> T:
+        try:
+            return await self.wakeups.interruptible(work)
+        finally:
+            if self.wakeups.is_wanted:  # the work was faster
+                self.cursor.called_home = True
 
     async def _more(self, deadline: Deadline) -> bool:
         while True:
@@ -285,7 +305,10 @@ class Reading:
 
     async def _is_ready(self, deadline: Deadline) -> bool:
         self._check_goes_on()
-        ready = self.turn is None or await self.turn(deadline)
+        if self.turn is None:
+            self.cursor.called_home = False
+            return True
+        ready = await self.turn(deadline)
         self._check_goes_on()  # somebody else may have begun to close meanwhile
         return ready
 
@@ -299,6 +322,11 @@ class Reading:
     def wake(self) -> None:
         """Have whoever waits look again."""
         self._news.set()
+
+    def wakeup(self) -> None:
+        """End the calls that wait, or else the next one that reads; on any thread. Nothing is lost."""
+        self.wakeups.wake()
+        self.cursor.called_home = True
 
     def end(self) -> None:
         """Give nothing any more: what is given up now, and perhaps committed, must not be processed after that."""

@@ -32,7 +32,7 @@ from kafkaraw.core.group.classic import ClassicMember
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.core.group.modern import ModernMember
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import RetriableError, UsageError
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Group:
         """See that partitions assigned by hand stand where the group has committed; says whether they do.
 
         Raises:
-            KafkaError: it cannot be found out.
+            KafkaError: it cannot be found out, and that is no outage of brokers that were reached before.
         """
         while self._unplaced:
             if self._placing is None:
@@ -165,7 +165,13 @@ class Group:
             if self._placing is not task:
                 continue  # another call has waited for it, too, and has come first
             self._placing = None
-            starts = task.result()
+            try:
+                starts = task.result()
+            except RetriableError as error:
+                if not self._reading.fetcher.was_reached:
+                    raise
+                log.warning("committed positions are not known yet, asking again: %s", error)
+                continue
             for partition in self._unplaced & starts.keys():
                 self._reading.seek(partition, starts[partition].offset, starts[partition].leader_epoch)
             self._unplaced -= starts.keys()

@@ -202,6 +202,7 @@ class Membership:
     def read(self, partitions: Iterable[TopicPartition], starts: Positions) -> None:
         """Read exactly these from now on, new ones from these positions."""
         kept = sorted(partitions)
+        self._reading.fetcher.was_reached = True
         self._reading.assign(kept, {partition: Start(at.offset, at.leader_epoch) for partition, at in starts.items()})
         self.progress.forget(kept)
         self._use_topics()

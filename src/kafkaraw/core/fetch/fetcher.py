@@ -61,6 +61,8 @@ class Fetcher:
 
     Attributes:
         paused: partitions that are not asked for, and of which nothing is handed over; what waits of them stays.
+        was_reached: whether a broker has ever returned records or an offset, or the group's coordinator an assignment.
+            From then on, what fails in ways that may pass is an outage, and not a wrong address.
     """
 
     def __init__(
@@ -78,9 +80,9 @@ class Fetcher:
         self._positions: dict[TopicPartition, PartitionPosition] = {}
         self._waiting = Waiting()
         self._problems: dict[TopicPartition, KafkaError] = {}
-        self._has_read = False  # whether a broker ever gave records or an offset
         self._troubled: dict[TopicPartition, None] = {}  # all that have no position or an error, and some that had
         self.paused: set[TopicPartition] = set()
+        self.was_reached = False
         self._agenda = Agenda(self._positions, self.paused, self._waiting)
         self._assignment: tuple[TopicPartition, ...] = ()
 
@@ -188,7 +190,7 @@ class Fetcher:
     ) -> None:
         """A look-up gave an offset and its epoch; -1 when all records are older than that: go to the end."""
         position = self._positions.get(topic_partition)
-        self._has_read = True
+        self.was_reached = True
         if position is not None and position.generation == generation:
             if offset < 0:
                 position.seek_to(LATEST_TIMESTAMP)
@@ -385,8 +387,7 @@ class Fetcher:
 
         Args:
             now_ms: the time.
-            patience_ms: how long a partition may fail in ways that may pass, until the first records or positions have
-                come: what is wrong may be an address. After that it is an outage, which may last.
+            patience_ms: how long a partition may fail in ways that may pass, unless it `was_reached`.
             unknown_patience_ms: how long a topic or partition may be unknown: it may be that new.
         """
         for topic_partition in list(self._problems):
@@ -402,7 +403,7 @@ class Fetcher:
             failing_ms = now_ms - position.failing_since_ms
             if failing_ms >= (unknown_patience_ms if unknown else patience_ms):
                 position.failing_since_ms = now_ms
-                if unknown or not self._has_read:
+                if unknown or not self.was_reached:
                     return position.error
                 log.warning(
                     "%s cannot be read, trying again: %s",
@@ -444,7 +445,7 @@ class Fetcher:
         if data.error_code:
             return self._react(position, data, cluster, now_ms)
         position.worked()
-        self._has_read = True
+        self.was_reached = True
         if data.diverging_epoch.end_offset >= 0:
             self._parted(position, target, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return False
