@@ -9,13 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Never, Self
 
+from kafkaraw.client.arguments import (
+    partition_of,
+    partitions_of,
+    position_of,
+    refuse_positional,
+    timestamps_of,
+    topic_of,
+)
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
-from kafkaraw.client.fetching.assignment import partition_of
 from kafkaraw.client.fetching.cursor import by_partition
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
@@ -50,9 +57,11 @@ class AsyncConsumer:
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+        UsageError: a positional argument.
     """
 
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+        refuse_positional(type(self).__name__, misplaced)
         self._config = parse(ConsumerConfig, settings)
         self._engine = Engine.on(self._config, runtime)
         self._reading = Reading(self._engine, self._config)
@@ -94,7 +103,7 @@ class AsyncConsumer:
         Raises:
             UsageError: an entry is not a topic and a partition, or there is a subscription.
         """
-        checked = [partition_of(partition) for partition in partitions]
+        checked = partitions_of(partitions, "assign")
         self._reading.check_usable()
         added = set(checked) - set(self._reading.fetcher.assignment)
         if self._group is not None:
@@ -162,10 +171,8 @@ class AsyncConsumer:
         Raises:
             UsageError: the partition is not assigned, or the offset is negative.
         """
-        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        if at.offset < 0:
-            raise UsageError(f"seek to offset {at.offset}: must be 0 or more; see seek_to_beginning and seek_to_end")
-        chosen = partition_of(partition)
+        chosen = partition_of(partition, "seek")
+        at = position_of(offset, f"seek {chosen.topic}-{chosen.partition}", "see seek_to_beginning() and seek_to_end()")
         self._reading.seek(chosen, at.offset, at.leader_epoch)
         self._sought([chosen])
 
@@ -201,7 +208,7 @@ class AsyncConsumer:
             UsageError: a partition is not assigned.
         """
         self._reading.check_usable()
-        self._reading.pause(map(partition_of, partitions))
+        self._reading.pause(partitions_of(partitions, "pause"))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with partitions that were paused.
@@ -213,7 +220,7 @@ class AsyncConsumer:
             UsageError: a partition is not assigned.
         """
         self._reading.check_usable()
-        self._reading.resume(map(partition_of, partitions))
+        self._reading.resume(partitions_of(partitions, "resume"))
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are paused, in order."""
@@ -233,7 +240,7 @@ class AsyncConsumer:
         Raises:
             UsageError: the partition is not assigned.
         """
-        return self._reading.lag(partition_of(partition))
+        return self._reading.lag(partition_of(partition, "lag"))
 
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be given.
@@ -246,10 +253,11 @@ class AsyncConsumer:
             UsageError: the partition is not assigned, or has no position.
             KafkaTimeoutError: the offset is not known in time.
         """
+        chosen = partition_of(partition, "position")
         deadline = self._engine.deadline(timeout)
         if self._group is not None:
             await self._group.place(deadline)
-        return await self._reading.position(partition_of(partition), deadline)
+        return await self._reading.position(chosen, deadline)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where each assigned partition goes on, with the leader epoch before it, as far as that is known.
@@ -354,6 +362,7 @@ class AsyncConsumer:
             KafkaError: no broker gave an answer.
         """
         self._reading.check_usable()
+        topic_of(topic, "partitions_for")
         deadline = self._engine.deadline(timeout)
         await self._engine.refresh([topic], timeout=deadline.remaining)
         await self._engine.wait_for_topics([topic], deadline.remaining)
@@ -370,7 +379,7 @@ class AsyncConsumer:
         Returns:
             zero when the topic is not known (yet), and from brokers before 2.8.
         """
-        return self._engine.cluster.topic_id_of(topic)
+        return self._engine.cluster.topic_id_of(topic_of(topic, "topic_id"))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -384,7 +393,9 @@ class AsyncConsumer:
         Raises:
             KafkaError: some cannot be found out.
         """
-        return await self._offsets(dict.fromkeys(map(partition_of, partitions), EARLIEST_TIMESTAMP), timeout)
+        return await self._offsets(
+            dict.fromkeys(partitions_of(partitions, "beginning_offsets"), EARLIEST_TIMESTAMP), timeout
+        )
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -398,7 +409,7 @@ class AsyncConsumer:
         Raises:
             KafkaError: some cannot be found out.
         """
-        return await self._offsets(dict.fromkeys(map(partition_of, partitions), LATEST_TIMESTAMP), timeout)
+        return await self._offsets(dict.fromkeys(partitions_of(partitions, "end_offsets"), LATEST_TIMESTAMP), timeout)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
@@ -416,12 +427,9 @@ class AsyncConsumer:
             UsageError: a negative timestamp.
             KafkaError: some cannot be found out.
         """
-        for partition, timestamp_ms in timestamps.items():
-            if timestamp_ms < 0:
-                raise UsageError(f"{partition}: timestamp {timestamp_ms} must be 0 or more")
+        wanted = timestamps_of(timestamps, "offsets_for_times")
         self._reading.check_usable()
         deadline = self._engine.deadline(timeout)
-        wanted = {partition_of(partition): timestamp for partition, timestamp in timestamps.items()}
         found = await look_up(self._engine, wanted, deadline=deadline, committed_only=self._reading.committed_only)
         return {partition: offset if offset.offset >= 0 else None for partition, offset in found.items()}
 
@@ -554,7 +562,8 @@ class AsyncConsumer:
         return {topic_partition: offset.offset for topic_partition, offset in found.items()}
 
     def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
-        chosen = self.assignment() if partitions is None else [partition_of(partition) for partition in partitions]
+        call = "seek_to_beginning" if timestamp == EARLIEST_TIMESTAMP else "seek_to_end"
+        chosen = self.assignment() if partitions is None else partitions_of(partitions, call)
         self._reading.seek_to(chosen, timestamp)
         self._sought(chosen)
 

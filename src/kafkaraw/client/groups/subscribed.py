@@ -60,6 +60,10 @@ class Subscribed:
         """
         if (topics is None) == (pattern is None):
             raise UsageError("subscribe: give topics or a pattern")
+        if topics is not None and not isinstance(topics, Iterable):
+            raise UsageError(f"subscribe({topics!r}): must be names of topics, as in subscribe(['orders'])")
+        if pattern is not None and not isinstance(pattern, str | re.Pattern):
+            raise UsageError(f"subscribe: pattern {pattern!r} must be text or a compiled regular expression")
         names = [topics] if isinstance(topics, str) else list(topics or ())
         checked: list[object] = list(names)
         wrong = [name for name in checked if not isinstance(name, str) or not name]
