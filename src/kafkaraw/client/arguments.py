@@ -6,6 +6,7 @@ that refuses a record asks `sending/record_arguments.py` afterwards. Start at `p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, TypeVar
@@ -18,6 +19,7 @@ V = TypeVar("V")
 
 INT64_MAX: Final = 2**63 - 1
 _TEXT_SHOWN_MAX: Final = 80
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FROM_PROPERTIES: Final = "from_properties() takes a dict of Java's names, or a .properties file"
 
 
@@ -50,6 +52,19 @@ def topic_of(topic: object, call: str) -> str:
     if isinstance(topic, str) and topic:
         return topic
     raise UsageError(f"{call}: topic {topic!r} must be the name of one topic, as in {call}('orders')")
+
+
+def check_topic_name(name: str, call: str) -> None:
+    """Refuse a name that no topic can have (Kafka's `Topic.validate`).
+
+    Raises:
+        UsageError: it is empty, too long, or has a character that names may not have.
+    """
+    if name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
+        raise UsageError(
+            f"{call}: {name!r:.{_TEXT_SHOWN_MAX}} can be no topic: names have 1 to 249 of the characters a-z, A-Z, "
+            f"0-9, '.', '_' and '-', and are not '.' or '..'"
+        )
 
 
 def partition_of(partition: object, call: str = "") -> TopicPartition:

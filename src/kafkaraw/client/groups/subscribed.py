@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from kafkaraw.client.arguments import check_topic_name
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
@@ -69,6 +70,8 @@ class Subscribed:
         wrong = [name for name in checked if not isinstance(name, str) or not name]
         if wrong or (pattern is None and not names):
             raise UsageError(f"subscribe({names!r}): must be names of topics; unsubscribe() ends a subscription")
+        for name in names:
+            check_topic_name(name, "subscribe")
         broker_side = isinstance(pattern, str) and self._config.group_protocol == "consumer"
         try:
             self._pattern = None if pattern is None or broker_side else re.compile(pattern)
