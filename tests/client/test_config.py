@@ -113,9 +113,9 @@ def test_an_unknown_setting_says_what_exists(kind: type[ClientConfig], name: str
     [
         (ProducerConfig, {"linger_ms": -1}, "at least 0 ms"),
         (ProducerConfig, {"batch_size": 2**31}, f"at most {INT32_MAX} bytes"),
-        (ProducerConfig, {"linger_ms": "5"}, "whole number, not str"),
-        (ProducerConfig, {"linger_ms": True}, "whole number, not bool"),
-        (ProducerConfig, {"linger_ms": 0.5}, "whole number, not float"),
+        (ProducerConfig, {"linger_ms": "5"}, "whole number of milliseconds, not str"),
+        (ProducerConfig, {"linger_ms": True}, "whole number of milliseconds, not bool"),
+        (ProducerConfig, {"linger_ms": 0.5}, "whole number of milliseconds, not float"),
         (ProducerConfig, {"compression_type": "gzipp"}, "did you mean 'gzip'?"),
         (ProducerConfig, {"compression_type": "gzip", "compression_level": 10}, "between -1 and 9 for compression_ty"),
         (ProducerConfig, {"compression_type": "lz4", "compression_level": 18}, "between -131072 and 17"),

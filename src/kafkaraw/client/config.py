@@ -8,6 +8,7 @@ in `settings.py`.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
@@ -51,7 +52,9 @@ def parse_addresses(value: object) -> tuple[Address, ...]:
     parts: list[object]
     if isinstance(value, str):
         parts = [*value.split(",")]
-    elif isinstance(value, Iterable):
+    elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int) and not isinstance(value, Address):
+        raise ValueError(f'must be "host:port"; write {f"{value[0]}:{value[1]}"!r}')
+    elif isinstance(value, Iterable) and not isinstance(value, bytes):
         parts = [str(part) if isinstance(part, Address) else part for part in value]
     else:
         raise ValueError(f'must be "host:port,host:port" or a list of "host:port", not {type(value).__name__}')
@@ -67,8 +70,13 @@ def _address(part: object) -> Address:
     if not isinstance(part, str):
         raise ValueError(f'{part!r} is not "host:port"')
     text = part.strip()
-    # Java allows a listener name in front, as in PLAINTEXT://host:9092.
-    host, colon, port = text.rpartition("://")[2].rpartition(":")
+    if len(several := re.split(r"[\s;]+", text)) > 1:
+        raise ValueError(f"{text!r}: separate servers with commas; write {','.join(several)!r}")
+    # Java allows a listener's name in front, as in PLAINTEXT://host:9092; those are in capitals.
+    listener, _, address = text.rpartition("://")
+    if listener != listener.upper():
+        raise ValueError(f'{text!r} is a URL; leave {listener + "://"!r} out, and give "host:port" of a broker')
+    host, colon, port = address.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         raise ValueError(f"{text!r} has no port; did you mean {text + ':9092'!r}?")
     host = host.removeprefix("[").removesuffix("]")

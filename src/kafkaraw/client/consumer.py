@@ -10,13 +10,20 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, Self, TypeVar
 
+from kafkaraw.client.arguments import (
+    partition_of,
+    partitions_of,
+    position_of,
+    refuse_positional,
+    timestamps_of,
+    topic_of,
+)
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
-from kafkaraw.client.fetching.assignment import partition_of
 from kafkaraw.client.fetching.cursor import by_partition
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
@@ -68,9 +75,11 @@ class AsyncConsumer:
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+        UsageError: a positional argument.
     """
 
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+        refuse_positional(type(self).__name__, misplaced)
         self._config = parse(ConsumerConfig, settings)
         self._engine = Engine.on(self._config, runtime)
         self._reading = Reading(self._engine, self._config)
@@ -114,7 +123,7 @@ class AsyncConsumer:
         Raises:
             UsageError: an entry is not a topic and a partition, or there is a subscription.
         """
-        checked = [partition_of(partition) for partition in partitions]
+        checked = partitions_of(partitions, "assign")
         self._reading.check_usable()
         added = set(checked) - set(self._reading.fetcher.assignment)
         if self._group is not None:
@@ -182,10 +191,8 @@ class AsyncConsumer:
         Raises:
             UsageError: the partition is not assigned, or the offset is negative.
         """
-        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        if at.offset < 0:
-            raise UsageError(f"seek to offset {at.offset}: must be 0 or more; see seek_to_beginning and seek_to_end")
-        chosen = partition_of(partition)
+        chosen = partition_of(partition, "seek")
+        at = position_of(offset, f"seek {chosen.topic}-{chosen.partition}", "see seek_to_beginning() and seek_to_end()")
         self._reading.seek(chosen, at.offset, at.leader_epoch)
         self._sought([chosen])
 
@@ -221,7 +228,7 @@ class AsyncConsumer:
             UsageError: a partition is not assigned.
         """
         self._reading.check_usable()
-        self._reading.pause(map(partition_of, partitions))
+        self._reading.pause(partitions_of(partitions, "pause"))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with partitions that were paused.
@@ -233,7 +240,7 @@ class AsyncConsumer:
             UsageError: a partition is not assigned.
         """
         self._reading.check_usable()
-        self._reading.resume(map(partition_of, partitions))
+        self._reading.resume(partitions_of(partitions, "resume"))
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are paused, in order."""
@@ -253,7 +260,7 @@ class AsyncConsumer:
         Raises:
             UsageError: the partition is not assigned.
         """
-        return self._reading.lag(partition_of(partition))
+        return self._reading.lag(partition_of(partition, "lag"))
 
     @_interruptible
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
@@ -267,10 +274,11 @@ class AsyncConsumer:
             UsageError: the partition is not assigned, or has no position.
             KafkaTimeoutError: the offset is not known in time.
         """
+        chosen = partition_of(partition, "position")
         deadline = self._engine.deadline(timeout)
         if self._group is not None:
             await self._group.place(deadline)
-        return await self._reading.position(partition_of(partition), deadline)
+        return await self._reading.position(chosen, deadline)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where each assigned partition goes on, with the leader epoch before it, as far as that is known.
@@ -388,6 +396,7 @@ class AsyncConsumer:
             KafkaError: no broker gave an answer.
         """
         self._reading.check_usable()
+        topic_of(topic, "partitions_for")
         deadline = self._engine.deadline(timeout)
         await self._engine.refresh([topic], timeout=deadline.remaining)
         await self._engine.wait_for_topics([topic], deadline.remaining)
@@ -404,7 +413,7 @@ class AsyncConsumer:
         Returns:
             zero when the topic is not known (yet), and from brokers before 2.8.
         """
-        return self._engine.cluster.topic_id_of(topic)
+        return self._engine.cluster.topic_id_of(topic_of(topic, "topic_id"))
 
     @_interruptible
     async def beginning_offsets(
@@ -419,7 +428,9 @@ class AsyncConsumer:
         Raises:
             KafkaError: some cannot be found out.
         """
-        return await self._offsets(dict.fromkeys(map(partition_of, partitions), EARLIEST_TIMESTAMP), timeout)
+        return await self._offsets(
+            dict.fromkeys(partitions_of(partitions, "beginning_offsets"), EARLIEST_TIMESTAMP), timeout
+        )
 
     @_interruptible
     async def end_offsets(
@@ -434,7 +445,7 @@ class AsyncConsumer:
         Raises:
             KafkaError: some cannot be found out.
         """
-        return await self._offsets(dict.fromkeys(map(partition_of, partitions), LATEST_TIMESTAMP), timeout)
+        return await self._offsets(dict.fromkeys(partitions_of(partitions, "end_offsets"), LATEST_TIMESTAMP), timeout)
 
     @_interruptible
     async def offsets_for_times(
@@ -453,12 +464,9 @@ class AsyncConsumer:
             UsageError: a negative timestamp.
             KafkaError: some cannot be found out.
         """
-        for partition, timestamp_ms in timestamps.items():
-            if timestamp_ms < 0:
-                raise UsageError(f"{partition}: timestamp {timestamp_ms} must be 0 or more")
+        wanted = timestamps_of(timestamps, "offsets_for_times")
         self._reading.check_usable()
         deadline = self._engine.deadline(timeout)
-        wanted = {partition_of(partition): timestamp for partition, timestamp in timestamps.items()}
         found = await look_up(self._engine, wanted, deadline=deadline, committed_only=self._reading.committed_only)
         return {partition: offset if offset.offset >= 0 else None for partition, offset in found.items()}
 
@@ -615,7 +623,8 @@ class AsyncConsumer:
         return {topic_partition: offset.offset for topic_partition, offset in found.items()}
 
     def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
-        chosen = self.assignment() if partitions is None else [partition_of(partition) for partition in partitions]
+        call = "seek_to_beginning" if timestamp == EARLIEST_TIMESTAMP else "seek_to_end"
+        chosen = self.assignment() if partitions is None else partitions_of(partitions, call)
         self._reading.seek_to(chosen, timestamp)
         self._sought(chosen)
 

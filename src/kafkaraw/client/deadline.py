@@ -18,6 +18,20 @@ GRAIN_S = 1e-6
 """Less time than this is none: a timer so short may leave a virtual clock where it stands."""
 
 
+def check_timeout(timeout: object) -> None:
+    """Refuse a timeout that is no number of seconds.
+
+    Raises:
+        UsageError: it is none, or negative.
+    """
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+        raise UsageError(
+            f"timeout={timeout!r}: must be a number of seconds, 0 or more, or None, not {type(timeout).__name__}"
+        )
+    if not timeout >= 0:
+        raise UsageError(f"timeout={timeout!r}: must be zero or more seconds")
+
+
 class Deadline:
     """A point in time on the running loop's clock.
 
@@ -28,8 +42,7 @@ class Deadline:
     __slots__ = ("_at", "_loop", "timeout")
 
     def __init__(self, timeout: float) -> None:
-        if not timeout >= 0:
-            raise UsageError(f"timeout={timeout!r}: must be zero or more seconds")
+        check_timeout(timeout)
         self._loop = asyncio.get_running_loop()
         self.timeout = timeout
         self._at = self._loop.time() + timeout

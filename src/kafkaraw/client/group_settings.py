@@ -104,7 +104,7 @@ def check_group(config: ConsumerConfig, given: Mapping[str, object]) -> None:
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
             f"heartbeat_interval_ms={config.heartbeat_interval_ms} must be less than session_timeout_ms="
-            f"{config.session_timeout_ms}, usually a third of it"
+            f"{config.session_timeout_ms}, usually a third of it; both are milliseconds"
         )
 
 

@@ -217,7 +217,17 @@ def read_properties(properties: Properties) -> dict[str, str]:
         ConfigError: the file cannot be read.
     """
     if isinstance(properties, Mapping):
+        for name in properties:
+            if not isinstance(name, str):
+                raise ConfigError(
+                    f"property {name!r} must be a name, as 'bootstrap.servers', not {type(name).__name__}"
+                )
         return {name: _text(value) for name, value in properties.items()}
+    if not isinstance(properties, str | os.PathLike):
+        raise ConfigError(
+            f"properties {properties!r} must be a dict of Java's names, or the path of a .properties file, "
+            f"not {type(properties).__name__}"
+        )
     try:
         return parse_java_properties(Path(properties).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
 
 Callback = Callable[[list[TopicPartition]], Awaitable[None] | None]
@@ -24,3 +25,16 @@ class Listeners:
     on_assigned: Callback | None = None
     on_revoked: Callback | None = None
     on_lost: Callback | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be called.
+
+        Raises:
+            UsageError: a callback is no function.
+        """
+        for field in fields(self):
+            given = getattr(self, field.name)
+            if given is not None and not callable(given):
+                raise UsageError(
+                    f"subscribe: {field.name}={given!r} must be a function that takes a list of partitions"
+                )

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Never, Self
 
+from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.java_names import Properties, made_from_properties
@@ -50,9 +51,11 @@ class AsyncProducer:
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+        UsageError: a positional argument.
     """
 
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+        refuse_positional(type(self).__name__, misplaced)
         self._delivery = Delivery(parse(ProducerConfig, settings), runtime)
         plain = self._delivery.pipeline is None
         self._take: Callable[..., Ticket | None] = self._delivery.open_batches.take if plain else take_nothing

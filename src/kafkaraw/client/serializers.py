@@ -67,7 +67,8 @@ def serializer_of(given: SerializerLike) -> Serialize:
         except Exception as error:
             raise SerializationError(
                 f"{name_of(given)} refuses the {context.field} of a record for topic {context.topic!r}, "
-                f"which is of type {type(content).__name__}: {type(error).__name__}"
+                f"which is of type {type(content).__name__}: {type(error).__name__}; "
+                f"change the serializer or what is sent (its own error is the cause of this one)"
             ) from error
         if made is None or isinstance(made, bytes | bytearray | memoryview):
             return None if made is None else bytes(made)

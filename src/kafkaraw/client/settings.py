@@ -124,7 +124,7 @@ def _checked(declared: str, about: Setting, value: object, *, from_text: bool) -
     elif value is None and "None" in declared:
         return None
     else:
-        _check_type(declared, value, from_text=from_text)
+        _check_type(declared, about, value, from_text=from_text)
     if about.choices and value not in about.choices:
         choices = ", ".join(repr(choice) for choice in about.choices if choice is not None)
         raise ValueError(f"must be one of {choices}{_nearest_choice(value, about)}")
@@ -140,11 +140,16 @@ _TYPES: dict[str, tuple[type, str, str]] = {
 }
 
 
-def _check_type(declared: str, value: object, *, from_text: bool) -> None:
+_UNITS = {"ms": "milliseconds"}
+
+
+def _check_type(declared: str, about: Setting, value: object, *, from_text: bool) -> None:
     wanted, name, as_text = _TYPES[declared.partition(" ")[0]]
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        written = from_text and isinstance(value, str)
-        raise ValueError(f"must be {as_text}" if written else f"must be {name}, not {type(value).__name__}")
+        unit = f" of {_UNITS.get(about.unit, about.unit)}" if about.unit else ""
+        if from_text and isinstance(value, str):
+            raise ValueError(f"must be {as_text}{unit}")
+        raise ValueError(f"must be {name}{unit}, not {type(value).__name__}")
 
 
 def _check_limits(about: Setting, value: object) -> None:

@@ -184,7 +184,9 @@ ERROR_TABLE: Final[dict[int, ErrorMeaning]] = {
     ErrorCode.CORRUPT_MESSAGE: ErrorMeaning(
         _R, "a record batch failed its checksum or size check, or has a null key on a compacted topic"
     ),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorMeaning(_R, "this broker does not host that topic or partition"),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorMeaning(
+        _R, "this broker has no such topic or partition; check the name and the number, or create it"
+    ),
     ErrorCode.INVALID_FETCH_SIZE: ErrorMeaning(_F, "the fetch size asked for is not valid"),
     ErrorCode.LEADER_NOT_AVAILABLE: ErrorMeaning(_R, "the partition has no leader, as while one is being elected"),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorMeaning(
@@ -200,7 +202,9 @@ ERROR_TABLE: Final[dict[int, ErrorMeaning]] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorMeaning(_R, "the coordinator is still loading and cannot answer yet"),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorMeaning(_R, "there is no coordinator right now"),
     ErrorCode.NOT_COORDINATOR: ErrorMeaning(_R, "this broker is not the coordinator; look it up again"),
-    ErrorCode.INVALID_TOPIC_EXCEPTION: ErrorMeaning(_F, "the topic name is not allowed"),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: ErrorMeaning(
+        _F, "the name is no topic's: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', but not '.' or '..'"
+    ),
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorMeaning(_F, "the batch is larger than a log segment"),
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorMeaning(
         _R, "fewer replicas are in sync than min.insync.replicas asks for; nothing was written"
@@ -225,13 +229,19 @@ ERROR_TABLE: Final[dict[int, ErrorMeaning]] = {
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: ErrorMeaning(_F, "the broker does not offer that SASL mechanism"),
     ErrorCode.ILLEGAL_SASL_STATE: ErrorMeaning(_F, "the request does not fit the connection's state of authentication"),
     ErrorCode.UNSUPPORTED_VERSION: ErrorMeaning(_F, "the broker does not have this version of the API"),
-    ErrorCode.TOPIC_ALREADY_EXISTS: ErrorMeaning(_F, "a topic of that name exists"),
-    ErrorCode.INVALID_PARTITIONS: ErrorMeaning(_F, "the number of partitions is below 1, or below what exists"),
-    ErrorCode.INVALID_REPLICATION_FACTOR: ErrorMeaning(
-        _F, "the replication factor is below 1 or above the number of brokers"
+    ErrorCode.TOPIC_ALREADY_EXISTS: ErrorMeaning(
+        _F, "a topic of that name exists; delete it first, or choose another name"
     ),
-    ErrorCode.INVALID_REPLICA_ASSIGNMENT: ErrorMeaning(_F, "the assignment of replicas to brokers is not valid"),
-    ErrorCode.INVALID_CONFIG: ErrorMeaning(_F, "a configuration value is not valid"),
+    ErrorCode.INVALID_PARTITIONS: ErrorMeaning(_F, "the number of partitions must be at least 1, and may only grow"),
+    ErrorCode.INVALID_REPLICATION_FACTOR: ErrorMeaning(
+        _F, "the replication factor must be at least 1, and no more than there are brokers"
+    ),
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: ErrorMeaning(
+        _F, "replicas must be assigned to brokers that exist, each once per partition, to partitions from 0 on"
+    ),
+    ErrorCode.INVALID_CONFIG: ErrorMeaning(
+        _F, "a configuration's name or value is not valid; Admin.describe_configs lists names and values"
+    ),
     ErrorCode.NOT_CONTROLLER: ErrorMeaning(_R, "this broker is not the controller; ask the one that metadata names"),
     ErrorCode.INVALID_REQUEST: ErrorMeaning(
         _F, "the request contradicts itself or lacks something; the broker's log says more"
@@ -270,7 +280,9 @@ ERROR_TABLE: Final[dict[int, ErrorMeaning]] = {
     ErrorCode.DELEGATION_TOKEN_EXPIRED: ErrorMeaning(_F, "the delegation token has expired"),
     ErrorCode.INVALID_PRINCIPAL_TYPE: ErrorMeaning(_F, "the principal type is not supported"),
     ErrorCode.NON_EMPTY_GROUP: ErrorMeaning(_F, "the group still has members"),
-    ErrorCode.GROUP_ID_NOT_FOUND: ErrorMeaning(_F, "there is no such group"),
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorMeaning(
+        _F, "there is no such group; check its id, Admin.list_groups lists them"
+    ),
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND: ErrorMeaning(
         _R, "the broker does not know the fetch session; start a new one"
     ),

@@ -31,7 +31,7 @@ STRANGERS: dict[bytes, str] = {
     b"GET ": "the other side sent an HTTP request, not a Kafka frame",
     b"POST": "the other side sent an HTTP request, not a Kafka frame",
     b"SSH-": "the other side speaks SSH, not Kafka",
-    b"\x15\x03": "the other side speaks TLS and sent an alert: this port wants an encrypted connection",
+    b"\x15\x03": "the other side speaks TLS and sent an alert: this port wants TLS (security_protocol SSL or SASL_SSL)",
     b"\x16\x03": "the other side sent a TLS handshake to a port without TLS",
 }
 

@@ -51,6 +51,7 @@ from kafkaraw.records.partitioning import (
     PartitionFunction,
     murmur2,
     partition_for_key,
+    whole_number,
 )
 from kafkaraw.records.promise import BatchPromise, PromiseState, Waiter
 from kafkaraw.records.record import (
@@ -135,4 +136,5 @@ __all__ = [
     "stamp_create_time",
     "unpack_header",
     "verify_crc",
+    "whole_number",
 ]

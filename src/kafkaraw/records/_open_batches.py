@@ -33,7 +33,15 @@ from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 from kafkaraw.errors import UsageError
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus
-from kafkaraw.records.partitioning import HASHES, PARTITIONERS, STICKY_SIZE_MAX, KeyHash, Partitioner, in_range
+from kafkaraw.records.partitioning import (
+    HASHES,
+    PARTITIONERS,
+    STICKY_SIZE_MAX,
+    KeyHash,
+    Partitioner,
+    chosen,
+    whole_number,
+)
 from kafkaraw.records.promise import BatchPromise
 from kafkaraw.records.sealed import SealedBatch
 
@@ -264,6 +272,8 @@ class OpenBatches:
                 return None
             hashed = self._hash_of(key)
         if topic is not self._last_name:  # mostly it is the same object, which saves looking it up
+            if not isinstance(topic, str):
+                return None
             self._last_topic = self._topics.get(topic)
             self._last_name = topic
         entry: Topic = self._last_topic
@@ -282,7 +292,7 @@ class OpenBatches:
 
     def append(
         self,
-        topic: str,
+        topic: object,
         key: object,
         value: object,
         headers: object,
@@ -364,7 +374,7 @@ class OpenBatches:
         if entry is None:
             return None
         count: cython.Py_ssize_t = len(entry.batches)
-        return in_range(self._function(topic, key, value, count), topic, count)
+        return chosen(self._function, topic, key, value, count)
 
     def _next_sticky(self, entry: Topic) -> cython.Py_ssize_t:
         """Move on to the next partition: records without a key fill one batch after the other, not all a little."""
@@ -564,6 +574,8 @@ class Sender:
 @cython.cfunc
 def _as_partition(value: object, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """A partition that there is, or -1."""
+    if type(value) is not int:
+        value = whole_number(value)
     overflow: cython.int = 0
     number: cython.longlong = PyLong_AsLongLongAndOverflow(value, cython.address(overflow))
     return -1 if overflow or not 0 <= number < count else cython.cast(cython.Py_ssize_t, number)

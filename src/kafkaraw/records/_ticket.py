@@ -45,7 +45,7 @@ class Ticket:
         """Whether the outcome is known."""
         return self.batch_promise.done
 
-    def result(self, timeout: float | None = None) -> RecordMetadata:
+    def result(self, timeout: object = None) -> RecordMetadata:
         """Wait until the broker has answered for this record.
 
         Args:

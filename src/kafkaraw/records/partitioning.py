@@ -8,13 +8,15 @@ Source: Kafka's Utils.murmur2 and BuiltInPartitioner; librdkafka's rd_kafka_msg_
 
 from __future__ import annotations
 
+import operator
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, SupportsIndex, TypeAlias
 
 from kafkaraw.errors import UsageError
 
@@ -123,6 +125,38 @@ HASHES: Final[dict[KeyHash, Callable[[bytes], int]]] = {
     KeyHash.CRC32: zlib.crc32,
     KeyHash.FNV1A: fnv1a,
 }
+
+
+def whole_number(partition: SupportsIndex) -> int:
+    """Take what a user gave as a partition's number.
+
+    Raises:
+        UsageError: it is no whole number.
+    """
+    if not isinstance(partition, bool):
+        with suppress(TypeError):
+            return operator.index(partition)
+    raise UsageError(
+        f"partition {partition!r} must be a whole number, as in partition=0, not {type(partition).__name__}"
+    )
+
+
+def chosen(
+    function: PartitionFunction, topic: str, key: bytes | None, value: bytes | None, partition_count: int
+) -> int | None:
+    """Let a user's function choose the partition of a record.
+
+    Raises:
+        UsageError: it raised, or there is no such partition.
+    """
+    try:
+        choice = function(topic, key, value, partition_count)
+    except Exception as error:
+        raise UsageError(
+            f"the partitioner raised {type(error).__name__} for a record of topic {topic!r}, which has "
+            f"{partition_count} partitions; its own error is the cause of this one; it must give a partition, or None"
+        ) from error
+    return in_range(choice, topic, partition_count)
 
 
 def in_range(choice: object, topic: str, partition_count: int) -> int | None:

@@ -13,7 +13,7 @@ from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.fetching.whole_log import LogBatch, LogSlice, TopicReplacedError, WholeLog
-from kafkaraw.errors import LogTruncated, ProducerFenced
+from kafkaraw.errors import LogTruncated, ProducerFenced, UsageError
 from kafkaraw.records import ControlType, TopicPartition
 
 
@@ -52,7 +52,8 @@ def test_transactions_are_listed_by_state(servers: str) -> None:
         assert [each.transactional_id for each in ongoing] == ["one"]
         assert ongoing[0].producer_id >= 0
         one.abort_transaction()
-        assert admin.list_transactions(states=["Ongoing", "NoSuchState"]) == []
+        with pytest.raises(UsageError, match="knows no state 'NoSuchState'"):
+            admin.list_transactions(states=["Ongoing", "NoSuchState"])
 
 
 def test_fencing_a_producer_aborts_its_open_transaction(servers: str) -> None:

@@ -34,6 +34,13 @@ def broker_config(
     Raises:
         ConfigError: a property is unknown or wrong, or contradicts an argument.
     """
+    check_mapping("properties", properties, "{'num.partitions': 4}")
+    check_mapping("users", users, "{'ada': 'password'}")
+    given_port: object = port
+    if given_port is not None and (not isinstance(given_port, int) or not 0 <= given_port <= PORT_MAX):
+        raise ConfigError(f"port={port!r} must be a whole number from 0 to {PORT_MAX}; 0 takes a free one")
+    if data_dir is not None and not isinstance(data_dir, str | os.PathLike):
+        raise ConfigError(f"data_dir={data_dir!r} must be the path of a folder, not {type(data_dir).__name__}")
     given = dict(properties or {})
     if data_dir is not None:
         if any(name in given for name in ("log.dirs", "log.dir")):
@@ -73,6 +80,9 @@ def cluster_configs(
         ConfigError: there are no nodes, or what is each node's own is given for all; from the function: a property is
             unknown or wrong.
     """
+    if not isinstance(nodes, int):
+        raise ConfigError(f"nodes={nodes!r} must be a whole number, not {type(nodes).__name__}")
+    check_mapping("properties", properties, "{'num.partitions': 4}")
     if nodes < 1:
         raise ConfigError(f"a cluster has at least one node, not {nodes}")
     given = dict(properties or {})
@@ -95,6 +105,21 @@ def cluster_configs(
         )
 
     return config_of
+
+
+def check_mapping(name: str, given: object, example: str) -> None:
+    """Refuse an argument that is no dict of texts.
+
+    Raises:
+        ConfigError: it is none, or one of its names is no text. Values are not shown: they may be passwords.
+    """
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{name} must be a dict, as {name}={example}, not {type(given).__name__}")
+    for key in given:
+        if not isinstance(key, str):
+            raise ConfigError(f"{name}: {key!r} must be text, as in {name}={example}, not {type(key).__name__}")
 
 
 def _counted_up(endpoint: Endpoint, node_id: int) -> Endpoint:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure
+from kafkaraw.client.arguments import instance_of, list_of
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.acl_codes import (
@@ -144,7 +145,9 @@ class AclAdmin:
             BrokerError: the broker has no authorizer.
             KafkaError: no broker gave an answer in time.
         """
-        wanted = matching or AclBindingFilter()
+        wanted = AclBindingFilter()
+        if matching is not None:
+            wanted = instance_of(matching, AclBindingFilter, "describe_acls", "AclBindingFilter()")
         deadline = self._calls.deadline(timeout)
 
         async def once() -> DescribeAclsResponse:
@@ -186,7 +189,7 @@ class AclAdmin:
             BrokerError: a filter makes no sense, or the broker has no authorizer; as in `create_acls`.
             KafkaError: no broker gave an answer in time. Entries may be deleted then all the same.
         """
-        wanted = list(matching)
+        wanted = list_of(matching, AclBindingFilter, "delete_acls", "AclBindingFilter()")
         deadline = self._calls.deadline(timeout)
         deleted: dict[AclBindingFilter, list[AclBinding]] = {}
 

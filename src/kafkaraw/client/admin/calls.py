@@ -18,6 +18,7 @@ from kafkaraw.client.network.engine import Ask, Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, RetriableError, UsageError
+from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 
 K = TypeVar("K", bound=Hashable)
@@ -159,11 +160,17 @@ def names_of(names: Iterable[N]) -> list[N]:
     """A list of names; a lone string is a mistake that would otherwise be taken letter by letter.
 
     Raises:
-        UsageError: it is a lone string.
+        UsageError: it is a lone string, no list, or an entry is no name.
     """
     if isinstance(names, str):
         raise UsageError(f"{names!r} is one name: give a list of names, [{names!r}]")
-    return list(dict.fromkeys(names))
+    if not isinstance(names, Iterable):
+        raise UsageError(f"{names!r} is no list: give a list of names, as in ['orders']")
+    wanted = list(names)
+    for name in wanted:
+        if not isinstance(name, str | Uuid):
+            raise UsageError(f"{name!r} is no name: give a list of names, as in ['orders']")
+    return list(dict.fromkeys(wanted))
 
 
 def milliseconds(deadline: Deadline) -> int:

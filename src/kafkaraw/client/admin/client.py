@@ -8,7 +8,7 @@ Methods are documented where they are implemented, in the areas; their texts are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Never, Self
 
 from kafkaraw.client.admin.acls import AclAdmin, AclBinding, AclBindingFilter
 from kafkaraw.client.admin.calls import Calls
@@ -22,6 +22,7 @@ from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
 from kafkaraw.client.admin.transactions import TransactionAdmin, TransactionListing
 from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
+from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
@@ -57,9 +58,11 @@ class AsyncAdmin:
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+        UsageError: a positional argument.
     """
 
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+        refuse_positional(type(self).__name__, misplaced)
         self._engine = Engine.on(parse(AdminConfig, settings), runtime)
         calls = Calls(self._engine)
         self._topics = TopicAdmin(calls)

@@ -210,6 +210,11 @@ class ConfigAdmin:
             KafkaError: no broker gave an answer in time.
             UnsupportedVersionError: the broker is older than 2.3.
         """
+        if not isinstance(changes, Mapping):
+            raise UsageError(
+                f"alter_configs({changes!r:.80}): give new values by resource, as in "
+                f"{{ConfigResource.topic('orders'): {{'retention.ms': '60000'}}}}"
+            )
         wanted = {resource: _changes(given) for resource, given in changes.items()}
         deadline = self._calls.deadline(timeout)
 
@@ -269,10 +274,14 @@ def _node_of(resource: ConfigResource) -> int | None:
 
 
 def _resources(resources: Iterable[ConfigResource]) -> list[ConfigResource]:
+    if isinstance(resources, str | ConfigResource) or not isinstance(resources, Iterable):
+        raise UsageError(f"{resources!r} is no list: give a list, as in [ConfigResource.topic('orders')]")
     found = list(dict.fromkeys(resources))
     for resource in found:
         if not isinstance(resource, ConfigResource):
             raise UsageError(f"{resource!r} is not a ConfigResource; write ConfigResource.topic({resource!r})")
+        if not isinstance(resource.kind, ConfigResourceType):
+            raise UsageError(f"{resource!r}: the kind is no ConfigResourceType; write ConfigResource.topic('orders')")
         _node_of(resource)
     return found
 

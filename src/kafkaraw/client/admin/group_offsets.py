@@ -12,10 +12,11 @@ from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure, names_of
 from kafkaraw.client.admin.group_calls import GroupCalls, group_failure
+from kafkaraw.client.arguments import partitions_of, positions_of
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.core.group.subscription import by_topic
-from kafkaraw.errors import KafkaError, RebalanceUnderWay, RetriableError, UsageError
+from kafkaraw.errors import KafkaError, RebalanceUnderWay, RetriableError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import offset_fetch
 from kafkaraw.protocol.messages.offset_commit import (
@@ -87,7 +88,10 @@ class GroupOffsetAdmin:
             KafkaError: a coordinator gave no answer in time.
         """
         named = groups if isinstance(groups, Mapping) else dict.fromkeys(names_of(groups))
-        wanted = {name: None if which is None else by_topic(_checked(which)) for name, which in named.items()}
+        wanted = {
+            name: None if which is None else by_topic(partitions_of(which, "list_group_offsets"))
+            for name, which in named.items()
+        }
         deadline = self._calls.deadline(timeout)
         found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
 
@@ -130,10 +134,7 @@ class GroupOffsetAdmin:
                 the message names each and `failures` has them by partition. The others are set.
             KafkaError: the coordinator gave no answer in time.
         """
-        wanted = {
-            key: given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-            for key, given in zip(_checked(offsets), offsets.values(), strict=True)
-        }
+        wanted = positions_of(offsets, "alter_group_offsets")
         deadline = self._calls.deadline(timeout)
 
         async def once(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
@@ -163,6 +164,8 @@ class GroupOffsetAdmin:
         """
         deadline, what = self._calls.deadline(timeout), f"delete positions of group {group_id!r}"
 
+        wanted = partitions_of(partitions, "delete_group_offsets")
+
         async def once(wanted: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
             request = OffsetDeleteRequest(
                 group_id=group_id,
@@ -181,15 +184,7 @@ class GroupOffsetAdmin:
                 return dict.fromkeys(wanted, group_failure(answer.error_code, words, what, group_id, "DELETE"))
             return _failures(answer, what, group_id, "DELETE", _NOT_DELETED)
 
-        await self._calls.each(_checked(partitions), once, deadline)
-
-
-def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    wanted = list(partitions)
-    for key in wanted:
-        if not isinstance(key, TopicPartition):
-            raise UsageError(f"{key!r} is not a TopicPartition")
-    return wanted
+        await self._calls.each(wanted, once, deadline)
 
 
 def _failures(

@@ -26,7 +26,14 @@ from kafkaraw.client.admin.group_descriptions import (
 )
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.core.cluster import BrokerNode
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError, UnsupportedVersionError
+from kafkaraw.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    StaleMetadataError,
+    UnsupportedVersionError,
+    UsageError,
+)
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -71,11 +78,12 @@ class GroupAdmin:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
+            UsageError: a state or type that does not exist.
             BrokerError: a broker refuses.
             UnsupportedVersionError: a broker cannot choose by state or type.
             KafkaError: a broker gave no answer in time.
         """
-        request = ListGroupsRequest(states_filter=_texts(states), types_filter=_texts(types))
+        request = ListGroupsRequest(states_filter=_texts(states, GroupState), types_filter=_texts(types, GroupType))
         kinds, deadline = frozenset(names_of(protocol_types)), self._calls.deadline(timeout)
         found: dict[str, GroupListing] = {}
 
@@ -261,8 +269,13 @@ class GroupAdmin:
         await self._calls.each(leaving, once, deadline)
 
 
-def _texts(values: Iterable[GroupState | GroupType | str]) -> list[str]:
-    return [str(value) for value in names_of(values)]
+def _texts(values: Iterable[GroupState | GroupType | str], kind: type[GroupState | GroupType]) -> list[str]:
+    wanted = [str(value) for value in names_of(values)]
+    known = [str(member) for member in kind]
+    for value in wanted:
+        if value.lower() not in map(str.lower, known):
+            raise UsageError(f"list_groups: {value!r} is no {kind.__name__}; there are {', '.join(known)}")
+    return wanted
 
 
 def _is_nothing(group: DescribedGroup) -> bool:

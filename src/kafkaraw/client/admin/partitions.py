@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds
+from kafkaraw.client.arguments import by_partition, offset_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
@@ -73,9 +74,17 @@ class PartitionAdmin:
                 names each, and the code is the first one's. The others have grown.
             KafkaError: no broker gave an answer in time.
         """
+        if not isinstance(topics, Mapping):
+            raise UsageError(f"create_partitions({topics!r}): give numbers by topic, as in {{'orders': 6}}")
         wanted = {
             name: given if isinstance(given, NewPartitions) else NewPartitions(given) for name, given in topics.items()
         }
+        for name, grown in wanted.items():
+            if type(grown.count) is not int:
+                raise UsageError(
+                    f"create_partitions: the number of partitions of {name!r}, {grown.count!r}, must be a whole "
+                    f"number, not {type(grown.count).__name__}"
+                )
         deadline = self._calls.deadline(timeout)
 
         async def once(names: Sequence[str]) -> dict[str, KafkaError]:
@@ -132,10 +141,10 @@ class PartitionAdmin:
                 does not exist. When several failed, the message names each. In the others, records are deleted.
             KafkaError: a leader gave no answer in time.
         """
-        wanted = dict(offsets)
-        for key in wanted:
-            if not isinstance(key, TopicPartition):
-                raise UsageError(f"{key!r} is not a TopicPartition")
+        wanted = {
+            key: HIGH_WATERMARK if at == HIGH_WATERMARK else offset_of(at, _what(key, at), "-1 deletes all records")
+            for key, at in by_partition(offsets, "delete_records", "offsets").items()
+        }
         deadline = self._calls.deadline(timeout)
         starts: dict[TopicPartition, int] = {}
 
@@ -207,6 +216,6 @@ def _deletion(offsets: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteR
     return DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
 
 
-def _what(key: TopicPartition, offset: int) -> str:
+def _what(key: TopicPartition, offset: object) -> str:
     until = "all records" if offset == HIGH_WATERMARK else f"the records before offset {offset}"
     return f"delete {until} of {key.topic}-{key.partition}"

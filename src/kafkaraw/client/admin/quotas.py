@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure
+from kafkaraw.client.arguments import instance_of
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -47,6 +48,7 @@ class QuotaEntity:
         return {kind: name for kind, name in named.items() if name is not None}
 
 
+_EXAMPLE: Final = "QuotaEntity(user='ada')"
 _MATCH_TYPES: Final = {QuotaName.DEFAULT: 1, QuotaName.ANY: 2}
 
 
@@ -82,6 +84,12 @@ class QuotaAdmin:
                 the first one's. The others are done.
             KafkaError: no broker gave an answer in time.
         """
+        if not isinstance(quotas, Mapping):
+            raise UsageError(
+                f"alter_client_quotas({quotas!r:.80}): give quotas by entity, as in {{{_EXAMPLE}: {{...}}}}"
+            )
+        for entity in quotas:
+            instance_of(entity, QuotaEntity, "alter_client_quotas", _EXAMPLE)
         wanted = {entity: _entity(entity) for entity in quotas}
         deadline = self._calls.deadline(timeout)
 

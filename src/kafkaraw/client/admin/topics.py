@@ -121,6 +121,12 @@ class TopicAdmin:
         """
         if isinstance(topics, str):
             raise UsageError(f"create_topics({topics!r}): give a list, as in create_topics([{topics!r}])")
+        if isinstance(topics, Mapping):
+            raise UsageError(
+                "create_topics: give a list of NewTopic, as in [NewTopic('orders', partitions=3)], not a dict"
+            )
+        if isinstance(topics, NewTopic) or not isinstance(topics, Iterable):
+            raise UsageError(f"create_topics({topics!r}): give a list, as in create_topics([NewTopic('orders')])")
         wanted = {topic.name: topic for topic in map(_new_topic, topics)}
         deadline = self._calls.deadline(timeout)
         done: dict[str, TopicCreated] = {}
@@ -234,9 +240,20 @@ class TopicAdmin:
 def _new_topic(topic: NewTopic | str) -> NewTopic:
     if isinstance(topic, str):
         return NewTopic(topic)
-    if isinstance(topic, NewTopic):
-        return topic
-    raise UsageError(f"{topic!r} is not a NewTopic, nor a name")
+    if not isinstance(topic, NewTopic):
+        raise UsageError(f"create_topics: {topic!r} is not a NewTopic, nor a name; write NewTopic('orders')")
+    where = f"create topic {topic.name!r}"
+    if not isinstance(topic.name, str):
+        raise UsageError(f"{where}: the name must be text, as in NewTopic('orders')")
+    for name in ("partitions", "replication_factor"):
+        number = getattr(topic, name)
+        if type(number) is not int:
+            raise UsageError(f"{where}: {name}={number!r} must be a whole number, not {type(number).__name__}")
+    for name, kind in (("configs", "{'retention.ms': '60000'}"), ("assignments", "{0: [1, 2]}")):
+        given = getattr(topic, name)
+        if given is not None and not isinstance(given, Mapping):
+            raise UsageError(f"{where}: {name}={given!r} must be a dict, as {kind}")
+    return topic
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

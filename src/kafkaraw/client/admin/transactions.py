@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure, names_of
+from kafkaraw.client.arguments import instance_of
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import reply
 from kafkaraw.client.sending.transactions import ask_to_end
 from kafkaraw.core.producer.transaction import Reaction, reaction_to
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProducerFenced, StaleMetadataError
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProducerFenced, StaleMetadataError, UsageError
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -60,6 +61,7 @@ class TransactionAdmin:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
+            UsageError: a broker does not know one of the states.
             BrokerError: a broker refuses.
             UnsupportedVersionError: a broker is older than Kafka 3.0.
             KafkaError: a broker gave no answer in time.
@@ -76,6 +78,12 @@ class TransactionAdmin:
                 answer = reply(await engine.request(node_id, request, timeout=seconds), ListTransactionsResponse)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
                 return error
+            if answer.unknown_state_filters:
+                unknown = ", ".join(map(repr, answer.unknown_state_filters))
+                return UsageError(
+                    f"list_transactions: broker {node_id} knows no state {unknown}; states are those of Kafka, as "
+                    f"'Ongoing', 'PrepareCommit' and 'CompleteAbort'"
+                )
             if answer.error_code:
                 return failure(answer.error_code, None, f"list the transactions of broker {node_id}")
             for one in answer.transaction_states:
@@ -143,6 +151,7 @@ class TransactionAdmin:
             BrokerError: the coordinator refuses, as when it was ended the other way.
             KafkaError: no coordinator gave an answer in time.
         """
+        instance_of(prepared, PreparedTransaction, "end_transaction", "what producer.prepare_transaction() gave")
         who = prepared.transactional_id
         coordinator = Coordinator(self._calls.engine, CoordinatorKind.TRANSACTION, who)
         deadline = self._calls.deadline(timeout)

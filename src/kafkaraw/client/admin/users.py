@@ -83,6 +83,11 @@ class UserAdmin:
         """
         by_user: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
         for change in changes:
+            if not isinstance(change, ScramPassword | ScramRemoval):
+                raise UsageError(
+                    f"alter_user_scram_credentials: a {type(change).__name__} is neither a ScramPassword nor a "
+                    f"ScramRemoval; write ScramPassword(user, mechanism, password)"
+                )
             by_user.setdefault(change.user, []).append(self._wire_form(change))
             await asyncio.sleep(0)  # hashing many passwords must not hold up the loop
         deadline = self._calls.deadline(timeout)

@@ -8,7 +8,7 @@ Methods are documented where they are implemented; their texts are taken over he
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Never, Self
 
 from kafkaraw.client.admin import (
     AclBinding,
@@ -32,6 +32,7 @@ from kafkaraw.client.admin import (
     TopicListing,
     TransactionListing,
 )
+from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig
@@ -56,9 +57,11 @@ class Admin:
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+        UsageError: a positional argument.
     """
 
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+        refuse_positional(type(self).__name__, misplaced)
         self._async = AsyncAdmin(runtime=runtime, **settings)
         self._bridge = Bridge("admin client", self._async)
 

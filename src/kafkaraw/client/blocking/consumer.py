@@ -13,8 +13,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Never, Self, TypeVar
 
+from kafkaraw.client.arguments import partitions_of, refuse_positional
 from kafkaraw.client.blocking.one_thread import Loop, OneThread, one_thread
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
@@ -55,9 +56,11 @@ class Consumer:
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+        UsageError: a positional argument.
     """
 
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+        refuse_positional(type(self).__name__, misplaced)
         self._async = AsyncConsumer(runtime=runtime, **settings)
         self._reading = reading_of(self._async)
         self._cursor = self._reading.cursor
@@ -85,7 +88,7 @@ class Consumer:
 
     @one_thread
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = list(partitions)
+        wanted = partitions_of(partitions, "assign")
         self._bridge.call(lambda: self._async.assign(wanted))
 
     def assignment(self) -> list[TopicPartition]:
@@ -101,7 +104,7 @@ class Consumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        wanted = [*topics] if topics is not None and not isinstance(topics, str) else topics
+        wanted = [*topics] if isinstance(topics, Iterable) and not isinstance(topics, str) else topics
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         self._bridge.call(lambda: self._async.subscribe(wanted, pattern=pattern, **callbacks))
 
@@ -118,22 +121,22 @@ class Consumer:
 
     @one_thread
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        chosen = None if partitions is None else list(partitions)
+        chosen = None if partitions is None else partitions_of(partitions, "seek_to_beginning")
         self._bridge.call(lambda: self._async.seek_to_beginning(chosen))
 
     @one_thread
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        chosen = None if partitions is None else list(partitions)
+        chosen = None if partitions is None else partitions_of(partitions, "seek_to_end")
         self._bridge.call(lambda: self._async.seek_to_end(chosen))
 
     @one_thread
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        chosen = list(partitions)
+        chosen = partitions_of(partitions, "pause")
         self._bridge.call(lambda: self._async.pause(chosen))
 
     @one_thread
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        chosen = list(partitions)
+        chosen = partitions_of(partitions, "resume")
         self._bridge.call(lambda: self._async.resume(chosen))
 
     def paused(self) -> list[TopicPartition]:
@@ -217,12 +220,12 @@ class Consumer:
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        return self._bridge.run(self._async.beginning_offsets(list(partitions), timeout))
+        return self._bridge.run(self._async.beginning_offsets(partitions_of(partitions, "beginning_offsets"), timeout))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        return self._bridge.run(self._async.end_offsets(list(partitions), timeout))
+        return self._bridge.run(self._async.end_offsets(partitions_of(partitions, "end_offsets"), timeout))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
@@ -249,7 +252,7 @@ class Consumer:
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        return self._bridge.run(self._async.committed(list(partitions), timeout))
+        return self._bridge.run(self._async.committed(partitions_of(partitions, "committed"), timeout))
 
     def group_metadata(self) -> GroupMetadata:
         return self._bridge.call(self._async.group_metadata)

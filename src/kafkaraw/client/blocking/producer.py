@@ -14,10 +14,12 @@ import logging
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Never, Self, TypeVar
 
+from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.client.deadline import check_timeout
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import tell_about_forks
 from kafkaraw.client.java_names import Properties, made_from_properties
@@ -60,9 +62,11 @@ class Producer(Sender):
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named) or a value that does not fit.
+        UsageError: a positional argument.
     """
 
-    def __init__(self, *, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+        refuse_positional(type(self).__name__, misplaced)
         self._config = parse(ProducerConfig, settings)
         self._runtime = runtime
         self._deliver_with(Delivery(self._config, runtime))
@@ -222,6 +226,8 @@ class Producer(Sender):
 
     def close(self, timeout: float | None = None) -> None:
         delivery = self._delivery
+        if timeout is not None:
+            check_timeout(timeout)
         try:
             if not delivery.begun:
                 delivery.close_unused()

@@ -30,8 +30,12 @@ def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
     """
     if columns is None:
         return ARROW_COLUMNS
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise UsageError(f"poll_arrow: columns={columns!r} must be a list of names, as in columns=['key', 'value']")
     wanted = tuple(columns)
     for name in wanted:
+        if not isinstance(name, str):
+            raise UsageError(f"poll_arrow: column {name!r} must be a name; there are {', '.join(ARROW_COLUMNS)}")
         if name not in ARROW_COLUMNS:
             raise UsageError(f"{unknown_name(name, ARROW_COLUMNS, {}, 'column')}; there are {', '.join(ARROW_COLUMNS)}")
     return wanted

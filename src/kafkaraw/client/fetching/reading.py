@@ -240,8 +240,9 @@ class Reading:
             UsageError: less than one.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
-        if limit is not None and limit < 1:
-            raise UsageError(f"max_records={limit}: must be at least 1")
+        given: object = limit
+        if given is not None and (not isinstance(given, int) or given < 1):
+            raise UsageError(f"max_records={limit!r}: must be a whole number, at least 1")
         return limit
 
     async def take(

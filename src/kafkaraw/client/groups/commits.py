@@ -263,7 +263,9 @@ class Commits:
     ) -> KafkaError:
         about = f"committing {len(offsets)} positions"
         if len(refused) < len(offsets):
-            about = f"committing {len(refused)} of {len(offsets)} positions, those of {_names(refused)},"
+            about = f"committing {len(refused)} of {len(offsets)} positions"
+        if refused:
+            about += f", those of {_names(refused)},"
         cause = self._refusal(code, about, "READ", topic=refused[0].topic if refused else "")
         what = f"committing {len(offsets)} positions of group {self._group_id!r}"
         error: KafkaError = cause

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafkaraw.client.arguments import partitions_of, positions_of
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.fetching.assignment import partition_of
 from kafkaraw.client.group_settings import member_settings
 from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.commits import Commits
@@ -84,6 +84,7 @@ class Group:
         Raises:
             UsageError: partitions are assigned by hand, or what is wanted makes no sense.
         """
+        listeners.check()
         if not self.membership.is_active and self._reading.fetcher.assignment:
             raise UsageError("subscribe: partitions are assigned by hand; call assign([]) first")
         self.membership.subscribe(topics, pattern, listeners)
@@ -186,17 +187,21 @@ class Group:
 
     async def commit(self, offsets: Offsets | None, deadline: Deadline) -> None:
         """Store positions; see `Consumer.commit`."""
-        await self.progress.commit(self._positions(offsets), deadline)
+        await self.progress.commit(self._positions(offsets, "commit"), deadline)
 
     def commit_nowait(self, offsets: Offsets | None, callback: Done | None) -> None:
         """Begin to store positions; see `Consumer.commit_nowait`."""
-        self.progress.commit_nowait(self._positions(offsets), callback, self._engine.deadline(None))
+        if callback is not None and not callable(callback):
+            raise UsageError(
+                f"commit_nowait: callback {callback!r} must be a function that takes the positions and an error or None"
+            )
+        self.progress.commit_nowait(self._positions(offsets, "commit_nowait"), callback, self._engine.deadline(None))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Stored positions; see `Consumer.committed`."""
-        wanted = [partition_of(partition) for partition in partitions]
+        wanted = partitions_of(partitions, "committed")
         found = await self.progress.stored(wanted, deadline)
         return {partition: found.get(partition) for partition in wanted}
 
@@ -208,17 +213,8 @@ class Group:
         """Who this consumer is to its group; see `Consumer.group_metadata`."""
         return self.membership.group_metadata()
 
-    def _positions(self, offsets: Offsets | None) -> Positions:
-        if offsets is None:
-            return self.progress.positions()
-        positions = {
-            partition_of(partition): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
-            for partition, at in offsets.items()
-        }
-        for partition, at in positions.items():
-            if at.offset < 0:
-                raise UsageError(f"commit of {partition}: offset {at.offset} must be 0 or more")
-        return positions
+    def _positions(self, offsets: Offsets | None, call: str) -> Positions:
+        return self.progress.positions() if offsets is None else positions_of(offsets, call)
 
     # -- the end
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from kafkaraw.client.arguments import check_topic_name
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
@@ -60,11 +61,17 @@ class Subscribed:
         """
         if (topics is None) == (pattern is None):
             raise UsageError("subscribe: give topics or a pattern")
+        if topics is not None and not isinstance(topics, Iterable):
+            raise UsageError(f"subscribe({topics!r}): must be names of topics, as in subscribe(['orders'])")
+        if pattern is not None and not isinstance(pattern, str | re.Pattern):
+            raise UsageError(f"subscribe: pattern {pattern!r} must be text or a compiled regular expression")
         names = [topics] if isinstance(topics, str) else list(topics or ())
         checked: list[object] = list(names)
         wrong = [name for name in checked if not isinstance(name, str) or not name]
         if wrong or (pattern is None and not names):
             raise UsageError(f"subscribe({names!r}): must be names of topics; unsubscribe() ends a subscription")
+        for name in names:
+            check_topic_name(name, "subscribe")
         broker_side = isinstance(pattern, str) and self._config.group_protocol == "consumer"
         try:
             self._pattern = None if pattern is None or broker_side else re.compile(pattern)

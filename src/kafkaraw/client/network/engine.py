@@ -98,6 +98,10 @@ class Engine:
         """Make an engine on a given runtime; the real one when None."""
         if runtime is None:
             return cls(config)
+        if not isinstance(runtime, Runtime):
+            raise UsageError(
+                f"runtime={runtime!r} is not a kafkaraw.client.runtime.Runtime; leave it out outside of tests"
+            )
         return cls(config, network=runtime.network, clock=runtime.clock, rng=runtime.rng, entropy=runtime.entropy)
 
     # -- life

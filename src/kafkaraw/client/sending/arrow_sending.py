@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaraw.client.arguments import topic_of
 from kafkaraw.client.sending.arrow_rows import rows_of
 from kafkaraw.errors import RecordTooLarge, UsageError, copy_to_raise
 from kafkaraw.records import AppendStatus, BadRow, BatchPromise, Fault, OpenBatches, RowColumns, Rows, SentPart
@@ -160,6 +161,8 @@ class ArrowSending:
     def __init__(self, data: object, topic: str | None, open_batches: OpenBatches, waiter: PromiseWaiter) -> None:
         self.ticket = ArrowTicket(waiter)
         self._open = open_batches
+        if topic is not None:
+            topic_of(topic, "send_arrow")
         self._columns = list(rows_of(data, topic))
         self._rows = [Rows(columns) for columns in self._columns]
         self.topics = list(dict.fromkeys(name for columns in self._columns for name in columns.topics))

@@ -24,8 +24,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from kafkaraw.client.arguments import topic_of
 from kafkaraw.client.config import ProducerConfig
-from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.deadline import Deadline, check_timeout
 from kafkaraw.client.forking import leave_behind, tell_about_forks
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.metrics.producer_metrics import GROUP, ProducerMetrics
@@ -39,6 +40,7 @@ from kafkaraw.client.sending.known_topics import KnownTopics
 from kafkaraw.client.sending.outbox import Outbox
 from kafkaraw.client.sending.pipeline import pipeline_of
 from kafkaraw.client.sending.producer_machine import machine_of
+from kafkaraw.client.sending.record_arguments import refuse_record
 from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_record_size
 from kafkaraw.client.sending.refusals import CLOSED, closed_before, raising
 from kafkaraw.client.sending.room import Ahead, Room
@@ -88,6 +90,7 @@ from kafkaraw.records import (
     SealedBatch,
     Ticket,
     TopicPartition,
+    whole_number,
 )
 
 log = logging.getLogger(__name__)
@@ -178,9 +181,14 @@ class Delivery:
             RecordTooLarge: over `max_request_size` or `buffer_memory`.
             UsageError: a field of the wrong type.
         """
-        check_record_size(topic, value, key, headers, self._config)
-        # what is not bytes is refused there
-        return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)  # type: ignore[arg-type]
+        try:
+            check_record_size(topic, value, key, headers, self._config)
+            # what is not bytes is refused there
+            return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)  # type: ignore[arg-type]
+        except (UsageError, TypeError, ValueError, AttributeError) as error:
+            if not isinstance(error, UsageError) or type(error) is UsageError:
+                refuse_record(topic, value, key, headers)
+            raise
 
     def note(self, status: AppendStatus) -> None:
         """See to it that what was appended leaves in time; on the loop."""
@@ -238,7 +246,8 @@ class Delivery:
                 await self._wait_for_room(releases, deadline, first=again)
                 again = True
             else:
-                await self._topics.learn(topic, partition, deadline)
+                refuse_record(topic, value, key, headers)
+                await self._topics.learn(topic, None if partition is None else whole_number(partition), deadline)
 
     def arrow_sending(self, data: object, topic: str | None) -> ArrowSending:
         """Prepare to send Arrow data.
@@ -275,10 +284,15 @@ class Delivery:
         await self._wait_for_room(releases, Deadline(self._config.max_block_ms / 1000), first=again)
 
     def refusal(self, status: AppendStatus, topic: str) -> KafkaError:
-        """Why `append` did not take a record, for callers that do not wait."""
+        """Why `append` did not take a record, for callers that do not wait.
+
+        Raises:
+            UsageError: the topic is no name.
+        """
         if status is AppendStatus.FULL:
             self._metrics.waited_for_room(0.0, in_vain=True)
             return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
+        topic_of(topic, "send_nowait")
         return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")
 
     def metrics(self) -> Metrics:
@@ -287,6 +301,7 @@ class Delivery:
 
     async def partitions_for(self, topic: str, timeout: float | None) -> list[TopicPartition]:
         """The partitions of a topic, waiting for its metadata if need be."""
+        topic_of(topic, "partitions_for")
         self._begin()
         await self._engine.wait_for_topics([topic], self._config.max_block_ms / 1000 if timeout is None else timeout)
         self._topics.take(topic)
@@ -340,12 +355,19 @@ class Delivery:
 
     async def flush(self, timeout: float | None) -> None:
         """Send everything now, and wait until all of it is settled; see `AsyncProducer.flush`."""
+        seconds = self._flush_s(timeout)
         self._begin()
-        await self._settling.wait(self._longest_delivery() if timeout is None else timeout, "flush")
+        await self._settling.wait(seconds, "flush")
 
     def flush_call(self, timeout: float | None) -> FlushCall:
         """A `flush` for a thread that waits."""
-        return FlushCall(self._begin, self._settling, self._longest_delivery() if timeout is None else timeout)
+        return FlushCall(self._begin, self._settling, self._flush_s(timeout))
+
+    def _flush_s(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self._longest_delivery()
+        check_timeout(timeout)
+        return timeout
 
     @property
     def begun(self) -> bool:

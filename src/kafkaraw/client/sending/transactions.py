@@ -15,6 +15,7 @@ import logging
 from collections.abc import Awaitable, Mapping
 from typing import Final, Protocol
 
+from kafkaraw.client.arguments import positions_of
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.deadline import Deadline
@@ -204,11 +205,17 @@ class Transactions:
 
     async def send_offsets(self, offsets: Offsets, group: str | GroupMetadata, timeout: float | None) -> None:
         """Make positions part of the transaction; see `AsyncProducer.send_offsets_to_transaction`."""
-        who = GroupMetadata(group) if isinstance(group, str) else group
+        positions = positions_of(offsets, "send_offsets_to_transaction")
+        who = GroupMetadata(group) if isinstance(group, str) and group else group
+        if not isinstance(who, GroupMetadata):
+            raise UsageError(
+                f"send_offsets_to_transaction: group {who!r:.80} must be a group id, or what consumer.group_metadata() "
+                f"gives"
+            )
         deadline = self._engine.deadline(timeout)
-        topics = _offset_topics(offsets)
-        attempt = self._machine.offsets_sent(who.group_id, offsets)
-        if not offsets:
+        topics = _offset_topics(positions)
+        attempt = self._machine.offsets_sent(who.group_id, positions)
+        if not positions:
             return
         self._used = True
         if not self.implicit:
@@ -354,6 +361,8 @@ class Transactions:
             return
         of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         advice = "; this producer can do nothing any more, make a new one" if reaction is Reaction.FATAL else ""
+        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            advice += f" with less than transaction_timeout_ms={self._config.transaction_timeout_ms}"
         cause = with_principal(
             error_for(
                 code,
@@ -422,10 +431,9 @@ def _worst(codes: list[int]) -> int:
     return next((code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)), 0)
 
 
-def _offset_topics(offsets: Offsets) -> list[TxnOffsetCommitRequestTopic]:
+def _offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TxnOffsetCommitRequestTopic]:
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, partition), given in sorted(offsets.items()):
-        position = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+    for (topic, partition), position in sorted(offsets.items()):
         topics.setdefault(topic, []).append(
             TxnOffsetCommitRequestPartition(
                 partition_index=partition,

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
+from kafkaraw.client.deadline import check_timeout
 from kafkaraw.errors import ForkedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.records import BatchPromise
@@ -37,6 +38,8 @@ class PromiseWaiter:
             KafkaTimeoutError: it is still pending after `timeout` seconds.
             UsageError: called on the loop that has to settle it.
         """
+        if timeout is not None:
+            check_timeout(timeout)
         if self._is_forked(promise):
             return
         if self.loop is not None and _running_loop() is self.loop:
@@ -59,6 +62,8 @@ class PromiseWaiter:
 
     def wait_all(self, promises: Sequence[BatchPromise], timeout: float | None) -> None:
         """Block until all of them are done; as `wait`."""
+        if timeout is not None:
+            check_timeout(timeout)
         pending = [promise for promise in promises if not self._is_forked(promise)]
         if not pending:
             return

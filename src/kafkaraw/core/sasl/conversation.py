@@ -57,6 +57,7 @@ class SaslState(Enum):
     FAILED = "failed"
 
 
+_WITH_PASSWORD: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 _S = SaslState
 TRANSITIONS: Final[dict[SaslState, frozenset[SaslState]]] = {
     _S.SEND_APIVERSIONS_REQUEST: frozenset({_S.RECEIVE_APIVERSIONS_RESPONSE, _S.FAILED}),
@@ -196,7 +197,10 @@ class SaslConversation:
             return
         offered = ", ".join(sorted(response.mechanisms)) or "none"
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            why = f"it does not offer the SASL mechanism {name}, but {offered} (UNSUPPORTED_SASL_MECHANISM)"
+            why = (
+                f"it does not offer the SASL mechanism {name}, but {offered} (UNSUPPORTED_SASL_MECHANISM); set "
+                f"sasl_mechanism to one of these"
+            )
         elif response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             why = f"{_NOT_NOW[self.state]} (ILLEGAL_SASL_STATE)"
         else:
@@ -206,7 +210,8 @@ class SaslConversation:
     def _answer_received(self, response: SaslAuthenticateResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             words = printable(response.error_message or "no reason given")
-            self._refused(f"{words} ({error_name(response.error_code)}, mechanism {self.mechanism.name})")
+            remedy = "; check sasl_username and sasl_password" if self.mechanism.name in _WITH_PASSWORD else ""
+            self._refused(f"{words} ({error_name(response.error_code)}, mechanism {self.mechanism.name}){remedy}")
         self._take(bytes(response.auth_bytes), response.session_lifetime_ms)
 
     def computed(self) -> None:

@@ -15,7 +15,14 @@ from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock
 from kafkaraw.records.interface import Ticket as TicketInterface
-from kafkaraw.records.partitioning import PARTITIONERS, STICKY_SIZE_MAX, Partitioner, PartitionFunction, in_range
+from kafkaraw.records.partitioning import (
+    PARTITIONERS,
+    STICKY_SIZE_MAX,
+    Partitioner,
+    PartitionFunction,
+    chosen,
+    whole_number,
+)
 from kafkaraw.records.promise import BatchPromise, Waiter
 from kafkaraw.records.record import Headers, RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
@@ -309,13 +316,16 @@ class OpenBatches:
             return None
         self.is_changing = True
         try:
-            entry = self._topics.get(topic)
+            try:
+                entry = self._topics.get(topic)
+            except TypeError:  # it cannot be looked up, as a list: `append` refuses it
+                return None
             if entry is None or self._refusal is not None or self._used_bytes >= self._buffer_memory:
                 return None
             if partition is None:
                 number = -1 if key is None and self._null_is_no_key else self._hash_of(key)
                 partition = number % entry.partition_count if number >= 0 else entry.sticky_partition
-            elif not 0 <= partition < entry.partition_count:
+            elif type(partition) is not int or not 0 <= partition < entry.partition_count:
                 return None
             batch = entry.batches[partition]
             if batch is None:
@@ -414,7 +424,7 @@ class OpenBatches:
             else:
                 sticky = True
                 partition = entry.sticky_partition
-        elif not 0 <= partition < entry.partition_count:
+        elif not 0 <= (partition := whole_number(partition)) < entry.partition_count:
             return _UNKNOWN_TOPIC
         if self._used_bytes >= self._buffer_memory:
             self._seal_open()
@@ -471,7 +481,7 @@ class OpenBatches:
         if entry is None:
             return None
         count = entry.partition_count
-        return in_range(function(topic, key, value, count), topic, count)
+        return chosen(function, topic, key, value, count)
 
     def _next_sticky(self, entry: _Topic) -> int:
         """Move on to the next partition: records without a key fill one batch after the other, not all a little."""
