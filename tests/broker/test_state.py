@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -283,3 +285,17 @@ def test_topics_of_one_request_are_written_down_together():
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.KAFKA_STORAGE_ERROR}
     assert len(state.catalog.topics()) == 20
     assert not [folder for folder in storage.folders() if folder.startswith("u")]
+
+
+def test_reference_counts_free_the_partitions_of_a_deleted_topic(reopen):
+    state = make_state(reopen())
+    topic = create(state, "t", 3)
+    append(state, "t", 1)
+    freed = [weakref.ref(partition) for partition in state.partitions_of(topic)]
+    logs = [weakref.ref(partition.log) for partition in state.partitions_of(topic)]
+    gc.disable()
+    try:
+        in_a_loop(lambda: state.delete_topic(topic))
+        assert [reference() for reference in freed + logs] == [None] * 6
+    finally:
+        gc.enable()

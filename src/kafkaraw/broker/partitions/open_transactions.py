@@ -45,6 +45,12 @@ class OpenTransactions:
         self._ended: list[_Ended] = []
         self._aborted: list[AbortedTransaction] = []
 
+    def clear(self) -> None:
+        """Forget all transactions."""
+        self._open.clear()
+        self._ended.clear()
+        self._aborted.clear()
+
     def note(self, header: BatchHeader, control: ControlType | None = None) -> None:
         """Take note of a batch that is in the log now.
 

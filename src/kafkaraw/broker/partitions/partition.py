@@ -98,9 +98,8 @@ class Partition:
         self.state = PartitionState((node_id,), NO_LEADER, (node_id,))
         self.log = PartitionLog(storage, folder_name(topic_partition), segment_bytes=config.segment_bytes)
         self.transactions = OpenTransactions()
-        self.producers = ProducerTable(
-            producer_expiration_ms, lambda producer_id: self.transactions.first_offset_of(producer_id)
-        )
+        # Not a function that refers to this partition: it would keep the partition until the garbage collector runs.
+        self.producers = ProducerTable(producer_expiration_ms, self.transactions.first_offset_of)
         self._clock = clock
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
@@ -511,7 +510,7 @@ class Partition:
 
     def _forget_producers(self) -> None:
         self.producers.clear()
-        self.transactions = OpenTransactions()
+        self.transactions.clear()
 
     def _note_found(self, header: BatchHeader) -> None:
         marker = None
