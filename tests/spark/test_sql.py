@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,51 @@ def test_options_stand_beside_the_name_of_a_table(spark, kafka):
     finally:
         spark.sql("DROP TABLE any_topic")
     assert [row.offset for row in rows] == [3, 4]
+
+
+@pytest.fixture
+def table(spark, kafka) -> Iterator[str]:
+    """A table with the options of a topic, in the catalog, and five records in the topic."""
+    topic = kafka.new_topic()
+    kafka.produce(topic, range(5))
+    options = f"`kafka.bootstrap.servers` '{kafka.servers}', subscribe '{topic}', startingOffsets 'earliest'"
+    spark.sql(f"CREATE TABLE of_{topic[6:]} USING kafkaraw OPTIONS ({options}, topic '{topic}')")
+    yield f"of_{topic[6:]}"
+    spark.sql(f"DROP TABLE of_{topic[6:]}")
+
+
+def test_a_table_is_read_with_the_options_that_it_was_created_with(spark, table, tmp_path):
+    assert [row.offset for row in spark.sql(f"SELECT offset FROM {table} ORDER BY offset").collect()] == [0, 1, 2, 3, 4]
+    narrowed = spark.sql(f"SELECT offset FROM {table} WITH (maxRecordsPerPartition = '2') WHERE offset > 2")
+    assert (narrowed.count(), narrowed.rdd.getNumPartitions()) == (2, 3)
+    stream = spark.readStream.table(table).writeStream.format("memory").queryName(f"stream_{table}")
+    query = stream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    assert spark.table(f"stream_{table}").count() == 5
+
+
+def test_a_query_that_names_brokers_takes_no_option_of_the_table(spark, kafka, table):
+    other = kafka.new_topic()
+    kafka.produce(other, [7])
+    given = f"`kafka.bootstrap.servers` = '{kafka.servers}', subscribe = '{other}', startingOffsets = 'earliest'"
+    rows = spark.sql(f"SELECT cast(value AS string) FROM {table} WITH ({given})").collect()
+    assert [row.value for row in rows] == ["7"]
+
+
+def test_an_insert_into_a_table_needs_the_options_beside_it(spark, kafka, table):
+    with pytest.raises(Exception, match=r"kafka\.bootstrap\.servers is missing.*INSERT INTO"):
+        spark.sql(f"INSERT INTO {table} (value) SELECT cast('x' AS binary)")
+    other = kafka.new_topic()
+    given = f"`kafka.bootstrap.servers` = '{kafka.servers}', topic = '{other}'"
+    spark.sql(f"INSERT INTO {table} WITH ({given}) (value) SELECT cast('8' AS binary)")
+    assert kafka.numbers(other) == [8]
+
+
+def test_a_table_keeps_no_secrets(spark):
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+    options = "`kafka.bootstrap.servers` 'h:1', `kafka.security.protocol` 'SASL_SSL', `kafka.sasl.mechanism` 'PLAIN'"
+    with pytest.raises(Exception, match=r"a table keeps no secrets.*jaas\.config"):
+        spark.sql(f"CREATE TABLE with_secret USING kafkaraw OPTIONS ({options}, `kafka.sasl.jaas.config` '{login}')")
 
 
 CONNECTED = """

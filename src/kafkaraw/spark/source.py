@@ -15,6 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import told_plainly
+from kafkaraw.spark.options import tables
+from kafkaraw.spark.options.client import BOOTSTRAP
 from kafkaraw.spark.options.offsets import OffsetJson, from_json
 from kafkaraw.spark.options.parsing import (
     SparkOptions,
@@ -25,8 +27,7 @@ from kafkaraw.spark.options.parsing import (
     patient,
 )
 from kafkaraw.spark.options.positions import check_order
-from kafkaraw.spark.options.refusals import is_bare_table
-from kafkaraw.spark.reading.arrow import arrow_schema, check_selection, schema_text
+from kafkaraw.spark.reading.arrow import arrow_schema, check_selection, schema_text, spark_schema
 from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
 from kafkaraw.spark.worker import cores_of_this_machine
 
@@ -70,7 +71,9 @@ class KafkaDataSource(DataSource):
     @told_plainly()
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._options = SparkOptions() if is_bare_table(options) else parse_options(options)
+        self._given = tables.given(options)
+        # Without brokers this may be a table, whose own options only the reader's schema brings.
+        self._checked = parse_options(self._given) if tables.names_brokers(self._given) else None
 
     @classmethod
     def name(cls) -> str:
@@ -78,21 +81,40 @@ class KafkaDataSource(DataSource):
         return "kafkaraw"
 
     @told_plainly()
-    def schema(self) -> str:
-        """All columns; Spark asks for it when a DataFrame is made to read without a schema of its own."""
-        if not is_bare_table(self.options):
-            check_read(self._options)
-        return schema_text(include_headers=self._options.include_headers)
+    def schema(self) -> str | StructType:
+        """All columns; Spark asks for it when a DataFrame without a schema of its own, or a table, is made."""
+        if tables.is_definition(self.options):
+            return self._schema_of_table()
+        options = self._parsed(self._given)
+        check_read(options)
+        return schema_text(include_headers=options.include_headers)
+
+    def _schema_of_table(self) -> StructType:
+        brokers_come_later = {} if tables.names_brokers(self._given) else {BOOTSTRAP: "localhost:9092"}
+        tables.check_kept(self._given)
+        options = parse_options(self._given | brokers_come_later)
+        return tables.with_options(spark_schema(include_headers=options.include_headers), self._given)
+
+    def _parsed(self, options: Mapping[str, str]) -> SparkOptions:
+        return self._checked or parse_options(options)
+
+    def _to_write(self) -> SparkOptions:
+        tables.check_writer(self._given)
+        return self._parsed(self._given)
 
     @told_plainly()
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """A batch reader of these columns."""
-        return KafkaBatchReader(self._options, schema)
+        return KafkaBatchReader(self._parsed(tables.completed(self._given, schema)), schema)
 
     @told_plainly()
-    def streamReader(self, schema: StructType) -> KafkaStreamReader:  # Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
         """A streaming reader of these columns."""
-        return KafkaStreamReader(self._options, schema)
+        try:
+            options = self._parsed(tables.completed(self._given, schema))
+        except ConfigError as error:
+            return _RefusedStream(error)
+        return KafkaStreamReader(options, schema)
 
     @told_plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -101,14 +123,14 @@ class KafkaDataSource(DataSource):
 
         if overwrite:
             raise ConfigError('mode("overwrite") is not possible: Kafka topics are appended to; use mode("append")')
-        return KafkaBatchWriter(self._options, schema)
+        return KafkaBatchWriter(self._to_write(), schema)
 
     @told_plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming writer of these columns; complete mode appends all rows, as in Spark's own connector."""
         from kafkaraw.spark.sink import KafkaStreamWriter
 
-        return KafkaStreamWriter(self._options, schema)
+        return KafkaStreamWriter(self._to_write(), schema)
 
 
 class _TaskReader:
@@ -177,6 +199,20 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow batches."""
         return self._read(partition)
+
+
+class _RefusedStream(DataSourceStreamReader):
+    """Stands for a stream whose options are wrong, and raises their error where Spark shows it."""
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    @told_plainly()
+    def initialOffset(self) -> OffsetJson:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

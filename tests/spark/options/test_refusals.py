@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from kafkaraw.spark.options.refusals import is_bare_table
 from tests.spark.options.parsed import parse, refusal
 
 
@@ -54,7 +53,4 @@ def test_options_that_spark_adds_to_streaming_writes_are_let_through():
 
 
 def test_what_spark_knows_of_a_table_is_no_option():
-    assert is_bare_table({"Owner": "me"})
-    assert not is_bare_table({"owner": "me", "subscribe": "t"})
-    assert not is_bare_table({})
     assert parse(subscribe="t", owner="me").subscribe == ("t",)

@@ -21,7 +21,7 @@ GROUP_ID: Final = "group_id"
 
 _KINDS: Final[tuple[type[ClientConfig], ...]] = (ConsumerConfig, ProducerConfig, AdminConfig)
 _OURS: Final = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
-_BOOTSTRAP: Final = "kafka.bootstrap.servers"
+BOOTSTRAP: Final = "kafka.bootstrap.servers"
 
 _SECRET: Final = frozenset(name for kind in _KINDS for name, about in settings_of(kind).items() if about.secret)
 
@@ -58,7 +58,7 @@ def client_settings(java: Mapping[str, str]) -> Settings:
     with named_as_given(java, prefix=CLIENT_PREFIX):
         client = Settings(translated(java, *_KINDS, instead=INSTEAD))
     if "bootstrap_servers" not in client:
-        raise ConfigError(f'the option {_BOOTSTRAP} is missing: give "host:port" of one or more brokers')
+        raise ConfigError(f'the option {BOOTSTRAP} is missing: give "host:port" of one or more brokers')
     with named_as_given(java, prefix=CLIENT_PREFIX):
         _check(client)
     return client

@@ -6,7 +6,7 @@ Most of it comes along from Spark's own connector, or from Java's clients. Start
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kafkaraw.client.java_names import known_names
 from kafkaraw.spark.errors import CLIENT_PREFIX
@@ -30,9 +30,9 @@ _SPARKS_OWN = frozenset(
 )
 
 # Spark puts what it knows of a table among the options of everything that is read from the table or written to it.
-_OF_TABLES = frozenset({"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"})
+OF_TABLES = frozenset({"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"})
 
-PASSED_OVER = _SPARKS_OWN | _OF_TABLES
+PASSED_OVER = _SPARKS_OWN | OF_TABLES
 
 _OPENSSL = "TLS is Python's own: the configuration of its OpenSSL decides"
 _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or a function"
@@ -66,12 +66,6 @@ INSTEAD = {
     **{name: _TOKENS for name in known_names() if name.startswith("sasl.oauthbearer.assertion.")},
 }
 REFUSED_LOWER = {name.lower(): (name, why) for name, why in _REFUSED.items()}
-
-
-def is_bare_table(options: Mapping[str, str]) -> bool:
-    """Whether this is the definition of a table, whose options come with each query: `SELECT ... WITH (...)`."""
-    names = {name.lower() for name in options}
-    return bool(names) and names <= _OF_TABLES
 
 
 def unknown(given: str, known: Iterable[str]) -> str:

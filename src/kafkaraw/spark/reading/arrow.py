@@ -56,6 +56,25 @@ def schema_text(*, include_headers: bool) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in FIELDS.items() if name != _HEADERS or include_headers)
 
 
+def spark_schema(*, include_headers: bool) -> StructType:
+    """The same as Spark's own type, made without a session: in the processes that plan a query there is none."""
+    from pyspark.sql import types
+
+    header = types.StructType(
+        [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
+    )
+    kinds = {
+        "binary": types.BinaryType(),
+        "string": types.StringType(),
+        "int": types.IntegerType(),
+        "bigint": types.LongType(),
+        "timestamp": types.TimestampType(),
+        FIELDS[_HEADERS]: types.ArrayType(header),
+    }
+    names = [name for name in FIELDS if name != _HEADERS or include_headers]
+    return types.StructType([types.StructField(name, kinds[FIELDS[name]]) for name in names])
+
+
 def check_selection(schema: StructType) -> None:
     """Check a schema that the user gave to choose columns.
 

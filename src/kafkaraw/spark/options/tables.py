@@ -1,0 +1,106 @@
+"""Options of a table in Spark's catalog: `CREATE TABLE flights USING kafkaraw OPTIONS (...)`.
+
+Spark passes these options to the source once, when it creates the table and asks for its columns. At least up to Spark
+4.3 it passes them to no query of the table (`PythonDataSourceV2.getTable` drops them). What Spark keeps of the source's
+answer is the schema, which every reader gets back with the metadata of its columns. So the schema of a table carries
+the options, in the metadata of `COLUMN`. Pure.
+
+Metadata follows a column into every DataFrame and Parquet file made of it. Therefore
+
+- a table keeps no secrets: they are refused, and come with the query;
+- a query that names brokers itself takes no option of the table (the schema may be that of another table);
+- a writer takes none: the metadata of its rows is that of the table they were read from.
+
+Start at `given` and `completed`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.spark.options.client import BOOTSTRAP
+from kafkaraw.spark.options.refusals import OF_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+COLUMN: Final = "timestampType"
+"""The column that carries the options of a table: the one that queries select least."""
+
+_METADATA: Final = "kafkaraw.table.options"
+_PREFIX: Final = "option."
+_PROVIDER: Final = "provider"
+# Names of options that are secrets, and what is in the text of others that have one, such as kafka.sasl.jaas.config.
+_SECRET: Final = re.compile(r"password|secret|keystore\.key$|private key", re.IGNORECASE)
+
+
+def given(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that a user has written, without those that Spark adds.
+
+    For `CREATE TABLE`, Spark passes the table's properties, and each option twice: bare, and with a prefix that
+    tells it from the properties.
+    """
+    prefixed = {name[len(_PREFIX) :]: text for name, text in options.items() if name.lower().startswith(_PREFIX)}
+    if prefixed:
+        return prefixed
+    return {name: text for name, text in options.items() if name.lower() not in OF_TABLES}
+
+
+def is_definition(options: Mapping[str, str]) -> bool:
+    """Whether these are the options of `CREATE TABLE`, as opposed to those of a query."""
+    return _PROVIDER in {name.lower() for name in options}
+
+
+def names_brokers(options: Mapping[str, str]) -> bool:
+    """Whether `kafka.bootstrap.servers` is among the options."""
+    return BOOTSTRAP in {name.lower() for name in options}
+
+
+def check_writer(options: Mapping[str, str]) -> None:
+    """Check that a writer has options of its own.
+
+    Raises:
+        ConfigError: no option names a broker, as is the case for a bare `INSERT INTO` a table.
+    """
+    if not names_brokers(options):
+        raise ConfigError(
+            f"the option {BOOTSTRAP} is missing: writing takes no options of a table; write INSERT INTO flights WITH "
+            f"(`{BOOTSTRAP}` = 'host:port', topic = 'flights') ..., or option({BOOTSTRAP!r}, ...)"
+        )
+
+
+def check_kept(options: Mapping[str, str]) -> None:
+    """Check that the options of a table have no secret, as Spark stores them in the catalog and shows them.
+
+    Raises:
+        ConfigError: they have one.
+    """
+    secrets = sorted(name for name, text in options.items() if _SECRET.search(name) or _SECRET.search(text))
+    if secrets:
+        raise ConfigError(
+            f"a table keeps no secrets: leave {', '.join(secrets)} out of OPTIONS, and give them with each query, "
+            f"as in SELECT * FROM flights WITH (`{secrets[0]}` = '...')"
+        )
+
+
+def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """The schema of a table that has these options."""
+    schema[COLUMN].metadata = {_METADATA: dict(options)}
+    return schema
+
+
+def completed(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
+    """The options of a query, and those of the table that it reads, if it reads one.
+
+    Args:
+        options: those of the query; each wins over the table's of the same name.
+        schema: what Spark asks the reader for.
+    """
+    if names_brokers(options):
+        return dict(options)
+    kept = {name: text for column in schema.fields for name, text in (column.metadata or {}).get(_METADATA, {}).items()}
+    of_query = {name.lower() for name in options}
+    return {name: text for name, text in kept.items() if name.lower() not in of_query} | dict(options)
