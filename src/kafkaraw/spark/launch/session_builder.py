@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.launch.driver_threads import share_session
+from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE, start_fork_server
 from kafkaraw.spark.launch.java import java_home
 from kafkaraw.spark.launch.local_files import without_processes
 from kafkaraw.spark.launch.worker_python import worker_python
@@ -114,6 +115,7 @@ def session(
         settings["spark.master"] = master
     if settings["spark.master"].startswith("local"):
         prepare_environment(worker_python())
+        os.environ[SOCKET_VARIABLE] = str(start_fork_server() or "")
     tell_cores(settings["spark.master"])
     builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
     for name, value in settings.items():

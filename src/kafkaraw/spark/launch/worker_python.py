@@ -3,7 +3,8 @@
 Spark puts a zip of its own Python code in front of PYTHONPATH. Python compiles what it imports from a zip anew in each
 process, which takes longer than everything else that a streaming query's process does before its first batch. Where
 pyspark is installed as a package, the same code is there, compiled: a script in front of Python takes the zip away.
-Must not be used with a cluster, whose machines do not have the script.
+Then it has the fork server start the process, if there is one (`fork_server.py`). Must not be used with a cluster,
+whose machines do not have the script.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ done
 unset IFS
 PYTHONPATH=$kept
 export PYTHONPATH
+# A server that has imported pyspark forks the process.
+case "$1 $2" in
+  "-m pyspark."*) [ -S "$KAFKARAW_SPARK_FORK_SERVER" ] &&
+    exec {program} -I -S {client} "$KAFKARAW_SPARK_FORK_SERVER" {program} "$@" ;;
+esac
 exec {program} "$@"
 """
 
@@ -39,7 +45,8 @@ def worker_python() -> str:
     """What to name in PYSPARK_PYTHON for a Spark whose processes all run on this machine."""
     if os.name != "posix" or not _installed("pyspark") or not _installed("py4j"):
         return sys.executable
-    return str(make_script("bin/python", _WITHOUT_ZIPS, sys.executable) / "bin" / "python")
+    client = Path(__file__).with_name("fork_client.py")
+    return str(make_script("bin/python", _WITHOUT_ZIPS, program=sys.executable, client=client) / "bin" / "python")
 
 
 def _installed(package: str) -> bool:

@@ -86,23 +86,33 @@ class OffsetPosition(Position):
     """`startingOffsets` or `endingOffsets`.
 
     Attributes:
-        everywhere: `EARLIEST` or `LATEST` for all partitions; None when `by_partition` speaks for each.
+        everywhere: `EARLIEST` or `LATEST` for all partitions; None when the others speak for each.
         by_partition: offset, `EARLIEST` or `LATEST` of each partition.
+        by_topic: `EARLIEST` or `LATEST` of all partitions of a topic (SPARK-58774).
     """
 
     everywhere: int | None = None
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    by_topic: Mapping[str, int] = field(default_factory=dict)
 
     def uses(self, special: int) -> bool:
         """Whether some partition is named to be at `EARLIEST` or `LATEST`."""
-        return self.everywhere == special or special in self.by_partition.values()
+        return self.everywhere == special or special in (*self.by_partition.values(), *self.by_topic.values())
 
     def resolve(self, partitions: Iterable[TopicPartition], lookup: Lookup) -> Resolved:
         """Turn words into numbers."""
         wanted = sorted(partitions)
         if self.everywhere is None:
-            _check_complete(self, wanted, self.by_partition, f"with {LATEST} for latest and {EARLIEST} for earliest")
-            offsets = {tp: self.by_partition[tp] for tp in wanted}
+            read = {tp.topic for tp in wanted}
+            unknown = sorted(topic for topic in self.by_topic if topic not in read)
+            if unknown:
+                raise ConfigError(
+                    f"{self.option} names {', '.join(unknown)}, which this query does not read or which does not exist"
+                )
+            of_topics = {tp: self.by_topic[tp.topic] for tp in wanted if tp.topic in self.by_topic}
+            named = of_topics | dict(self.by_partition)
+            _check_complete(self, wanted, named, f"with {LATEST} for latest and {EARLIEST} for earliest")
+            offsets = {tp: named[tp] for tp in wanted}
         else:
             offsets = dict.fromkeys(wanted, self.everywhere)
         at = {special: [tp for tp, offset in offsets.items() if offset == special] for special in (EARLIEST, LATEST)}
@@ -196,7 +206,19 @@ def parse_position(option: str, text: str) -> OffsetPosition:
         raise ConfigError(
             f'{option}={shortened(text)}: must be "earliest", "latest" or JSON such as {{"topic":{{"0":123}}}}'
         )
-    return OffsetPosition(option, by_partition=from_json(parse_json(word, what=option), what=option))
+    given = parse_json(word, what=option)
+    by_topic: dict[str, int] = {}
+    by_partition: dict[str, object] = {}
+    for topic, content in given.items() if isinstance(given, dict) else ():
+        if not isinstance(content, str):
+            by_partition[topic] = content
+        elif content.strip().lower() in _WORDS:
+            by_topic[topic] = _WORDS[content.strip().lower()]
+        else:
+            raise ConfigError(
+                f'{option}: {topic!r}: {shortened(content)} must be "earliest", "latest" or offsets such as {{"0":123}}'
+            )
+    return OffsetPosition(option, by_partition=from_json(by_partition, what=option), by_topic=by_topic)
 
 
 def parse_timestamp(option: str, text: str) -> TimestampPosition:
