@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from kafkaraw.broker import connection as connection_module
+from kafkaraw.broker import turns
 from kafkaraw.broker.connection import WAITING_BYTES_MAX, BrokerConnection
-from kafkaraw.broker.handlers import produce as produce_module
 from kafkaraw.net import Segments
 from kafkaraw.protocol import RequestHeader, decode_response, encode_request
 from kafkaraw.protocol.apis import api_of
@@ -180,7 +179,7 @@ def end_of(peer: Peer) -> int:
 
 
 def test_what_a_client_sent_before_it_closed_is_appended_in_later_turns(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connection_module, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()
@@ -199,7 +198,7 @@ def test_what_a_client_sent_before_it_closed_is_appended_in_later_turns(monkeypa
 
 
 def test_a_connection_that_ends_with_its_node_appends_nothing_more(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connection_module, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()
@@ -215,7 +214,7 @@ def test_a_connection_that_ends_with_its_node_appends_nothing_more(monkeypatch: 
 
 
 def test_a_produce_that_takes_turns_is_completed_when_its_client_is_lost(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(produce_module, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaraw.broker import deferred
+from kafkaraw.broker import turns
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES, LargeRequests
 from kafkaraw.protocol import decode_response
@@ -38,7 +38,7 @@ def noting(leave: Callable[[LargeRequests, object], None], left: list[object]) -
 
 
 def test_a_large_request_is_decoded_asked_and_encoded_in_turns_with_others(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deferred, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         large = Peer()
@@ -57,7 +57,7 @@ def test_a_large_request_is_decoded_asked_and_encoded_in_turns_with_others(monke
 
 
 def test_large_requests_of_several_connections_are_answered_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deferred, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         first = Peer()
@@ -80,7 +80,7 @@ def test_large_requests_of_several_connections_are_answered_one_after_the_other(
 
 
 def test_a_large_request_that_cannot_be_decoded_lets_the_next_one_begin(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deferred, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         bad = Peer()
