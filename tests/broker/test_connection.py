@@ -38,7 +38,7 @@ class RecordingLink:
         self.sent: list[bytes] = []
         self.log: list[str] = []
         self.write_paused = False
-        self.unsent_bytes = self.sent_bytes = 0
+        self.unsent_bytes = self.sent_bytes = self.acknowledged_bytes = 0
         self.pause_after: int | None = None
 
     def send(self, segments: Segments) -> None:
@@ -473,6 +473,21 @@ def test_a_client_that_takes_no_byte_of_its_answers_is_aborted_and_a_slow_one_is
         "aborting the connection from 127.0.0.1:50000: it took none of 5000 unsent bytes for 10 s "
         "(connections.max.unsent.ms)"
     ]
+
+
+def test_a_client_that_acknowledges_bytes_of_a_long_part_is_not_aborted():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer(connections_max_unsent_ms=10_000)
+        peer.link.unsent_bytes = 5_000
+        for acknowledged in range(1, 10):
+            peer.link.acknowledged_bytes = acknowledged
+            await asyncio.sleep(8)
+        assert peer.link.log == []
+        await asyncio.sleep(15)
+        assert "abort" in peer.link.log
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
 
 
 def test_an_idle_client_that_takes_no_byte_of_its_answers_is_aborted_at_the_idle_limit():

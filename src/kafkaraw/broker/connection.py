@@ -360,6 +360,10 @@ class BrokerConnection:
             self._closing_on_failure(link, act, *arguments)
             asyncio.get_running_loop().call_soon(self._work)
 
+    def _step_aside(self) -> None:
+        """The large request only waits for something: another connection's may begin."""
+        self._state.large_requests.step_aside(self)
+
     def _end_large(self) -> None:
         if self._is_large:
             self._is_large = False
@@ -419,6 +423,8 @@ class BrokerConnection:
             if served is not None:
                 served.worked_until(asyncio.get_running_loop().time())
             answer.when_done(lambda response: self._answer_late(header, response, served))
+            if self._is_large:
+                answer.when_idle(self._step_aside)
             if self._is_lost:
                 self._cancel_waiting()
         elif answer is HANG_UP:

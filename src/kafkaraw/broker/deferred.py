@@ -25,13 +25,16 @@ class Deferred(Generic[T]):
     Args:
         on_cancel: called when nobody waits for the value any more.
         is_working: as the attribute.
+        is_idle: whether nothing is worked on now, only waited for; None is as `is_working` says.
 
     Attributes:
-        is_working: whether a request is being worked on, in turns; otherwise it waits for something.
+        is_working: whether a request is being worked on to its end, also if nobody waits for the value any more.
     """
 
-    def __init__(self, on_cancel: Callable[[], None], *, is_working: bool = False) -> None:
+    def __init__(self, on_cancel: Callable[[], None], *, is_working: bool = False, is_idle: bool | None = None) -> None:
         self.is_working = is_working
+        self._is_idle = not is_working if is_idle is None else is_idle
+        self._tell_idle: Callable[[], None] | None = None
         self._on_cancel = on_cancel
         self._deliver: Callable[[T], None] | None = None
         self._over = False
@@ -40,6 +43,20 @@ class Deferred(Generic[T]):
     def is_over(self) -> bool:
         """Whether the value was delivered, or nobody waits for it any more."""
         return self._over
+
+    def when_idle(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once when nothing is worked on for the value, only waited for: at once if that is so now."""
+        if self._is_idle:
+            tell()
+        else:
+            self._tell_idle = tell
+
+    def idle(self) -> None:
+        """Note that nothing is worked on for the value at the moment: an event is waited for."""
+        self._is_idle = True
+        tell, self._tell_idle = self._tell_idle, None
+        if tell is not None:
+            tell()
 
     def when_done(self, deliver: Callable[[T], None]) -> None:
         """Say who gets the value; to be called once, before it comes."""
@@ -50,12 +67,14 @@ class Deferred(Generic[T]):
         if self._over or self._deliver is None:
             return
         self._over = True
+        self._tell_idle = None
         self._deliver(value)
 
     def cancel(self) -> None:
         """Nobody waits any more."""
         if not self._over:
             self._over = True
+            self._tell_idle = None
             self._on_cancel()
 
 

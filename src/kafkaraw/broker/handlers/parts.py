@@ -232,7 +232,7 @@ class _Parts:
         self._answer: object = None
         self._cancelled = False
         self._awaited: Deferred[Any] | None = None
-        self._deferred: Deferred[object] = Deferred(self._cancel)
+        self._deferred: Deferred[object] = Deferred(self._cancel, is_idle=False)
         self._turn = Turn()
 
     def begin(self) -> object:
@@ -272,6 +272,7 @@ class _Parts:
             if isinstance(answer, Deferred):
                 self._awaited = answer
                 answer.when_done(lambda later, depth=depth: self._answered_late(later, depth))  # type: ignore[misc]
+                answer.when_idle(self._deferred.idle)
                 return False
             self._take(answer, depth)
             if self._turn.is_over():
