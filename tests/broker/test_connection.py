@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from kafkaraw.broker import connection as connection_module
+from kafkaraw.broker import turns
 from kafkaraw.broker.connection import WAITING_BYTES_MAX, BrokerConnection
-from kafkaraw.broker.handlers import produce as produce_module
 from kafkaraw.net import Segments
 from kafkaraw.protocol import RequestHeader, decode_response, encode_request
 from kafkaraw.protocol.apis import api_of
@@ -39,7 +38,7 @@ class RecordingLink:
         self.sent: list[bytes] = []
         self.log: list[str] = []
         self.write_paused = False
-        self.unsent_bytes = self.sent_bytes = 0
+        self.unsent_bytes = self.sent_bytes = self.acknowledged_bytes = 0
         self.pause_after: int | None = None
 
     def send(self, segments: Segments) -> None:
@@ -180,7 +179,7 @@ def end_of(peer: Peer) -> int:
 
 
 def test_what_a_client_sent_before_it_closed_is_appended_in_later_turns(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connection_module, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()
@@ -199,7 +198,7 @@ def test_what_a_client_sent_before_it_closed_is_appended_in_later_turns(monkeypa
 
 
 def test_a_connection_that_ends_with_its_node_appends_nothing_more(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connection_module, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()
@@ -215,7 +214,7 @@ def test_a_connection_that_ends_with_its_node_appends_nothing_more(monkeypatch: 
 
 
 def test_a_produce_that_takes_turns_is_completed_when_its_client_is_lost(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(produce_module, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()
@@ -474,6 +473,21 @@ def test_a_client_that_takes_no_byte_of_its_answers_is_aborted_and_a_slow_one_is
         "aborting the connection from 127.0.0.1:50000: it took none of 5000 unsent bytes for 10 s "
         "(connections.max.unsent.ms)"
     ]
+
+
+def test_a_client_that_acknowledges_bytes_of_a_long_part_is_not_aborted():
+    async def scenario(_: Simulation) -> None:
+        peer = Peer(connections_max_unsent_ms=10_000)
+        peer.link.unsent_bytes = 5_000
+        for acknowledged in range(1, 10):
+            peer.link.acknowledged_bytes = acknowledged
+            await asyncio.sleep(8)
+        assert peer.link.log == []
+        await asyncio.sleep(15)
+        assert "abort" in peer.link.log
+        peer.connection.link_lost(None)
+
+    simulate(scenario)
 
 
 def test_an_idle_client_that_takes_no_byte_of_its_answers_is_aborted_at_the_idle_limit():

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,12 +108,12 @@ def test_a_data_directory_serves_one_cluster_at_a_time_and_only_its_own_nodes(tm
 
 
 def test_ports_are_counted_up_from_the_first():
-    config_of = cluster_configs(3, None, port=9092)
+    config_of = cluster_configs(range(3), None, port=9092)
     assert [str(config_of(node).listeners[0]) for node in range(4)] == [
         f"PLAINTEXT://127.0.0.1:{port}" for port in (9092, 9093, 9094, 9095)
     ]
     with pytest.raises(ConfigError, match="there is no port for node 2"):
-        cluster_configs(3, {"listeners": "PLAINTEXT://127.0.0.1:65534"}, port=None)(2)
+        cluster_configs(range(3), {"listeners": "PLAINTEXT://127.0.0.1:65534"}, port=None)(2)
 
 
 def test_racks_are_given_to_nodes_in_order_and_replicas_are_spread_over_them():
@@ -214,3 +215,52 @@ def test_the_port_of_a_node_that_is_down_refuses_connections_and_is_kept_for_it(
                 other.bind((host, int(port)))
             cluster.start_node(1)
             assert cluster.address_of(1) == address
+
+
+def test_node_ids_and_ports_are_those_that_are_given():
+    with EmbeddedCluster(node_ids=[1, 2, 5], racks=["a", "b", "c"]) as cluster:
+        assert cluster.nodes == cluster.node_ids == [1, 2, 5]
+        create(cluster, partitions=3)
+        assert sorted(cluster.isr_of("t")) == [1, 2, 5]
+        cluster.kill_node(1)
+        cluster.start_node(1)
+        cluster.wait_until_in_sync()
+        assert cluster.add_node() == 6
+
+
+def test_ports_follow_a_list_or_a_range_with_a_step():
+    stepped = cluster_configs((1, 2, 5), None, ports=range(19092, 19392, 100))
+    assert [stepped(node).listeners[0].port for node in (1, 2, 5, 6)] == [19092, 19192, 19292, 19392]
+    listed = cluster_configs((1, 2), None, ports=[7000, 6000])
+    assert [listed(node).listeners[0].port for node in (1, 2, 3)] == [7000, 6000, 0]
+    counted = cluster_configs((4, 2), None, port=9092)
+    assert [counted(node).listeners[0].port for node in (4, 2, 5)] == [9092, 9093, 9094]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"node_ids": []}, "node_ids: a cluster has at least one node"),
+        ({"node_ids": [1, 1]}, r"node_ids: each is a number of its own, from 0 on, not \[1, 1\]"),
+        ({"node_ids": [-1]}, "node_ids: each is a number of its own"),
+        ({"nodes": 2, "node_ids": [1]}, "node_ids: 1 ids are given for 2 nodes"),
+        ({"nodes": 0}, "a cluster has at least one node, not 0"),
+        ({"ports": [9092]}, "ports: 1 are given for 3 nodes"),
+        ({"ports": [1, 1, 2]}, "ports: each node needs one of its own"),
+        ({"ports": [1, 2, 3], "port": 9092}, "ports: give either ports or port, not both"),
+        ({"ports": [1, 2, 3], "properties": {"listeners": "PLAINTEXT://:1"}}, "either ports or listeners"),
+    ],
+)
+def test_node_ids_and_ports_that_contradict_each_other_are_refused(arguments: dict[str, Any], why: str):
+    with pytest.raises(ConfigError, match=why):
+        EmbeddedCluster(**arguments)
+
+
+def test_a_node_of_the_data_directory_that_is_not_named_is_refused(tmp_path: Path):
+    with EmbeddedCluster(node_ids=[1, 2, 3], data_dir=tmp_path):
+        pass
+    with (
+        pytest.raises(ConfigError, match="node 1 belongs to the cluster in the data directory, too: name it"),
+        EmbeddedCluster(node_ids=[2, 3], data_dir=tmp_path),
+    ):
+        pytest.fail("a node was left out")

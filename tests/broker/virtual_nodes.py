@@ -46,7 +46,7 @@ class VirtualNodes:
             rng=rng,
             replication_delay_s=lambda: rng.uniform(0.001, 0.01),
         )
-        return Cluster(nodes, self.config_of, around)
+        return Cluster(range(nodes), self.config_of, around)
 
     def config_of(self, node_id: int) -> BrokerConfig:
         address = f"PLAINTEXT://{HOST}:{PORT + node_id}"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -485,3 +486,32 @@ def test_when_sent_waits_for_short_frames_that_are_kept_back() -> None:
         writer.let_go()
         assert told == [1]
         assert transport.written == [b"short"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what a peer has acknowledged")
+def test_acknowledged_bytes_grow_while_one_part_of_a_file_is_sent(fd: int) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            client = Recorder()
+            link = await AsyncioNetwork().dial(
+                "127.0.0.1", listening.getsockname()[1], client, timeout=10, frame_size_max=LIMIT
+            )
+            reading, _ = listening.accept()
+            with reading:
+                for _ in range(10):  # more than the buffers of both ends take
+                    link.send([FileSlice(fd, 0, len(CONTENT))])
+                await asyncio.sleep(0.05)
+                seen = set()
+                while link.unsent_bytes:
+                    assert reading.recv(1 << 16)
+                    seen.add((link.sent_bytes, link.acknowledged_bytes))
+                    await asyncio.sleep(0)
+                    if len(seen) > 20:
+                        break
+                assert len({sent for sent, _ in seen}) < 4, "most of what was read is of one part"
+                assert len({acknowledged for _, acknowledged in seen}) > 5
+            link.abort()
+            await client.loss()
+
+    asyncio.run(main())

@@ -18,7 +18,8 @@ from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state_topics.state_topic import StateTopic
 from kafkaraw.broker.topics.catalog import Topic
-from kafkaraw.broker.topics.topic_creation import CreationTurn, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, Wish, plan_topic
+from kafkaraw.broker.turns import Steps, Turn
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.printable import printable
 
@@ -44,49 +45,61 @@ class AutoCreation:
         self._config = config
         self._state_topics = state_topics
         self._waiting: dict[str, None] = {}
-        self._next_turn: asyncio.Handle | None = None
+        self._beginning: asyncio.Handle | None = None
+        self._is_creating = False
 
     def want(self, name: str) -> None:
         """Have a topic made soon; nothing happens when it waits already, or too many do."""
         if len(self._waiting) < WAITING_MAX:
             self._waiting[name] = None
-            self._schedule()
+            if self._beginning is None and not self._is_creating:
+                self._beginning = asyncio.get_running_loop().call_soon(self._begin)
 
     def close(self) -> None:
         """Create nothing any more."""
         self._waiting.clear()
-        if self._next_turn is not None:
-            self._next_turn.cancel()
-            self._next_turn = None
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
 
-    def _schedule(self) -> None:
-        if self._next_turn is None and self._waiting:
-            self._next_turn = asyncio.get_running_loop().call_soon(self._turn)
+    def _begin(self) -> None:
+        self._beginning, self._is_creating = None, True
+        self._controller.changes.run(self._creating())
 
-    def _turn(self) -> None:
-        self._next_turn = None
-        turn = CreationTurn(asyncio.get_running_loop().time)
-        made: list[Topic] = []
+    def _creating(self) -> Steps[None]:
         try:
-            while self._waiting and not turn.is_over:
-                name = next(iter(self._waiting))
-                del self._waiting[name]
-                topic = self._create(name)
-                if topic is not None:
-                    made.append(topic)
-                turn.takes(1 if topic is None else topic.partitions_count)
-            self._controller.complete_topics(made)
+            while self._waiting:
+                yield from self._next_together()
+                if self._waiting:
+                    yield True
+        finally:
+            self._is_creating = False
+
+    def _next_together(self) -> Steps[None]:
+        """Create the next topics, and write them down together, before a turn of the loop ends."""
+        turn = Turn()
+        made: list[Topic] = []
+        partitions = 0
+        while self._waiting and partitions < PARTITIONS_PER_TURN and not (partitions and turn.is_over()):
+            name = next(iter(self._waiting))
+            del self._waiting[name]
+            topic = yield from self._create(name)
+            if topic is not None:
+                made.append(topic)
+            partitions += 1 if topic is None else topic.partitions_count
+        try:
+            yield from self._controller.publishing(made)
         except OSError as error:
             _logger.error("cannot create topics that clients ask for: %s", error)
-        self._schedule()
 
-    def _create(self, name: str) -> Topic | None:
+    def _create(self, name: str) -> Steps[Topic | None]:
         config = self._config()
         try:
             if name in self._state_topics:
                 self._state_topics[name].have(self._controller, config)
                 return None
-            return self._controller.begin_topic(plan_topic(Wish(name), self._controller.catalog, config))
+            plan = plan_topic(Wish(name), self._controller.catalog, config)
+            return (yield from self._controller.making_topic(plan))
         except Refusal as refusal:
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 _logger.info("topic %r, which a client asks for, is not created: %s", name, printable(refusal.message))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Protocol
@@ -65,11 +65,11 @@ class Surroundings:
 class Cluster:
     """The nodes of one cluster.
 
-        async with Cluster(3, config_of, surroundings) as cluster:
+        async with Cluster(range(3), config_of, surroundings) as cluster:
             await cluster.kill_node(cluster.leader_of("t", 0))
 
     Args:
-        nodes: how many there are at first; their ids are 0, 1, 2 and so on.
+        node_ids: the nodes that there are at first.
         config_of: the properties of a node, by its id; listeners on port 0 keep the port that they get.
         surroundings: network, storage, clock and randomness.
         faults: what is to go wrong, on all nodes; None for a plan of its own, empty at first.
@@ -78,20 +78,20 @@ class Cluster:
 
     def __init__(
         self,
-        nodes: int,
+        node_ids: Sequence[int],
         config_of: Callable[[int], BrokerConfig],
         surroundings: Surroundings,
         *,
         faults: Faults | None = None,
         max_versions: str | None = None,
     ) -> None:
-        if nodes < 1:
-            raise ConfigError(f"a cluster has at least one node, not {nodes}")
+        if not node_ids:
+            raise ConfigError("a cluster has at least one node, not 0")
         self.faults = faults if faults is not None else Faults()
         self.nodes: dict[int, BrokerNode] = {}
         self.replication = Replication(surroundings.replication_delay_s)
-        self._configs = {node_id: config_of(node_id) for node_id in range(nodes)}
-        self.controller = Controller(self._configs[0], surroundings.facts, surroundings.rng, self.replication)
+        self._configs = {node_id: config_of(node_id) for node_id in node_ids}
+        self.controller = Controller(self._configs[node_ids[0]], surroundings.facts, surroundings.rng, self.replication)
         self._config_of = config_of
         self._around = surroundings
         self._max_versions = max_versions
@@ -108,6 +108,16 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """What to give to clients: the addresses of all nodes, running or not."""
         endpoints = [one for node_id in self.node_ids for one in self._configs[node_id].advertised_listeners]
+        return ",".join(str(endpoint).partition("://")[2] for endpoint in endpoints)
+
+    def address_of(self, node_id: int) -> str:
+        """Where clients reach a node, running or not: `host:port`, with commas when there are several listeners.
+
+        Raises:
+            UsageError: there is no such node.
+        """
+        self._check_known(node_id)
+        endpoints = self._configs[node_id].advertised_listeners
         return ",".join(str(endpoint).partition("://")[2] for endpoint in endpoints)
 
     @property
@@ -229,10 +239,13 @@ class Cluster:
         """
         if node_id in self.nodes:
             raise UsageError(f"node {node_id} runs already")
-        if node_id not in self._configs:
-            raise UsageError(f"there is no node {node_id}; there are {self.node_ids}")
+        self._check_known(node_id)
         node = await self._prepare(node_id)
         self.controller.brokers_up([node.description])
+
+    def _check_known(self, node_id: int) -> None:
+        if node_id not in self._configs:
+            raise UsageError(f"there is no node {node_id}; there are {self.node_ids}")
 
     async def stop_node(self, node_id: int) -> None:
         """Stop a node in order: others lead instead of it first.
@@ -263,6 +276,7 @@ class Cluster:
             held.release()
 
     def _remove(self, node_id: int) -> BrokerNode:
+        self._check_known(node_id)
         node = self.nodes.pop(node_id, None)
         if node is None:
             raise UsageError(f"node {node_id} does not run; those that do are {sorted(self.nodes)}")

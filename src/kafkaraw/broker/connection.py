@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Final
 
 from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
-from kafkaraw.broker.deferred import Deferred, Failed, run_in_turns
+from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
@@ -32,6 +32,7 @@ from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.broker.security.principals import PrincipalMapping
 from kafkaraw.broker.sending_watch import SendingWatch
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.turns import Steps, Turn, run_in_turns
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
 from kafkaraw.net import Link
 from kafkaraw.protocol import (
@@ -55,8 +56,6 @@ FRAME_COST_BYTES: Final = 512
 
 They take about 300 bytes. So at most 2,048 requests wait, however short they are.
 """
-TURN_S: Final = 0.01
-"""How long one connection's requests are answered at once, when many have come; then the others have their turn."""
 TURN_GAP_S: Final = 0.0005
 """What came so soon after the last answer is taken to have come with what was answered before: the same turn."""
 _DIVIDED_KEYS: Final = frozenset(API_BY_NAME[name].key for name in DIVIDED)
@@ -97,19 +96,20 @@ class BrokerConnection:
         self._waiting: Deferred[Any] | None = None
         self._working = False
         self._is_large = False  # a large request is being answered, or waits for those of other connections
-        self._is_others_turn = False
+        self._turn: Turn | None = None
         self._reading_paused = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
         self._sending: SendingWatch | None = None
-        self._last_used = self._turn_began = 0.0
+        self._last_used = 0.0
         self._now: Callable[[], float] = lambda: 0.0
 
     def link_made(self, link: Link) -> None:
         """The connection stands."""
         self._link = link
         self._now = asyncio.get_running_loop().time
+        self._turn = Turn()
         security = self._state.config.security
         if security.wants_login(self._listener):
             self._begin_login(link)
@@ -253,8 +253,8 @@ class BrokerConnection:
                 self._answer(self._link, frame)
                 if self._is_large and self._waiting is None:
                     self._end_large()
-                if self._last_used - self._turn_began >= TURN_S:
-                    self._let_others_in()
+                if self._turn is not None and self._turn.is_over(self._last_used):
+                    self._turn.pass_on(self._work)
         finally:
             self._working = False
         if self._is_large and self._waiting is None:
@@ -263,18 +263,9 @@ class BrokerConnection:
             self.close()
         self._set_reading()
 
-    def _let_others_in(self) -> None:
-        """Answer no more before the loop has served the other connections once."""
-        self._is_others_turn = True
-        asyncio.get_running_loop().call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._is_others_turn = False
-        self._turn_began = self._now()
-        self._work()
-
     def _may_answer(self, link: Link) -> bool:
-        busy = self._is_others_turn or self._waiting is not None or self._quiet_timer is not None
+        is_others_turn = self._turn is not None and self._turn.is_others
+        busy = is_others_turn or self._waiting is not None or self._quiet_timer is not None
         return not busy and (self._is_lost or not link.write_paused)
 
     def _keep_quiet(self, delay_s: float) -> None:
@@ -299,8 +290,8 @@ class BrokerConnection:
 
     def _answer(self, link: Link, frame: memoryview) -> None:
         began = self._now()
-        if began - self._last_used > TURN_GAP_S:
-            self._turn_began = began
+        if began - self._last_used > TURN_GAP_S and self._turn is not None:
+            self._turn.begin(began)
         self._closing_on_failure(link, self._take, link, frame)
         self._last_used = self._now()
 
@@ -369,6 +360,10 @@ class BrokerConnection:
             self._closing_on_failure(link, act, *arguments)
             asyncio.get_running_loop().call_soon(self._work)
 
+    def _step_aside(self) -> None:
+        """The large request only waits for something: another connection's may begin."""
+        self._state.large_requests.step_aside(self)
+
     def _end_large(self) -> None:
         if self._is_large:
             self._is_large = False
@@ -428,6 +423,8 @@ class BrokerConnection:
             if served is not None:
                 served.worked_until(asyncio.get_running_loop().time())
             answer.when_done(lambda response: self._answer_late(header, response, served))
+            if self._is_large:
+                answer.when_idle(self._step_aside)
             if self._is_lost:
                 self._cancel_waiting()
         elif answer is HANG_UP:
@@ -504,7 +501,7 @@ class BrokerConnection:
         self._idle_timer = loop.call_at(max(due, loop.time() + 1), self._watch_idleness, idle_seconds)
 
 
-def _decoding(header: RequestHeader, frame: memoryview, at: int) -> Generator[None, None, object]:
+def _decoding(header: RequestHeader, frame: memoryview, at: int) -> Steps[object]:
     """Decode a large request, in steps."""
     api = API_BY_KEY[header.api_key]
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.broker.acl.authorizer import Authorizer
@@ -24,13 +24,16 @@ from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions import elections
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.partitions.replication import Replication
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
 from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
-from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsWriter, read_topics
+from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsWriter, read_deleting, read_topics
+from kafkaraw.broker.topics.topic_growth import Assignments
+from kafkaraw.broker.turns import Steps, TurnQueue, run_to_end
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
@@ -48,6 +51,25 @@ METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_me
 _logger = logging.getLogger("kafkaraw.broker")
 
 
+Replicas = Sequence[tuple[TopicPartition, Partition | None]]
+"""Replicas of a node; None for one of which only files may be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """Partitions of a topic that are being made.
+
+    Attributes:
+        first: the number of the first one.
+        states: who is to lead them.
+        live: the nodes that ran when that was decided.
+    """
+
+    first: int
+    states: list[PartitionState]
+    live: frozenset[int]
+
+
 class Member(Protocol):
     """A node, as the controller sees it."""
 
@@ -55,16 +77,32 @@ class Member(Protocol):
     transactions: TransactionNode
     groups: GroupNode
 
-    def make_replicas(self, topic: Topic) -> None:
-        """Have the replicas of a topic that are this node's; those that it has already stay as they are.
+    def stage(self, topic: Topic, states: Sequence[PartitionState], *, first: int) -> Steps[None]:
+        """Make the replicas that are this node's of a topic's partitions from number `first` on, unseen by others.
 
         Raises:
-            OSError: the storage is full or broken.
+            OSError: the storage is full or broken; `unstage` has to follow.
         """
         ...
 
-    def drop_replicas(self, topic: Topic, *, first: int = 0) -> None:
-        """Have no replica of a topic's partitions from number `first` on, and nothing that they left behind."""
+    def follow_staged(self, topic: Topic) -> Steps[None]:
+        """Let staged replicas follow their leaders."""
+        ...
+
+    def unstage(self, topic: Topic) -> Steps[None]:
+        """Remove the staged replicas of a topic, and what belongs to them."""
+        ...
+
+    def publish(self, topic: Topic) -> None:
+        """Have the staged replicas of a topic, which the catalog has now."""
+        ...
+
+    def withdraw(self, topic: Topic) -> Replicas:
+        """Have no replica of a topic any more; `removing` has to follow."""
+        ...
+
+    def removing(self, topic: Topic, replicas: Replicas) -> Steps[None]:
+        """Close replicas of a topic, and remove what belongs to them."""
         ...
 
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
@@ -91,6 +129,7 @@ class Controller:
         credentials: who can log in by SCRAM.
         quotas: the quotas that clients have set.
         dynamic_configs: what was set for brokers, groups and client metrics while brokers run.
+        changes: runs the changes of topics (`making_topic` and its like), one after another, in turns with other work.
     """
 
     def __init__(
@@ -113,6 +152,9 @@ class Controller:
         self._topics_text = TopicsWriter()
         self._members: dict[int, Member] = {}
         self._former_leaders: dict[TopicPartition, int] = {}
+        self.changes = TurnQueue()
+        self._in_work: dict[str, _Staged | None] = {}
+        self._deleting: dict[Uuid, None] = {}
         self._closed = False
         self._changed: asyncio.Event | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -137,6 +179,7 @@ class Controller:
                 if elect:
                     self._former_leaders[key] = state.leader
                     self.catalog.set_state(key, replace(state, leader=NO_LEADER))
+        self._deleting = dict.fromkeys(read_deleting(text)) if text is not None else {}
         credentials = self.storage.read_text(ROOT, SCRAM_FILE)
         if credentials is not None:
             self.credentials.load(credentials)
@@ -151,6 +194,7 @@ class Controller:
     def close(self) -> None:
         """All nodes are about to stop, at once: nothing that they say about each other is true any more."""
         self._closed = True
+        self.changes.stop()
         if self._write_timer is not None:
             self._write_states()
 
@@ -197,14 +241,19 @@ class Controller:
         self._members[member.node_id] = member
 
     def leave(self, member: Member) -> None:
-        """A node has closed its storage."""
+        """A node is about to close its storage."""
         self._members.pop(member.node_id, None)
+        if not self._members:
+            self.changes.stop()
+            self._in_work.clear()
 
     def brokers_up(self, brokers: Iterable[Broker]) -> None:
         """Nodes can be reached: partitions that have waited for them get their leaders."""
         new = {broker.node_id: broker for broker in brokers}
         self.catalog.brokers.update(new)
         self.catalog.racks.update({node_id: broker.rack for node_id, broker in new.items()})
+        if self._members.keys() >= self.catalog.racks.keys():
+            self._deleting.clear()  # every node has removed what was left when it opened its storage
         self._choose_controller()
         live, former, self._former_leaders = self.catalog.brokers, self._former_leaders, {}
         self._change(
@@ -319,85 +368,151 @@ class Controller:
             self._write_timer.cancel()
             self._write_timer = None
         try:
-            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored()), durable=False)
+            self.storage.write_text(
+                ROOT, TOPICS_FILE, self._topics_text.text(self._stored(), list(self._deleting)), durable=False
+            )
         except OSError as error:
             _logger.error("who leads what cannot be written down: %s", error)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
     def create_topic(self, plan: Plan) -> Topic:
-        """Create a topic.
+        """Create a topic at once; for topics of a bounded number of partitions.
 
         Raises:
             OSError: a node's storage is full or broken; there is no such topic then.
         """
-        topic = self.begin_topic(plan)
-        self.complete_topics([topic])
+        self.finish_changes_of(plan.name)
+        topic = run_to_end(self.making_topic(plan))
+        run_to_end(self.publishing([topic]))
         return topic
 
-    def begin_topic(self, plan: Plan) -> Topic:
-        """Make the replicas of a new topic; `complete_topics` has to follow before the loop runs anything else.
+    def finish_changes_of(self, name: str) -> None:
+        """Complete at once what is being done with a topic of that name, in `changes`."""
+        if name in self._in_work:
+            self.changes.finish()
+
+    def making_topic(self, plan: Plan) -> Steps[Topic]:
+        """Make the replicas of a new topic; it is there for others once `publishing` is done.
 
         Raises:
             OSError: a node's storage is full or broken; there is no such topic then.
         """
         topic = Topic(plan.name, self._new_topic_id(), plan.assignments, dict(plan.configs))
-        live = self.catalog.brokers
-        states = [elections.first_state(replicas, live) for replicas in topic.assignments]
-        self.catalog.add(topic, states)
-        try:
-            for member in self._members.values():
-                member.make_replicas(topic)
-        except OSError:
-            self._take_back(topic)
-            raise
+        self.catalog.announce(topic)
+        yield from self._staging(topic, first=0)
         return topic
 
-    def complete_topics(self, topics: Sequence[Topic]) -> None:
-        """Write down topics that `begin_topic` has made, all at once.
-
-        Raises:
-            OSError: they cannot be written down; there is none of them then.
-        """
-        if not topics:
-            return
-        try:
-            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored()))
-        except OSError:
-            for topic in topics:
-                self._take_back(topic)
-            raise
-        for topic in topics:
-            unused = topic_config.not_acted_on(topic.configs)
-            note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
-            _logger.info("created topic %s with %d partition(s)%s", topic.name, topic.partitions_count, note)
-
-    def _take_back(self, topic: Topic) -> None:
-        self.catalog.remove(topic)
-        for member in self._members.values():
-            member.drop_replicas(topic)
-
-    def alter_topic(self, topic: Topic) -> None:
-        """Take in another form of a topic that is there: with more partitions, or with other settings.
+    def growing_topic(self, topic: Topic, more: Assignments) -> Steps[None]:
+        """Let a topic have more partitions; they are there for others when all are made.
 
         Raises:
             OSError: a node's storage is full or broken; the topic is as it was.
         """
-        before = self.catalog.topic(topic.name)
-        assert before is not None and before.topic_id == topic.topic_id, topic.name
-        states = self.catalog.states_of(before)
-        added = topic.assignments[before.partitions_count :]
-        more = [elections.first_state(replicas, self.catalog.brokers) for replicas in added]
-        self.catalog.add(topic, [*states, *more])
+        first = topic.partitions_count
+        yield from self._staging(replace(topic, assignments=(*topic.assignments, *more)), first=first)
+        now = self.catalog.topic(topic.name)
+        assert now is not None and now.topic_id == topic.topic_id, topic.name
+        yield from self.publishing([replace(now, assignments=(*now.assignments, *more))])
+
+    def _staging(self, topic: Topic, *, first: int) -> Steps[None]:
+        """Make the replicas of a topic's partitions from number `first` on, on all nodes that run."""
+        live = self.catalog.brokers
+        states = [elections.first_state(replicas, live) for replicas in topic.assignments[first:]]
+        self._in_work[topic.name] = _Staged(first, states, frozenset(live))
+        ready: dict[int, Member] = {}
         try:
-            for member in self._members.values():
-                member.make_replicas(topic)
-            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored()))
+            while lacking := [member for node_id, member in self._members.items() if ready.get(node_id) is not member]:
+                for member in lacking:  # others may join meanwhile
+                    yield from member.stage(topic, states, first=first)
+                    ready[member.node_id] = member
+            for member in list(self._members.values()):
+                yield from member.follow_staged(topic)
         except OSError:
-            self.catalog.remove(topic)
+            yield from self._unstaging(topic)
+            raise
+
+    def _unstaging(self, topic: Topic) -> Steps[None]:
+        for member in list(self._members.values()):
+            yield from member.unstage(topic)
+        self.catalog.withdraw(topic)
+        del self._in_work[topic.name]
+
+    def publishing(self, topics: Sequence[Topic]) -> Steps[None]:
+        """Write down topics whose replicas are made, all at once, and have them; what is done first is one step.
+
+        Raises:
+            OSError: they cannot be written down; the topics are as they were, the new ones are not there.
+        """
+        if not topics:
+            return
+        before = [(topic, self.catalog.topic(topic.name)) for topic in topics]
+        for topic, old in before:
+            states = self.catalog.states_of(old) if old is not None else []
+            self.catalog.add(topic, [*states, *self._states_now(topic)])
+        try:
+            self._write_topics()
+        except OSError:
+            for topic, old in before:
+                states = self.catalog.states_of(old) if old is not None else []
+                self.catalog.remove(topic)
+                if old is not None:
+                    self.catalog.add(old, states)
+            for topic in topics:
+                yield from self._unstaging(topic)
+            raise
+        for topic, old in before:
+            staged = self._in_work.pop(topic.name)
+            assert staged is not None
+            for member in list(self._members.values()):
+                member.publish(topic)
+            if staged.live != frozenset(self.catalog.brokers):
+                self._remind_of(topic, staged.first)
+            if old is None:
+                unused = topic_config.not_acted_on(topic.configs)
+                note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
+                _logger.info("created topic %s with %d partition(s)%s", topic.name, topic.partitions_count, note)
+
+    def _states_now(self, topic: Topic) -> list[PartitionState]:
+        """The first states of the partitions that were made, by the nodes that run now."""
+        staged = self._in_work[topic.name]
+        assert staged is not None
+        if staged.live == frozenset(self.catalog.brokers):
+            return staged.states
+        added = topic.assignments[staged.first :]
+        return [elections.first_state(replicas, self.catalog.brokers) for replicas in added]
+
+    def _remind_of(self, topic: Topic, first: int) -> None:
+        """Nodes have come or gone while partitions were made: have the replicas take the parts that they have now."""
+        states = self.catalog.states_of(topic)
+        for key, state in list(zip(topic.partitions(), states, strict=True))[first:]:
+            for member in list(self._members.values()):
+                member.lead_or_follow(key, self.catalog.state_of(key) or state)
+
+    def _write_topics(self, *, but: Topic | None = None) -> None:
+        """Write down the topics, without one that is being deleted.
+
+        Raises:
+            OSError: they cannot be written down.
+        """
+        stored = [one for one in self._stored() if one[0] is not but]
+        deleting = [*self._deleting, but.topic_id] if but is not None else list(self._deleting)
+        self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(stored, deleting))
+
+    def alter_topic(self, topic: Topic) -> None:
+        """Take in other settings of a topic that is there.
+
+        Raises:
+            OSError: they cannot be written down; the topic is as it was.
+        """
+        before = self.catalog.topic(topic.name)
+        assert before is not None and before.assignments == topic.assignments, topic.name
+        states = self.catalog.states_of(before)
+        self.catalog.add(topic, states)
+        try:
+            self._write_topics()
+        except OSError:
             self.catalog.add(before, states)
-            for member in self._members.values():
-                member.drop_replicas(topic, first=before.partitions_count)
             raise
         self._reconfigure()
 
@@ -419,19 +534,38 @@ class Controller:
             self._remind(self.catalog.racks)
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic, its records, and the offsets committed in it.
+        """Delete a topic at once, its records, and the offsets committed in it.
 
         Raises:
             OSError: the storage is broken; the topic is still there.
         """
-        left = [stored for stored in self._stored() if stored[0] is not topic]
-        self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(left))
+        self.finish_changes_of(topic.name)
+        run_to_end(self.deleting_topic(topic))
+
+    def deleting_topic(self, topic: Topic) -> Steps[None]:
+        """Delete a topic, its records, and the offsets committed in it: first it is gone, then its files are removed.
+
+        Its id is written down until the files are removed, so that a node that crashes removes them when it starts.
+
+        Raises:
+            OSError: the storage is broken; the topic is still there.
+        """
+        self._write_topics(but=topic)
+        self._deleting[topic.topic_id] = None
+        self._in_work[topic.name] = None
         self.catalog.remove(topic)
-        for member in self._members.values():
-            member.drop_replicas(topic)
-        for member in self._members.values():
+        members = [(member, member.withdraw(topic)) for member in self._members.values()]
+        for member, _ in members:
             member.groups.forget_topic(topic.name)
         _logger.info("deleted topic %s", topic.name)
+        for member, replicas in members:
+            yield from member.removing(topic, replicas)
+        self._deleting.pop(topic.topic_id, None)
+        del self._in_work[topic.name]
+
+    def is_deleting(self, topic_id: Uuid | None) -> bool:
+        """Whether a topic is gone whose files may still be there."""
+        return topic_id in self._deleting
 
     def _stored(self) -> list[StoredTopic]:
         return [(topic, self.catalog.states_of(topic)) for topic in self.catalog.topics()]

@@ -5,14 +5,11 @@ Delivered by a direct call, so that what it holds (slices of open files) is sent
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-TURN_S: Final = 0.01
-"""How long one request is worked on at once; then the other connections have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +25,38 @@ class Deferred(Generic[T]):
     Args:
         on_cancel: called when nobody waits for the value any more.
         is_working: as the attribute.
+        is_idle: whether nothing is worked on now, only waited for; None is as `is_working` says.
 
     Attributes:
-        is_working: whether a request is being worked on, in turns; otherwise it waits for something.
+        is_working: whether a request is being worked on to its end, also if nobody waits for the value any more.
     """
 
-    def __init__(self, on_cancel: Callable[[], None], *, is_working: bool = False) -> None:
+    def __init__(self, on_cancel: Callable[[], None], *, is_working: bool = False, is_idle: bool | None = None) -> None:
         self.is_working = is_working
+        self._is_idle = not is_working if is_idle is None else is_idle
+        self._tell_idle: Callable[[], None] | None = None
         self._on_cancel = on_cancel
         self._deliver: Callable[[T], None] | None = None
         self._over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the value was delivered, or nobody waits for it any more."""
+        return self._over
+
+    def when_idle(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once when nothing is worked on for the value, only waited for: at once if that is so now."""
+        if self._is_idle:
+            tell()
+        else:
+            self._tell_idle = tell
+
+    def idle(self) -> None:
+        """Note that nothing is worked on for the value at the moment: an event is waited for."""
+        self._is_idle = True
+        tell, self._tell_idle = self._tell_idle, None
+        if tell is not None:
+            tell()
 
     def when_done(self, deliver: Callable[[T], None]) -> None:
         """Say who gets the value; to be called once, before it comes."""
@@ -48,12 +67,14 @@ class Deferred(Generic[T]):
         if self._over or self._deliver is None:
             return
         self._over = True
+        self._tell_idle = None
         self._deliver(value)
 
     def cancel(self) -> None:
         """Nobody waits any more."""
         if not self._over:
             self._over = True
+            self._tell_idle = None
             self._on_cancel()
 
 
@@ -110,55 +131,3 @@ def after(answer: object, go_on: Callable[[Any], object]) -> object:
 
     answer.when_done(deliver)
     return following
-
-
-def in_turns(step: Callable[[], bool], end: Callable[[], T]) -> T | Deferred[T]:
-    """Do work that is too long for one turn of the event loop: what follows the first step comes in later turns.
-
-    Args:
-        step: does a part of the work; tells whether there is more. What it raises later is delivered as `Failed`.
-        end: gives the answer, when all is done. What is left when the answer is cancelled is not done.
-    """
-    if not step():
-        return end()
-    loop = asyncio.get_running_loop()
-    cancelled = False
-
-    def cancel() -> None:
-        nonlocal cancelled
-        cancelled = True
-
-    def turn() -> None:
-        if cancelled:
-            return
-        try:
-            if step():
-                loop.call_soon(turn)
-                return
-            answer: T | Failed = end()
-        except Exception as error:  # noqa: BLE001  # raised again where the request is answered
-            answer = Failed(error)
-        deferred.resolve(answer)
-
-    deferred: Deferred[Any] = Deferred(cancel, is_working=True)
-    loop.call_soon(turn)
-    return deferred
-
-
-def run_in_turns(steps: Generator[None, None, T]) -> T | Deferred[T]:
-    """Run a generator to its end: what it returns, at once or after as many turns of the event loop as it takes."""
-    now_s = asyncio.get_running_loop().time
-    returned: list[T] = []
-
-    def step() -> bool:
-        ends_s = now_s() + TURN_S
-        try:
-            while True:
-                next(steps)
-                if now_s() >= ends_s:
-                    return True
-        except StopIteration as end:
-            returned.append(end.value)
-            return False
-
-    return in_turns(step, returned.pop)  # not kept: `in_turns` leaves a cycle to the garbage collector

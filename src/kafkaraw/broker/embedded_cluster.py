@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from kafkaraw.broker.cluster import WAIT_TIMEOUT_S, Cluster
-from kafkaraw.broker.configs.arguments import cluster_configs
+from kafkaraw.broker.configs.arguments import chosen_node_ids, cluster_configs
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.settings import Value
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class EmbeddedCluster:
-    """Several brokers on this machine, on 127.0.0.1 unless `listeners` says otherwise. Their ids are 0, 1, 2 and so on.
+    """Several brokers on this machine, on 127.0.0.1 unless `listeners` says otherwise.
 
         with EmbeddedCluster() as cluster:
             producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
@@ -37,23 +37,28 @@ class EmbeddedCluster:
     Topics that do not say otherwise have a replica on every node, on three at most (default.replication.factor).
 
     Args:
-        nodes: how many.
+        nodes: how many; None is as many as there are `node_ids`, or 3.
+        node_ids: their ids; None is 0, 1, 2 and so on.
         port: port of the first node, the next one has the next port; 0 (and None) is any free one for each.
+        ports: the port of each node, in the order of the ids: a list, or a range with a step.
         data_dir: where to keep topics, in a directory for each node; None keeps them in memory.
         properties: Kafka's broker properties, the same for all nodes.
         users: passwords of those who may log in, by user name; without `listeners`, those are SASL_PLAINTEXT.
-        racks: the rack of each node, in the order of their ids; None for no racks.
+        racks: the rack of each node, in the order of the ids; None for no racks.
         max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
 
     Raises:
-        ConfigError: a property is unknown or wrong, or the release is not a known one.
+        ConfigError: a property is unknown or wrong, ids or ports contradict each other, or the release is not a known
+            one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each has a default
         self,
-        nodes: int = 3,
+        nodes: int | None = None,
         *,
+        node_ids: Sequence[int] | None = None,
         port: int | None = None,
+        ports: Sequence[int] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         properties: Mapping[str, Value] | None = None,
         users: Mapping[str, str] | None = None,
@@ -61,9 +66,10 @@ class EmbeddedCluster:
         max_versions: str | None = None,
     ) -> None:
         Offer(max_versions)  # an unknown release is an error here already
-        self._nodes = nodes
-        self._config_of = cluster_configs(nodes, properties, port=port or 0, users=users, racks=racks)
-        self._config_of(0)  # so is a wrong property
+        self._node_ids = chosen_node_ids(nodes, node_ids)
+        port = port if ports is not None else port or 0
+        self._config_of = cluster_configs(self._node_ids, properties, port=port, ports=ports, users=users, racks=racks)
+        self._config_of(self._node_ids[0])  # so is a wrong property
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._faults = Faults()
         self._max_versions = max_versions
@@ -225,7 +231,7 @@ class EmbeddedCluster:
         """
         if self._cluster is not None:
             raise UsageError("the cluster is running already")
-        cluster = real_cluster(self._nodes, self._config_of, self._data_dir, self._faults, self._max_versions)
+        cluster = real_cluster(self._node_ids, self._config_of, self._data_dir, self._faults, self._max_versions)
         loop_thread = LoopThread("kafkaraw-cluster")
         try:
             loop_thread.run(cluster.start(), START_TIMEOUT_S)

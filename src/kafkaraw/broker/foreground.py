@@ -1,6 +1,7 @@
 """`run_broker`: a broker in the foreground, until SIGINT or SIGTERM. For the command line and child processes.
 
-Its first line of output is `bootstrap.servers=HOST:PORT`, so that scripts can wait for it and read the port.
+Its first line of output is `bootstrap.servers=HOST:PORT`, so that scripts can wait for it and read the port. A
+cluster says next where it takes commands about its nodes, `control.socket=PATH` (`node_commands`).
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafkaraw.broker.cluster import Cluster
-from kafkaraw.broker.configs.arguments import broker_config, cluster_configs
+from kafkaraw.broker.configs.arguments import broker_config, chosen_node_ids, cluster_configs
+from kafkaraw.broker.node_commands import NodeCommands
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
 from kafkaraw.broker.system import real_cluster, real_node
+from kafkaraw.errors import ConfigError
+from kafkaraw.net.control_socket import ControlSocket, default_path
 
 ADDRESS_LINE = "bootstrap.servers="
 ERROR_LINE = "error="
+CONTROL_LINE = "control.socket="
 
 
-def run_broker(
+def run_broker(  # noqa: PLR0913  # one for each option of the command
     properties: Mapping[str, Value] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     host: str | None = None,
@@ -30,7 +35,10 @@ def run_broker(
     *,
     end_with_stdin: bool = False,
     users: Mapping[str, str] | None = None,
-    nodes: int = 1,
+    nodes: int | None = None,
+    node_ids: Sequence[int] | None = None,
+    ports: Sequence[int] | None = None,
+    control_socket: Path | None = None,
 ) -> None:
     """Run a broker, or several in this one process, until SIGINT or SIGTERM.
 
@@ -41,23 +49,44 @@ def run_broker(
         port: port to listen on, 0 for a free one; None is 9092. Further nodes have the ports after it.
         end_with_stdin: stop also when standard input ends, as it does when the parent process dies.
         users: passwords of those who may log in, by user name; the listener asks for a login then.
-        nodes: how many brokers; more than one are a cluster.
+        nodes: how many brokers; None is 1, or as many as there are `node_ids`. More than one are a cluster.
+        node_ids: the ids of a cluster's nodes; None is 0, 1, 2 and so on.
+        ports: the port of each node of a cluster, instead of `port`: a list, or a range with a step.
+        control_socket: where a cluster takes commands about its nodes; None is a place of its own for each process.
 
     Raises:
-        ConfigError: a property is unknown or wrong, or the data directory cannot be used.
+        ConfigError: a property is unknown or wrong, ids or ports contradict each other, or the data directory or the
+            control socket cannot be used.
         NetworkError: the address is taken, or not this machine's.
         OSError: the data directory cannot be read or written.
     """
-    broker: BrokerNode | Cluster
-    if nodes == 1:
-        broker = real_node(broker_config(properties, data_dir=data_dir, host=host, port=port, users=users))
-    else:
-        config_of = cluster_configs(nodes, properties, host=host, port=port, users=users)
-        broker = real_cluster(nodes, config_of, None if data_dir is None else Path(data_dir))
-    asyncio.run(_run(broker, end_with_stdin=end_with_stdin))
+    if (nodes is None or nodes == 1) and node_ids is None and ports is None and control_socket is None:
+        node = real_node(broker_config(properties, data_dir=data_dir, host=host, port=port, users=users))
+        asyncio.run(_run(node, end_with_stdin=end_with_stdin))
+        return
+    ids = chosen_node_ids(1 if nodes is None and node_ids is None else nodes, node_ids)
+    config_of = cluster_configs(ids, properties, host=host, port=port, ports=ports, users=users)
+    cluster = real_cluster(ids, config_of, None if data_dir is None else Path(data_dir))
+    asyncio.run(_run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin))
 
 
-async def _run(broker: BrokerNode | Cluster, *, end_with_stdin: bool) -> None:
+async def _run_cluster(cluster: Cluster, path: Path | None, *, end_with_stdin: bool) -> None:
+    control = ControlSocket(path or default_path(), NodeCommands(cluster).answer)
+    lines = [f"{CONTROL_LINE}{control.path}"]
+    try:
+        await control.open()
+    except ConfigError as error:
+        if path is not None:
+            raise
+        sys.stderr.write(f"no commands about nodes are taken: {error}\n")
+        lines = []
+    try:
+        await _run(cluster, end_with_stdin=end_with_stdin, more_lines=lines)
+    finally:
+        await control.close()
+
+
+async def _run(broker: BrokerNode | Cluster, *, end_with_stdin: bool, more_lines: Sequence[str] = ()) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -65,7 +94,8 @@ async def _run(broker: BrokerNode | Cluster, *, end_with_stdin: bool) -> None:
     if end_with_stdin:
         loop.add_reader(sys.stdin.fileno(), _end_at_eof, stop)
     async with broker:
-        sys.stdout.write(f"{ADDRESS_LINE}{broker.bootstrap_servers}\n")
+        for line in (f"{ADDRESS_LINE}{broker.bootstrap_servers}", *more_lines):
+            sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
         await stop.wait()
 

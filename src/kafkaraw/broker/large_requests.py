@@ -1,7 +1,8 @@
 """One large request at a time on a node: what it takes in memory is taken once, however many connections send one.
 
 The answer to a request of a megabyte takes some 100 MB while it is made, and it is made in turns with other work. A
-connection whose large request has to wait keeps the bytes of it. Small requests never wait here.
+connection whose large request has to wait keeps the bytes of it. Small requests never wait here. A large request that
+waits for something, such as replication, lets the next one begin, if few others do.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ LARGE_REQUEST_BYTES: Final = 1 << 13
 take 2 MB."""
 
 
+ASIDE_MAX: Final = 4
+"""How many large requests may wait for something without holding up others: each keeps what is left of it in memory."""
+
+
 class LargeRequests:
     """The large requests of a node, in the order in which they came; the first one is worked on."""
 
     def __init__(self) -> None:
         self._places: dict[object, Callable[[], None]] = {}
+        self._aside: set[object] = set()
 
     def enter(self, owner: object, begin: Callable[[], None]) -> None:
         """Have `begin` called when it is the turn of a request: at once, when there is no other.
@@ -34,6 +40,16 @@ class LargeRequests:
 
     def leave(self, owner: object) -> None:
         """A request is answered, or nobody waits for its answer any more: the next one begins soon."""
+        self._aside.discard(owner)
+        self._free(owner)
+
+    def step_aside(self, owner: object) -> None:
+        """Let the next request begin while the first one waits for something; it stays the first if too many do."""
+        if owner in self._places and len(self._aside) < ASIDE_MAX:
+            self._aside.add(owner)
+            self._free(owner)
+
+    def _free(self, owner: object) -> None:
         is_first = next(iter(self._places), None) == owner
         self._places.pop(owner, None)
         if is_first and self._places:

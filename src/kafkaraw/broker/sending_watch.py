@@ -1,6 +1,8 @@
 """Watches whether a client takes its answers: one that does not holds memory and descriptors, and is dropped.
 
-Only bytes that leave count: a slow reader may be as slow as it likes. Start at `SendingWatch`.
+A reader may be slow: it is dropped if no byte leaves and its system acknowledges none. Where the system does not tell
+of acknowledgements (any but Linux), a long part of a file counts when all of it has left: a reader has to take 4 MiB
+within the limit there, 14 kB/s with the default. Start at `SendingWatch`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class SendingWatch:
         self._link = link
         self._limit_s = limit_s
         self._give_up = give_up
-        self._sent_bytes = 0
+        self._taken_bytes = (0, 0)
         self._stuck_since: float | None = None
         self._timer = self._loop.call_later(limit_s / _LOOKS, self._look)
 
@@ -47,8 +49,8 @@ class SendingWatch:
 
     def _look(self) -> None:
         now = self._loop.time()
-        sent_bytes = self._link.sent_bytes
-        moved, self._sent_bytes = sent_bytes != self._sent_bytes, sent_bytes
+        taken_bytes = (self._link.sent_bytes, self._link.acknowledged_bytes)
+        moved, self._taken_bytes = taken_bytes != self._taken_bytes, taken_bytes
         if not self._link.unsent_bytes:
             self._stuck_since = None
         elif moved or self._stuck_since is None:

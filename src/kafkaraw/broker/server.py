@@ -21,6 +21,7 @@ from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
+from kafkaraw.broker.turns import run_async
 from kafkaraw.errors import UsageError
 from kafkaraw.net import Clock, Link, Listener, Network
 from kafkaraw.net.wire_log import tapped
@@ -103,7 +104,7 @@ class BrokerNode:
             OSError: the storage cannot be read or written.
         """
         try:
-            self.state.open()
+            await run_async(self.state.opening())
             for endpoint, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
                 await self._listen(endpoint, advertised)
         except BaseException:

@@ -7,7 +7,8 @@ Its replicas are its own. Facts about the cluster (topics, leaders, producer ids
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
@@ -16,11 +17,12 @@ from kafkaraw.broker.auto_creation import AutoCreation
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.controller import Controller
+from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.large_requests import LargeRequests
+from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE
 from kafkaraw.broker.log.offset_checkpoint import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
@@ -48,6 +50,7 @@ from kafkaraw.broker.topics.topic_files import (
 )
 from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
+from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.errors import ConfigError
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
@@ -59,6 +62,19 @@ _logger = logging.getLogger("kafkaraw.broker")
 STRAY_SUFFIX: Final = "-stray"
 DELETE_SUFFIX: Final = "-delete"
 FOLDER_NAME_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """Replicas of a topic that others do not see yet.
+
+    Attributes:
+        config: the topic's settings with which they were made.
+        replicas: those that are made; None for one that could not be opened.
+    """
+
+    config: TopicConfig
+    replicas: dict[TopicPartition, Partition | None] = field(default_factory=dict)
 
 
 class BrokerState:
@@ -104,6 +120,8 @@ class BrokerState:
         self.auto_creation = AutoCreation(self.controller, lambda: self.config, state_topics)
         self.large_requests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._staged: dict[Uuid, _Staged] = {}
+        self._closed = False
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
 
@@ -118,6 +136,10 @@ class BrokerState:
         return self.controller.producer_ids
 
     def open(self) -> None:
+        """Do what `opening` does, at once."""
+        run_to_end(self.opening())
+
+    def opening(self) -> Steps[None]:
         """Read what is on the storage, or begin a new cluster there.
 
         Raises:
@@ -127,12 +149,16 @@ class BrokerState:
         meta = self._open_meta()
         if self._is_alone:
             self.controller.open(meta.cluster_id)
-        self._set_strays_aside()
+        yield from self._setting_strays_aside()
         self.reconfigure()
         self._high_watermarks = self._read_offsets(HIGH_WATERMARKS_FILE)
         self._log_starts = self._read_offsets(LOG_STARTS_FILE)
         for topic in self.catalog.topics():
-            self.make_replicas(topic)
+            yield from self._opening_replicas(topic)
+        for topic in self.catalog.topics():  # those that other nodes have changed meanwhile
+            run_to_end(self._opening_replicas(topic))
+        for key in [key for key in self._partitions if self.catalog.state_of(key) is None]:
+            self._drop(key)
         self._log_starts.clear()  # what a topic left behind is nothing to one that is made later under its name
         self.controller.join(self)
 
@@ -150,10 +176,11 @@ class BrokerState:
             raise ConfigError(f"node {self.node_id}: its data directory belongs to cluster {meta.cluster_id}")
         return meta
 
-    def _set_strays_aside(self) -> None:
+    def _setting_strays_aside(self) -> Steps[None]:
         """Folders that no topic claims are from a creation or deletion that a crash cut short.
 
-        They are renamed, as Kafka does it, rather than removed: somebody may have put them there.
+        They are removed if they hold no record, or if it is known that their topic was being deleted. Others are
+        renamed, as Kafka does it: somebody may have put them there.
         """
         topics = {
             folder_name(key): topic
@@ -161,13 +188,42 @@ class BrokerState:
             for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True)
             if self.node_id in state.replicas
         }
+        removed = 0
         for folder in self._storage.folders():
+            yield None
             if folder.endswith(DELETE_SUFFIX):
                 self._remove_doomed(folder)
             elif not folder.endswith(STRAY_SUFFIX) and self._is_stray(folder, topics.get(folder)):
+                if self._holds_nothing(folder):
+                    self._remove_doomed(folder)
+                    removed += 1
+                    continue
                 stray = aside_name(folder, random_uuid(self._rng), STRAY_SUFFIX)
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
                 self._storage.rename_folder(folder, stray)
+        if removed:
+            _logger.info("removed %d folders of topics that are not there and whose records nobody can need", removed)
+
+    def _holds_nothing(self, folder: str) -> bool:
+        """Whether a stray folder of a partition has no records, or those of a topic that was being deleted."""
+        text = self._storage.read_text(folder, PARTITION_FILE)
+        if text is None:
+            return False
+        if self.controller.is_deleting(read_partition_metadata(text)):
+            return True
+        return all(self._is_empty_file(folder, name) for name in self._storage.files(folder))
+
+    def _is_empty_file(self, folder: str, name: str) -> bool:
+        """Whether a file of a partition's folder tells of no record."""
+        if name.removesuffix(".tmp") in (PARTITION_FILE, EPOCHS_FILE):
+            return True
+        if not is_segment(name):
+            return False
+        file = self._storage.open_file(folder, name)
+        try:
+            return not file.size_bytes
+        finally:
+            file.close()
 
     def _is_stray(self, folder: str, topic: Topic | None) -> bool:
         text = self._storage.read_text(folder, PARTITION_FILE)
@@ -176,37 +232,95 @@ class BrokerState:
             return found is not None and found != topic.topic_id
         return text is not None or any(is_segment(name) for name in self._storage.files(folder))
 
-    def make_replicas(self, topic: Topic) -> None:
-        """Have the replicas of a topic that are this node's; those that it has already stay as they are.
+    def _opening_replicas(self, topic: Topic) -> Steps[None]:
+        """Open the replicas of a topic that are this node's; those that are open take the part that they have now."""
+        config = TopicConfig.of(topic.configs, self.config.topic_defaults)
+        for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
+            if self.node_id not in state.replicas:
+                continue
+            partition = self._partitions.get(key)
+            if partition is None:
+                partition = self._partitions[key] = self._open_replica(key, topic, config)
+                self.controller.replication.add(partition)
+            if partition.state != state:
+                self.lead_or_follow(key, state)
+            yield None
+
+    def _open_replica(self, key: TopicPartition, topic: Topic, config: TopicConfig) -> Partition:
+        """Open a replica, made when it is not there.
 
         Raises:
             OSError: the storage is full or broken.
         """
+        self._make_folder(folder_name(key), topic)
+        partition = Partition(
+            key,
+            self.node_id,
+            self._storage,
+            config,
+            self.clock,
+            self.controller,
+            producer_expiration_ms=self.config.producer_id_expiration_ms,
+            lag_max_ms=self.config.replica_lag_time_max_ms,
+            reads_all_records=self.config.validates_all_records,
+        )
+        partition.on_start_moved = self._write_log_starts
+        try:
+            partition.open(self._high_watermarks.get(key, 0), self._log_starts.get(key, 0))
+        except OSError:
+            partition.log.close()
+            raise
+        return partition
+
+    def stage(self, topic: Topic, states: Sequence[PartitionState], *, first: int) -> Steps[None]:
+        """Make the replicas that are this node's of a topic's partitions from number `first` on, unseen by others.
+
+        Raises:
+            OSError: the storage is full or broken; `unstage` has to follow.
+        """
         config = TopicConfig.of(topic.configs, self.config.topic_defaults)
-        for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
-            if self.node_id not in state.replicas or key in self._partitions:
-                continue
-            self._make_folder(folder_name(key), topic)
-            partition = Partition(
-                key,
-                self.node_id,
-                self._storage,
-                config,
-                self.clock,
-                self.controller,
-                producer_expiration_ms=self.config.producer_id_expiration_ms,
-                lag_max_ms=self.config.replica_lag_time_max_ms,
-                reads_all_records=self.config.validates_all_records,
-            )
-            partition.on_start_moved = self._write_log_starts
-            try:
-                partition.open(self._high_watermarks.get(key, 0), self._log_starts.get(key, 0))
-            except OSError:
-                partition.log.close()
-                raise
-            self._partitions[key] = partition
-            self.controller.replication.add(partition)
-            self.lead_or_follow(key, state)
+        staged = self._staged[topic.topic_id] = _Staged(config)
+        for index, state in enumerate(states, start=first):
+            if self._closed:
+                return
+            if self.node_id in state.replicas:
+                key = TopicPartition(topic.name, index)
+                staged.replicas[key] = None
+                partition = staged.replicas[key] = self._open_replica(key, topic, config)
+                self.controller.replication.add(partition)
+                partition.lead_or_follow(state)
+                yield None
+
+    def follow_staged(self, topic: Topic) -> Steps[None]:
+        """Let staged replicas follow their leaders."""
+        staged = self._staged.get(topic.topic_id)
+        for partition in [] if staged is None else list(staged.replicas.values()):
+            if self._closed:
+                return
+            if partition is not None and not partition.is_leader:
+                self.controller.replication.state_changed(partition)
+                yield None
+
+    def unstage(self, topic: Topic) -> Steps[None]:
+        """Remove the staged replicas of a topic, and what belongs to them."""
+        staged = self._staged.pop(topic.topic_id, None)
+        if staged is not None:
+            yield from self.removing(topic, list(staged.replicas.items()))
+
+    def publish(self, topic: Topic) -> None:
+        """Have the staged replicas of a topic, which the catalog has now."""
+        staged = self._staged.pop(topic.topic_id, None)
+        if staged is None:
+            return
+        made = {key: partition for key, partition in staged.replicas.items() if partition is not None}
+        self._partitions.update(made)
+        config = TopicConfig.of(topic.configs, self.config.topic_defaults)
+        if config != staged.config:
+            for partition in made.values():
+                partition.reconfigure(config, self.config.producer_id_expiration_ms)
+        if topic.name in (TRANSACTION_TOPIC, OFFSETS_TOPIC):
+            for key, partition in made.items():
+                self.lead_or_follow(key, partition.state)
 
     def _make_folder(self, folder: str, topic: Topic) -> None:
         """Have the folder of a replica; one that an earlier topic of that name has left is set aside."""
@@ -273,23 +387,37 @@ class BrokerState:
         """
         self.controller.delete_topic(topic)
 
-    def drop_replicas(self, topic: Topic, *, first: int = 0) -> None:
-        """Remove the folders of a topic's partitions from number `first` on.
+    def withdraw(self, topic: Topic) -> Replicas:
+        """Have no replica of a topic any more; `removing` has to follow."""
+        replicas = [(key, self._partitions.pop(key)) for key in topic.partitions() if key in self._partitions]
+        if topic.name == OFFSETS_TOPIC:
+            for key, _ in replicas:
+                self.groups.drop(key)
+        return replicas
 
-        They are renamed first, so that a crash leaves nothing that a new topic could take over.
+    def removing(self, topic: Topic, replicas: Replicas) -> Steps[None]:
+        """Close replicas of a topic and remove their folders.
+
+        A folder is renamed first, so that a crash leaves nothing that a new topic could take over.
         """
         written_down = False
-        for key in topic.partitions()[first:]:
-            partition = self._partitions.pop(key, None)
+        for key, partition in replicas:
             if partition is not None:
                 written_down = written_down or partition.log.starts_within_a_segment
                 self.controller.replication.remove(partition)
-                if key.topic == OFFSETS_TOPIC:
-                    self.groups.drop(key)
                 partition.remove()
+            if self._closed:
+                return  # what is left is removed when the node starts again
             self._remove_folder(folder_name(key), topic)
+            yield None
         if written_down:
             self._write_log_starts()
+
+    def _drop(self, key: TopicPartition) -> None:
+        """Close the replica of a topic that was deleted while this node opened it; the next start removes its files."""
+        partition = self._partitions.pop(key)
+        self.controller.replication.remove(partition)
+        partition.remove()
 
     def _remove_folder(self, folder: str, topic: Topic) -> None:
         """Remove a partition's folder; there is none where its creation did not come that far."""
@@ -316,6 +444,7 @@ class BrokerState:
         Args:
             sync: write everything out for good first; without it, it is as after a crash.
         """
+        self._closed = True
         self.controller.leave(self)
         self.auto_creation.close()
         self.transactions.close()
@@ -326,6 +455,12 @@ class BrokerState:
             self.controller.replication.remove(partition)
             partition.close(sync=sync)
         self._partitions.clear()
+        for staged in self._staged.values():
+            for made in staged.replicas.values():
+                if made is not None:
+                    self.controller.replication.remove(made)
+                    made.close(sync=False)
+        self._staged.clear()
         self._storage.close()
 
     def _read_offsets(self, file: str) -> dict[TopicPartition, int]:

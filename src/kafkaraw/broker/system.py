@@ -6,7 +6,7 @@ Nothing else in this package may reach for them.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kafkaraw.broker.cluster import Cluster, Surroundings
@@ -39,7 +39,7 @@ def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: 
 
 
 def real_cluster(
-    nodes: int,
+    node_ids: Sequence[int],
     config_of: Callable[[int], BrokerConfig],
     data_dir: Path | None,
     faults: Faults | None = None,
@@ -65,4 +65,4 @@ def real_cluster(
         rng=secrets.SystemRandom(),
         hold_port=HeldPort,
     )
-    return Cluster(nodes, config_of, around, faults=faults, max_versions=max_versions)
+    return Cluster(node_ids, config_of, around, faults=faults, max_versions=max_versions)

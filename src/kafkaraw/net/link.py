@@ -55,6 +55,14 @@ class Link(Protocol):
         """Bytes that have left this process since the link was made; grows if the peer reads."""
         ...
 
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Bytes that the peer's system has acknowledged, where this one tells it; 0 elsewhere.
+
+        It grows also while `sent_bytes` cannot: a long part of a file leaves bit by bit, and counts when all of it has.
+        """
+        ...
+
     def send(self, segments: Segments) -> None:
         """Send one frame; its 4-byte size is added here.
 

@@ -70,6 +70,11 @@ class StreamLink(asyncio.BufferedProtocol):
         """See `Link.sent_bytes`."""
         return 0 if self._writer is None else self._writer.sent_bytes
 
+    @property
+    def acknowledged_bytes(self) -> int:
+        """See `Link.acknowledged_bytes`."""
+        return 0 if self._writer is None else self._writer.acknowledged_bytes
+
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
         if self._writer is not None:

@@ -153,6 +153,11 @@ class _TappedLink:
         """See `Link.sent_bytes`."""
         return self._link.sent_bytes
 
+    @property
+    def acknowledged_bytes(self) -> int:
+        """See `Link.acknowledged_bytes`."""
+        return self._link.acknowledged_bytes
+
     def send(self, segments: Segments) -> None:
         """See `Link.send`."""
         self._tap.sending(segments)

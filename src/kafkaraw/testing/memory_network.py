@@ -303,6 +303,11 @@ class MemoryLink:
         return self.other.unread_bytes
 
     @property
+    def acknowledged_bytes(self) -> int:
+        """See `Link.acknowledged_bytes`."""
+        return 0
+
+    @property
     def sent_bytes(self) -> int:
         """See `Link.sent_bytes`."""
         return self._put_bytes - self.other.unread_bytes

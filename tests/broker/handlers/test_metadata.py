@@ -11,24 +11,22 @@ import pytest
 
 from kafkaraw.broker.auto_creation import WAITING_MAX
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, Wish, plan_topic
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkaraw.testing.virtual import run_virtual
 from tests.broker.log.faulty_storage import FaultyStorage
-from tests.broker.support import ask, make_state
+from tests.broker.support import ask, in_a_loop, make_state
 
 VERSIONS = range(14)
 
 
 def create(state, *names: str, partitions: int = 1) -> None:
-    topics = [
-        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
-        for name in names
-    ]
-    assert all(topic.error_code == 0 for topic in ask(state, CreateTopicsRequest(topics=topics)).topics)
+    for name in names:
+        in_a_loop(
+            lambda name=name: state.create_topic(plan_topic(Wish(name, partitions, 1), state.catalog, state.config))
+        )
 
 
 def named(*names: str, **fields) -> MetadataRequest:

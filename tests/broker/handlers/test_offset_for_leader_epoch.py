@@ -20,6 +20,7 @@ from kafkaraw.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.broker.support import batch
 from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 
 LATEST, EARLIEST = -1, -2
@@ -64,10 +65,14 @@ async def fetch(
     return response.responses[0].partitions[0]
 
 
-async def list_offset(nodes: VirtualNodes, node: int, timestamp: int, version: int = 8) -> ListOffsetsPartitionResponse:
+async def list_offset(
+    nodes: VirtualNodes, node: int, timestamp: int, version: int = 8, isolation_level: int = 0
+) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topics = [ListOffsetsTopic(name="t", partitions=[asked])]
-    response = await nodes.ask(node, ListOffsetsRequest(replica_id=-1, topics=topics), version)
+    response = await nodes.ask(
+        node, ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics), version
+    )
     return response.topics[0].partitions[0]
 
 
@@ -175,5 +180,24 @@ def test_a_new_leader_lists_no_end_before_it_knows_what_was_shown(version: int, 
         nodes.cluster.resume_replication(2)
         await nodes.produce(1, b"c")
         assert (await list_offset(nodes, 1, LATEST, version)).offset == 3
+
+    on_nodes(life)
+
+
+def test_a_transaction_that_spans_a_change_of_leader_does_not_hide_the_end_from_committed_readers():
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create()
+        await nodes.produce(0, b"a")
+        data = batch(b"b", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        nodes.leader().append(memoryview(bytearray(data)), in_transaction=True)
+        await asyncio.sleep(1)
+        nodes.cluster.move_leader("t", 0, 1)
+        await nodes.produce(1, b"c")
+        assert nodes.leader().high_watermark == 3
+        for isolation_level, end in ((0, 3), (1, 1)):
+            answer = await list_offset(nodes, 1, LATEST, isolation_level=isolation_level)
+            assert (answer.error_code, answer.offset) == (ErrorCode.NONE, end)
+        late = await list_offset(nodes, 1, 1 << 60, isolation_level=1)
+        assert (late.error_code, late.offset) == (ErrorCode.NONE, -1)
 
     on_nodes(life)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkaraw.broker import turns
 from kafkaraw.broker.handlers import describe_configs, parts
 from kafkaraw.broker.handlers.parts import divide
 from kafkaraw.protocol import decode_response
@@ -131,7 +132,7 @@ def _undivided(divided: parts.Divided) -> parts.Divided:
 
 @pytest.mark.parametrize(("message", "version"), LARGE, ids=lambda value: type(value).__name__)
 def test_other_connections_are_answered_between_the_parts(monkeypatch: pytest.MonkeyPatch, message: Any, version: int):
-    monkeypatch.setattr(parts, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         large = Peer()
@@ -151,7 +152,7 @@ def test_other_connections_are_answered_between_the_parts(monkeypatch: pytest.Mo
 
 
 def test_a_request_that_is_cancelled_is_asked_no_further_parts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parts, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()

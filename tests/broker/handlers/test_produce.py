@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from kafkaraw.broker import turns
 from kafkaraw.broker.deferred import Deferred, Failed
-from kafkaraw.broker.handlers import produce
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -156,7 +156,7 @@ def test_an_ordinary_client_may_not_write_to_an_internal_topic(topic: str, versi
 @pytest.fixture
 def slow_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each partition takes longer than other clients are to wait."""
-    monkeypatch.setattr(produce, "TURN_S", -1.0)
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
 
 
 async def answered_late(state, asked: ProduceRequest, others) -> object:

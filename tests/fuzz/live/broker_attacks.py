@@ -645,14 +645,12 @@ class Attack:
         steps: how many times at most.
         held: its connections stay open afterwards, and the broker must get rid of them by itself.
         kinds: the kinds of broker it is for.
-        asked_for: only done when it is named: what it finds is known, and said in docs/security.md.
     """
 
     step: Callable[[Arena], None]
     steps: int
     held: bool = False
     kinds: tuple[str, ...] = ("memory", "disk", "open")
-    asked_for: bool = False
 
 
 CLOSED = ("memory", "disk")
@@ -683,6 +681,6 @@ ATTACKS: dict[str, Attack] = {
     "tls-handshakes": Attack(tls_handshakes_that_stop, 15),
     "too-many-partitions": Attack(too_many_partitions, 1, kinds=("memory", "open")),
     "pipelined-requests": Attack(pipelined_requests, 4),
-    "too-many-partitions-on-disk": Attack(too_many_partitions, 2, kinds=("disk",), asked_for=True),
+    "too-many-partitions-on-disk": Attack(too_many_partitions, 2, kinds=("disk",)),
     "very-long-arrays": Attack(very_long_arrays, 2),
 }

@@ -229,7 +229,7 @@ class BrokerSession:
                 names = [
                     name
                     for name, attack in ATTACKS.items()
-                    if kind in attack.kinds and (name in self.only if self.only else not attack.asked_for)
+                    if kind in attack.kinds and (not self.only or name in self.only)
                 ]
                 rng.shuffle(names)
                 for name in names:

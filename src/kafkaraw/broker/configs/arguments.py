@@ -18,6 +18,8 @@ from kafkaraw.errors import ConfigError
 DEFAULT_PORT: Final = 9092
 LOOPBACK: Final = "127.0.0.1"
 REPLICAS_MAX: Final = 3
+NODES: Final = 3
+"""How many nodes a cluster has unless told otherwise."""
 
 
 def broker_config(
@@ -57,51 +59,85 @@ def broker_config(
     return BrokerConfig.parse(given, users)
 
 
+def chosen_node_ids(nodes: int | None, node_ids: Sequence[int] | None) -> tuple[int, ...]:
+    """The ids of a cluster's nodes: those that are given, else 0, 1, 2 and so on.
+
+    Args:
+        nodes: how many; None is as many as there are ids, or 3.
+        node_ids: their ids; None counts from 0.
+
+    Raises:
+        ConfigError: there are no nodes, an id is there twice or negative, or there are more or fewer than `nodes`.
+    """
+    if nodes is not None and not isinstance(nodes, int):
+        raise ConfigError(f"nodes={nodes!r} must be a whole number, not {type(nodes).__name__}")
+    if node_ids is None:
+        count = NODES if nodes is None else nodes
+        if count < 1:
+            raise ConfigError(f"a cluster has at least one node, not {count}")
+        return tuple(range(count))
+    chosen = tuple(node_ids)
+    if not chosen:
+        raise ConfigError("node_ids: a cluster has at least one node, not 0")
+    if len(set(chosen)) != len(chosen) or min(chosen) < 0:
+        raise ConfigError(f"node_ids: each is a number of its own, from 0 on, not {list(chosen)}")
+    if nodes is not None and nodes != len(chosen):
+        raise ConfigError(f"node_ids: {len(chosen)} ids are given for {nodes} nodes; leave out the number of nodes")
+    return chosen
+
+
 def cluster_configs(
-    nodes: int,
+    node_ids: Sequence[int],
     properties: Mapping[str, Value] | None,
     *,
     host: str | None = None,
-    port: int | None,
+    port: int | None = None,
+    ports: Sequence[int] | None = None,
     users: Mapping[str, str] | None = None,
     racks: Sequence[str] | None = None,
 ) -> Callable[[int], BrokerConfig]:
-    """How the properties of each node follow from those of all: ids and ports are counted up.
+    """How the properties of each node follow from those of all.
 
     Args:
-        nodes: how many nodes there are at first.
+        node_ids: the nodes that there are at first.
         properties: what all have in common.
         host: address to listen on; None is 127.0.0.1.
-        port: port of the first node, 0 is any free one for each; None is 9092.
+        port: port of the first node, the next one has the next port; 0 is any free one for each; None is 9092.
+        ports: the port of each node, in the order of `node_ids`; nodes beyond them go on with the step of a range, and
+            have any free port after a list.
         users: passwords of those who may log in, by user name.
-        racks: the rack of each node, in the order of their ids; nodes beyond them have none.
+        racks: the rack of each node, in the order of `node_ids`; nodes beyond them have none.
 
     Raises:
-        ConfigError: there are no nodes, or what is each node's own is given for all; from the function: a property is
-            unknown or wrong.
+        ConfigError: what is each node's own is given for all, or ports are too few or contradict other arguments; from
+            the function: a property is unknown or wrong.
     """
-    if not isinstance(nodes, int):
-        raise ConfigError(f"nodes={nodes!r} must be a whole number, not {type(nodes).__name__}")
     check_mapping("properties", properties, "{'num.partitions': 4}")
-    if nodes < 1:
-        raise ConfigError(f"a cluster has at least one node, not {nodes}")
     given = dict(properties or {})
     for name in ("node.id", "broker.id", "broker.rack", "log.dirs", "log.dir"):
         if name in given:
             raise ConfigError(f"{name} is each node's own: it cannot be the same for all nodes of a cluster")
-    given.setdefault("default.replication.factor", min(REPLICAS_MAX, nodes))
+    if ports is not None:
+        _check_ports(ports, node_ids, port, given)
+    given.setdefault("default.replication.factor", min(REPLICAS_MAX, len(node_ids)))
+    positions = {node_id: at for at, node_id in enumerate(node_ids)}
+    last = max(node_ids)
 
     def config_of(node_id: int) -> BrokerConfig:
-        rack = racks[node_id] if racks and node_id < len(racks) else ""
-        of_node = {**given, "node.id": node_id, "broker.rack": rack}
+        at = positions.get(node_id, len(node_ids) + node_id - last - 1)
+        if at < 0 or (node_id < last and node_id not in positions):
+            raise ConfigError(f"node_ids: node {node_id} belongs to the cluster in the data directory, too: name it")
+        of_node = {**given, "node.id": node_id, "broker.rack": racks[at] if racks and at < len(racks) else ""}
+        if ports is not None:
+            return broker_config(of_node, host=host, port=_port_at(ports, at, node_id), users=users)
         if "listeners" in given:
             config = broker_config(of_node, users=users)
         else:
             config = broker_config(of_node, host=host, port=port, users=users)
         return replace(
             config,
-            listeners=tuple(_counted_up(endpoint, node_id) for endpoint in config.listeners),
-            advertised_listeners=tuple(_counted_up(endpoint, node_id) for endpoint in config.advertised_listeners),
+            listeners=tuple(_counted_up(endpoint, at, node_id) for endpoint in config.listeners),
+            advertised_listeners=tuple(_counted_up(endpoint, at, node_id) for endpoint in config.advertised_listeners),
         )
 
     return config_of
@@ -122,9 +158,29 @@ def check_mapping(name: str, given: object, example: str) -> None:
             raise ConfigError(f"{name}: {key!r} must be text, as in {name}={example}, not {type(key).__name__}")
 
 
-def _counted_up(endpoint: Endpoint, node_id: int) -> Endpoint:
+def _check_ports(ports: Sequence[int], node_ids: Sequence[int], port: int | None, given: Mapping[str, Value]) -> None:
+    if port is not None or "listeners" in given:
+        other = "listeners" if "listeners" in given else "port"
+        raise ConfigError(f"ports: give either ports or {other}, not both")
+    if len(ports) < len(node_ids):
+        raise ConfigError(f"ports: {len(ports)} are given for {len(node_ids)} nodes, each needs one: {list(ports)}")
+    chosen = [number for number in ports if number]
+    if len(set(chosen)) != len(chosen):
+        raise ConfigError(f"ports: each node needs one of its own, not {list(ports)}")
+
+
+def _port_at(ports: Sequence[int], at: int, node_id: int) -> int:
+    if at < len(ports):
+        return ports[at]
+    number = ports.start + at * ports.step if isinstance(ports, range) else 0
+    if number > PORT_MAX:
+        raise ConfigError(f"ports: {ports} has no port for node {node_id}")
+    return number
+
+
+def _counted_up(endpoint: Endpoint, at: int, node_id: int) -> Endpoint:
     if endpoint.port == 0:
         return endpoint
-    if endpoint.port + node_id > PORT_MAX:
+    if endpoint.port + at > PORT_MAX:
         raise ConfigError(f"{endpoint}: there is no port for node {node_id}")
-    return replace(endpoint, port=endpoint.port + node_id)
+    return replace(endpoint, port=endpoint.port + at)

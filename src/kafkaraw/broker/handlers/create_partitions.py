@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import replace
 from typing import Final
 
+from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_growth import plan_growth
+from kafkaraw.broker.turns import Steps
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -28,24 +29,34 @@ STRICT_QUOTA_VERSION_MIN: Final = 3
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-def handle(state: BrokerState, context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+def handle(
+    state: BrokerState, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse | Deferred[CreatePartitionsResponse]:
     """Let each topic grow by itself; one that cannot does not stop the others. Every topic is named in the answer."""
-    asked = Counter(topic.name for topic in request.topics)
     quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
+    return state.controller.changes.run(_growing(state, request, quota))
+
+
+def _growing(
+    state: BrokerState, request: CreatePartitionsRequest, quota: MutationQuota
+) -> Steps[CreatePartitionsResponse]:
+    asked = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
         try:
             if asked[topic.name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            _grow(state, topic, quota, validate_only=request.validate_only)
+            yield from _grow(state, topic, quota, validate_only=request.validate_only)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message or None
         results.append(result)
     return CreatePartitionsResponse(throttle_time_ms=quota.throttle_ms, results=results)
 
 
-def _grow(state: BrokerState, asked: CreatePartitionsTopic, quota: MutationQuota, *, validate_only: bool) -> None:
+def _grow(
+    state: BrokerState, asked: CreatePartitionsTopic, quota: MutationQuota, *, validate_only: bool
+) -> Steps[None]:
     topic = state.catalog.topic(asked.name)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
@@ -55,7 +66,7 @@ def _grow(state: BrokerState, asked: CreatePartitionsTopic, quota: MutationQuota
     if validate_only:
         return
     try:
-        state.controller.alter_topic(replace(topic, assignments=(*topic.assignments, *more)))
+        yield from state.controller.growing_topic(topic, more)
     except OSError as error:
         _logger.error("cannot add partitions to topic %s: %s", topic.name, error)
         message = f"the partitions cannot be stored: {error.strerror}"

@@ -5,20 +5,20 @@ Source: KIP-4, KIP-464 (defaults), KIP-525 (settings in the answer), KIP-516 (to
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter, deque
 from typing import Final
 
 from kafkaraw.broker.configs.config_layers import topic_entries
-from kafkaraw.broker.deferred import Deferred, in_turns
+from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.config_resources import layers_of
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
-from kafkaraw.broker.topics.topic_creation import DEFAULT, PARTITIONS_MAX, CreationTurn, Plan, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import DEFAULT, PARTITIONS_MAX, PARTITIONS_PER_TURN, Plan, Wish, plan_topic
+from kafkaraw.broker.turns import Steps, Turn
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import (
@@ -43,7 +43,7 @@ def handle(
     if creation.partitions_count > PARTITIONS_MAX:
         message = "Excessively large number of partitions per request."
         return creation.refused(ErrorCode.POLICY_VIOLATION, message)
-    return in_turns(creation.step, creation.response)
+    return state.controller.changes.run(creation.steps(), on_cancel=creation.shorten)
 
 
 class _Creation:
@@ -66,41 +66,48 @@ class _Creation:
 
     def refused(self, code: ErrorCode, message: str) -> CreateTopicsResponse:
         """The answer that creates nothing."""
-        self._results += [_failed(topic, Refusal(code, message)) for topic in self._left]
+        self._results += [_failed(topic.name, Refusal(code, message)) for topic in self._left]
         return self.response()
 
     def response(self) -> CreateTopicsResponse:
         """The answer."""
         return CreateTopicsResponse(throttle_time_ms=self._quota.throttle_ms, topics=self._results)
 
-    def step(self) -> bool:
-        """Create the next topics, and write them down together; tells whether some are left."""
-        turn = CreationTurn(asyncio.get_running_loop().time)
-        topics = []
+    def shorten(self) -> None:
+        """Begin no further topic: nobody waits for the answer."""
+        self._left.clear()
+
+    def steps(self) -> Steps[CreateTopicsResponse]:
+        """Create the topics, and write several down together."""
+        while self._left:
+            yield from self._next_together()
+            if self._left:
+                yield True
+        return self.response()
+
+    def _next_together(self) -> Steps[None]:
+        """Create the next topics, and write them down together, before a turn of the loop ends."""
+        turn = Turn()
         made: dict[str, Topic] = {}
-        results = []
-        while self._left and not turn.is_over:
+        results: list[CreatableTopicResult] = []
+        partitions = 0
+        while self._left and partitions < PARTITIONS_PER_TURN and not (results and turn.is_over()):
             topic = self._left.popleft()
-            topics.append(topic)
-            turn.takes(self._partitions_of(topic))
+            partitions += max(1, self._partitions_of(topic))
             try:
                 if self._named[topic.name] > 1:
                     raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                results.append(self._create(topic, made))
+                results.append((yield from self._create(topic, made)))
             except Refusal as refusal:
-                results.append(_failed(topic, refusal))
+                results.append(_failed(topic.name, refusal))
         try:
-            self._state.controller.complete_topics(list(made.values()))
+            yield from self._state.controller.publishing(list(made.values()))
         except OSError as error:
             not_stored = _not_stored(", ".join(made), error)
-            results = [
-                _failed(topic, not_stored) if topic.name in made else result
-                for topic, result in zip(topics, results, strict=True)
-            ]
+            results = [_failed(one.name, not_stored) if one.name in made else one for one in results]
         self._results += results
-        return bool(self._left)
 
-    def _create(self, asked: CreatableTopic, made: dict[str, Topic]) -> CreatableTopicResult:
+    def _create(self, asked: CreatableTopic, made: dict[str, Topic]) -> Steps[CreatableTopicResult]:
         wish = Wish(
             name=asked.name,
             partitions=asked.num_partitions,
@@ -113,7 +120,7 @@ class _Creation:
         topic_id = ZERO_UUID
         if not self._validate_only:
             try:
-                made[plan.name] = self._state.controller.begin_topic(plan)
+                made[plan.name] = yield from self._state.controller.making_topic(plan)
             except OSError as error:
                 raise _not_stored(plan.name, error) from error
             topic_id = made[plan.name].topic_id
@@ -138,8 +145,8 @@ class _Creation:
         return self._told_configs[key]
 
 
-def _failed(topic: CreatableTopic, refusal: Refusal) -> CreatableTopicResult:
-    return CreatableTopicResult(name=topic.name, error_code=refusal.code, error_message=refusal.message, configs=[])
+def _failed(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message, configs=[])
 
 
 def _not_stored(names: str, error: OSError) -> Refusal:

@@ -10,10 +10,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
+from kafkaraw.broker.turns import Steps
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -31,8 +33,14 @@ class _Asked:
     topic_id: bytes = ZERO_UUID
 
 
-def handle(state: BrokerState, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def handle(
+    state: BrokerState, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse | Deferred[DeleteTopicsResponse]:
     """Delete each topic by itself; one that fails does not stop the others."""
+    return state.controller.changes.run(_deleting(state, context, request))
+
+
+def _deleting(state: BrokerState, context: RequestContext, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if context.api_version >= BY_ID_VERSION_MIN:
         asked = [_Asked(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -46,7 +54,7 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteTopicsReq
             topic = _find(state, context, one, twice=counts[one] > 1)
             result.name, result.topic_id = topic.name, topic.topic_id
             quota.record(topic.partitions_count)
-            _delete(state, topic)
+            yield from _delete(state, topic)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         results.append(result)
@@ -71,9 +79,9 @@ def _find(state: BrokerState, context: RequestContext, asked: _Asked, *, twice: 
     return topic
 
 
-def _delete(state: BrokerState, topic: Topic) -> None:
+def _delete(state: BrokerState, topic: Topic) -> Steps[None]:
     try:
-        state.delete_topic(topic)
+        yield from state.controller.deleting_topic(topic)
     except OSError as error:
         _logger.error("cannot delete topic %s: %s", topic.name, error)
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be deleted: {error.strerror}") from error

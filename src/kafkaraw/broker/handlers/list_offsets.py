@@ -130,7 +130,8 @@ def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> Ti
 
     Raises:
         Refusal: CORRUPT_MESSAGE when the batch concerned cannot be decoded; OFFSET_NOT_AVAILABLE when a new leader
-            does not know yet how far its predecessor let consumers read.
+            does not know yet how far its predecessor let consumers read. As in Kafka, the high watermark tells that,
+            also to readers of committed transactions (Partition.fetchOffsetForTimestamp, 4.3.1).
     """
     end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:

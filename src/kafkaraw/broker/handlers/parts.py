@@ -8,17 +8,17 @@ stay together (the batch of an OffsetCommit, the partitions of one transaction) 
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kafkaraw.broker.deferred import TURN_S, Deferred, Failed
+from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.describe_configs import AnswerBound, has_unknown_kinds
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.turns import Turn
 
 NAMES_PER_PART: Final = 200
 """A hundred takes a millisecond or two."""
@@ -232,12 +232,11 @@ class _Parts:
         self._answer: object = None
         self._cancelled = False
         self._awaited: Deferred[Any] | None = None
-        self._deferred: Deferred[object] = Deferred(self._cancel)
-        self._now_s: Callable[[], float] = lambda: 0.0
+        self._deferred: Deferred[object] = Deferred(self._cancel, is_idle=False)
+        self._turn = Turn()
 
     def begin(self) -> object:
         """Ask the first parts; the answer comes later, unless one turn is enough."""
-        self._now_s = asyncio.get_running_loop().time
         if self._ask_parts():
             return self._taken_answer()
         return self._deferred
@@ -253,7 +252,7 @@ class _Parts:
         if self._awaited is not None:
             self._awaited.cancel()
 
-    def _turn(self) -> None:
+    def _go_on(self) -> None:
         try:
             done = self._ask_parts()
         except Exception as error:  # noqa: BLE001  # raised again where the request is answered
@@ -264,7 +263,6 @@ class _Parts:
 
     def _ask_parts(self) -> bool:
         """Ask parts until one has to wait, or others have their turn; tells whether all are answered."""
-        ends_s = self._now_s() + TURN_S
         while not self._cancelled:
             part, depth = next(self._parts, (None, 0))
             if part is None:
@@ -274,10 +272,11 @@ class _Parts:
             if isinstance(answer, Deferred):
                 self._awaited = answer
                 answer.when_done(lambda later, depth=depth: self._answered_late(later, depth))  # type: ignore[misc]
+                answer.when_idle(self._deferred.idle)
                 return False
             self._take(answer, depth)
-            if self._now_s() >= ends_s:
-                asyncio.get_running_loop().call_soon(self._turn)
+            if self._turn.is_over():
+                self._turn.pass_on(self._go_on)
                 return False
         return False
 
@@ -287,7 +286,7 @@ class _Parts:
             self._deferred.resolve(answer)
             return
         self._take(answer, depth)
-        asyncio.get_running_loop().call_soon(self._turn)
+        self._turn.pass_on(self._go_on)
 
     def _take(self, answer: Any, depth: int) -> None:  # noqa: ANN401
         if self._bound is not None:

@@ -9,12 +9,11 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, after, answered, in_turns
+from kafkaraw.broker.deferred import Deferred, after, answered
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
@@ -22,6 +21,7 @@ from kafkaraw.broker.partitions.partition import ALL_IN_SYNC, Partition
 from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
+from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
@@ -39,8 +39,6 @@ from kafkaraw.records import TopicPartition
 
 TOPIC_ID_VERSION_MIN: Final = 13
 LEADER_VERSION_MIN: Final = 10
-TURN_S: Final = 0.01
-"""After how long other clients get a turn before the next partition: records may have to be decompressed."""
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
 ACKS: Final = (ALL_IN_SYNC, 0, 1)
@@ -120,14 +118,7 @@ def _append(state: BrokerState, context: RequestContext, request: ProduceRequest
     if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
         produce.append_to_one(request.topic_data[0])  # most requests: nothing to take turns for
         return produce.appended(produce.response())
-    return after(in_turns(partial(_step, produce.append_to_all(request)), produce.response), produce.appended)
-
-
-def _step(work: Iterator[None]) -> bool:
-    """Append to partitions until it is other clients' turn; tells whether some may be left."""
-    now_s = asyncio.get_running_loop().time
-    ends_s = now_s() + TURN_S
-    return any(now_s() >= ends_s for _ in work)
+    return after(run_in_turns(produce.append_to_all(request)), produce.appended)
 
 
 def _check_none_failed(response: ProduceResponse) -> None:
@@ -195,15 +186,16 @@ class _Produce:
             return _WaitingProduce(self, response, self._timeout_ms).deferred
         return self.finished(response)
 
-    def append_to_all(self, request: ProduceRequest) -> Iterator[None]:
-        """Append to one partition after the other; stops behind each."""
+    def append_to_all(self, request: ProduceRequest) -> Steps[ProduceResponse]:
+        """Append to one partition after the other, and say what is known then; stops behind each."""
         for asked in request.topic_data:
             answers: list[PartitionProduceResponse] = []
             self._answers.append(self._answer_of(asked, answers))
             topic = self._find(asked)
             for data in asked.partition_data:
                 answers.append(self._try(topic, asked, data))
-                yield
+                yield None
+        return self.response()
 
     @staticmethod
     def _answer_of(asked: TopicProduceData, answers: list[PartitionProduceResponse]) -> TopicProduceResponse:

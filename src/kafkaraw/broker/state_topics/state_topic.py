@@ -42,6 +42,7 @@ class StateTopic:
         Raises:
             Refusal: COORDINATOR_NOT_AVAILABLE, it cannot be created.
         """
+        controller.finish_changes_of(self.name)
         catalog = controller.catalog
         if catalog.topic(self.name) is not None:
             return

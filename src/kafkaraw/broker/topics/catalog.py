@@ -90,6 +90,7 @@ class Catalog:
         self._by_id: dict[bytes, Topic] = {}
         self._by_metric_name: dict[str, dict[str, None]] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._announced: dict[str, Topic] = {}
         self.version = 0
 
     def topics(self) -> list[Topic]:
@@ -108,6 +109,20 @@ class Catalog:
         """A topic whose metrics would have the same names: it differs in '.' and '_' only."""
         return next(iter(self._by_metric_name.get(_metric_name(name), ())), None)
 
+    def announce(self, topic: Topic) -> None:
+        """Keep the name of a topic that is being made, until `add` or `withdraw`. It is not there yet."""
+        self._announced[topic.name] = topic
+        self._by_metric_name.setdefault(_metric_name(topic.name), {})[topic.name] = None
+
+    def withdraw(self, topic: Topic) -> None:
+        """End an `announce`; nothing happens where there was none."""
+        if self._announced.pop(topic.name, None) is not None:
+            self._forget_metric_name(topic.name)
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a topic has a name, or will have it soon."""
+        return name in self._topics or name in self._announced
+
     def add(self, topic: Topic, states: Sequence[PartitionState] = ()) -> None:
         """Take in a topic whose name is not taken, or a new form of one that is there.
 
@@ -116,6 +131,7 @@ class Catalog:
             states: who leads its partitions; those not given, and not there before, begin with all replicas in sync.
         """
         self.version += 1
+        self._announced.pop(topic.name, None)
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self._by_metric_name.setdefault(_metric_name(topic.name), {})[topic.name] = None
@@ -130,17 +146,20 @@ class Catalog:
         self.version += 1
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
-        same_metrics = self._by_metric_name[_metric_name(topic.name)]
-        del same_metrics[topic.name]
-        if not same_metrics:
-            del self._by_metric_name[_metric_name(topic.name)]
+        self._forget_metric_name(topic.name)
         for key in topic.partitions():
             del self._states[key]
 
+    def _forget_metric_name(self, name: str) -> None:
+        same_metrics = self._by_metric_name[_metric_name(name)]
+        del same_metrics[name]
+        if not same_metrics:
+            del self._by_metric_name[_metric_name(name)]
+
     @property
     def partitions_count(self) -> int:
-        """Partitions of all topics."""
-        return len(self._states)
+        """Partitions of all topics, those included that are being made."""
+        return len(self._states) + sum(topic.partitions_count for topic in self._announced.values())
 
     def state_of(self, topic_partition: TopicPartition) -> PartitionState | None:
         """Who holds and who leads a partition; None when there is no such partition."""

@@ -7,7 +7,7 @@ Source: org.apache.kafka.controller.ReplicationControlManager, org.apache.kafka.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,9 +22,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 10_000
 PARTITIONS_PER_TURN: Final = 50
-"""How many new partitions are made in one turn of the event loop, and written down together, at most."""
-TURN_S: Final = 0.01
-"""After how long no more topics are begun in a turn of the event loop."""
+"""How many new partitions are written down together, at most, if they are of several topics."""
 DEFAULT: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """The topic in which KRaft controllers keep their log; the name is theirs."""
@@ -49,28 +47,6 @@ class Wish:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
-class CreationTurn:
-    """How much may still be created before other clients get a turn; one topic in any case.
-
-    Args:
-        now_s: the loop's time.
-    """
-
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self._now_s = now_s
-        self._ends_s = now_s() + TURN_S
-        self._partitions = 0
-
-    def takes(self, partitions: int) -> None:
-        """A topic with so many partitions is created in this turn."""
-        self._partitions += max(1, partitions)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the next topic has to wait."""
-        return self._partitions >= PARTITIONS_PER_TURN or (self._partitions > 0 and self._now_s() >= self._ends_s)
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A topic that may be created as it stands here."""
@@ -90,7 +66,7 @@ def plan_topic(wish: Wish, catalog: Catalog, config: BrokerConfig) -> Plan:
     if wish.name == METADATA_TOPIC:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     check_name(wish.name)
-    if catalog.topic(wish.name) is not None:
+    if catalog.is_taken(wish.name):
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
     _check_collision(wish.name, catalog)
     assignments = _assigned_by_client(wish, catalog) if wish.assignments else _assigned_by_broker(wish, catalog, config)

@@ -84,8 +84,13 @@ class TopicsWriter:
     def __init__(self) -> None:
         self._lines: dict[str, tuple[Topic, Sequence[PartitionState], str]] = {}
 
-    def text(self, topics: Iterable[StoredTopic]) -> str:
-        """The text. States that are those of new partitions go without saying."""
+    def text(self, topics: Iterable[StoredTopic], deleting: Iterable[Uuid] = ()) -> str:
+        """The text. States that are those of new partitions go without saying.
+
+        Args:
+            topics: the topics.
+            deleting: topics that are gone, whose files are being removed.
+        """
         lines: dict[str, tuple[Topic, Sequence[PartitionState], str]] = {}
         for topic, states in topics:
             known = self._lines.get(topic.name)
@@ -95,7 +100,9 @@ class TopicsWriter:
         self._lines = lines
         # A line for each topic: to be read by people, and made by the compiled encoder, which cannot indent.
         joined = ",\n".join(line for _, _, line in lines.values())
-        return f'{{"version": {TOPICS_VERSION}, "topics": [\n{joined}\n]}}\n'
+        ids = [str(topic_id) for topic_id in deleting]
+        more = f', "deleting": {json.dumps(ids)}' if ids else ""
+        return f'{{"version": {TOPICS_VERSION}{more}, "topics": [\n{joined}\n]}}\n'
 
 
 def _line(topic: Topic, states: Sequence[PartitionState]) -> str:
@@ -110,6 +117,18 @@ def _line(topic: Topic, states: Sequence[PartitionState]) -> str:
             [state.leader, list(state.isr), state.leader_epoch, state.partition_epoch] for state in states
         ]
     return json.dumps(row)
+
+
+def read_deleting(text: str) -> list[Uuid]:
+    """Read from `kafkaraw-topics.json` which topics are gone, whose files may still be there.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    try:
+        return [Uuid.parse(topic_id) for topic_id in json.loads(text).get("deleting", ())]
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{TOPICS_FILE} in the data directory is damaged: {error}") from error
 
 
 def read_topics(text: str) -> list[StoredTopic]:
