@@ -345,6 +345,18 @@ SCENARIOS: Final = (
         Refused("endingTimestamp is for batch reads"),
         differs="`endingOffsets`, `endingTimestamp`",
     ),
+    scenario(
+        "batch read: a table with the options of CREATE TABLE",
+        Create("t"),
+        send("t", range(3)),
+        Read(
+            options={"subscribe": "$t", "startingOffsets": '{"$t":{"0":1}}'},
+            table=True,
+            expect=numbers(range(1, 3)),
+        ),
+        suite=_PROVIDER,
+        quick=True,
+    ),
     _accepted_by_streams("maxTriggerDelay alone", {"maxTriggerDelay": "1s"}),
     _accepted_by_streams("maxOffsetsPerTrigger of the largest long", {"maxOffsetsPerTrigger": str(2**63 - 1)}),
     scenario(

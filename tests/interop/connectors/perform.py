@@ -190,12 +190,13 @@ class Performance:
         return [self._filled(column) for column in columns]
 
     def _read(self, step: Read) -> list[Any]:
+        if step.table:
+            return self._read_table(step)
         reader = self._spark.read.format(self._connector).options(**self._options(step.options))
         if step.schema is not None:
             reader = reader.schema(step.schema)
-        frame = (reader.load() if step.path is None else reader.load(step.path)).selectExpr(
-            *self._columns(step.columns)
-        )
+        frame = reader.load() if step.path is None else reader.load(step.path)
+        frame = frame.selectExpr(*self._columns(step.columns))
         if step.union:
             frame = frame.union(frame)
         if step.again is not None:
@@ -206,6 +207,15 @@ class Performance:
             parts = frame.rdd.glom().collect()
             return [(len(parts), sum(map(len, parts)))]
         return [tuple(row) for row in frame.collect()]
+
+    def _read_table(self, step: Read) -> list[Any]:
+        name = f"table_{self._prefix}"
+        options = ", ".join(f"`{option}` '{text}'" for option, text in self._options(step.options).items())
+        self._spark.sql(f"CREATE TABLE {name} USING {self._connector} OPTIONS ({options})")
+        try:
+            return [tuple(row) for row in self._spark.table(name).selectExpr(*self._columns(step.columns)).collect()]
+        finally:
+            self._spark.sql(f"DROP TABLE {name}")
 
     def _stream(self, step: Stream) -> list[Any]:
         reader = self._spark.readStream.format(self._connector).options(**self._options(step.options))

@@ -155,6 +155,7 @@ class Read(Observation):
         schema: passed to `.schema()` if not None.
         union: whether the DataFrame is read twice in one query.
         path: passed to `load()` if not None.
+        table: whether the options are those of a table in the catalog, which is read and dropped.
     """
 
     options: Options
@@ -164,6 +165,7 @@ class Read(Observation):
     schema: str | None = None
     union: bool = False
     path: str | None = None
+    table: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
