@@ -140,7 +140,7 @@ class _TaskReader:
         from kafkaraw.spark.reading.task import ReadSettings
 
         return ReadSettings(
-            consumer_settings(patient(self._options).client),
+            consumer_settings(self._options.client),
             self._options.fail_on_data_loss,
             self._options.poll_timeout_ms,
         )
@@ -153,6 +153,9 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
     that all scans of a DataFrame share (`PythonDataSourceV2.setReadInfo`), so the filter of one scan would decide which
     rows another scan reads.
     """
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        super().__init__(patient(options), schema)
 
     @told_plainly()
     def partitions(self) -> list[InputPartition]:
