@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import told_plainly
-from kafkaraw.spark.options.offsets import OffsetJson, from_json
+from kafkaraw.spark.options.offsets import OffsetJson, from_checkpoint
 from kafkaraw.spark.options.parsing import (
     SparkOptions,
     check_batch_read,
@@ -214,7 +214,7 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         What lies before `start` is done with: Spark's `commit` comes late, and after the last batch not at all.
         """
         if start != self._committed:
-            self._looked_up().commit(from_json(start, what="the offsets that Spark passed"))
+            self._looked_up().commit(from_checkpoint(start))
             self._committed = start
         rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
         return self._planned().latest(start, rows_max, wait=self._looked_up().wait_for_change)
