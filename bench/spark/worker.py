@@ -23,6 +23,10 @@ TRICKLE_WARM = 100
 """Micro-batches before the ones that count: Java compiles what they run while they run."""
 TRICKLE_BATCHES = 50
 TRICKLE_SECONDS_MAX = 180
+STARTS_WARM = 2
+"""Queries before the ones that count."""
+STARTS = 5
+START_SECONDS_MAX = 60
 WARM_ROWS = 100_000
 ROWS_PER_BATCH = 500_000
 
@@ -32,7 +36,7 @@ class Job:
 
     Args:
         asked: connector ("kafka" or "kafkaraw"), servers, source (a topic), records (in it), targets (topics to write
-            to), trickles (topics that are written to, by row), jars, rows.
+            to), trickles (topics that are written to, by row), small (a topic of few records), jars, rows.
     """
 
     def __init__(self, asked: dict[str, Any]) -> None:
@@ -42,6 +46,7 @@ class Job:
         self.records: int = asked["records"]
         self.targets: list[str] = asked["targets"]
         self.trickles: dict[str, str] = asked["trickles"]
+        self.small: str = asked["small"]
         self.rows: list[str] = asked["rows"]
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
         self.spark = self._session(asked["jars"])
@@ -158,6 +163,26 @@ def trickle(job: Job, name: str) -> float:
     return statistics.median([times[batch] for batch in sorted(times)][-TRICKLE_BATCHES:])
 
 
+def start(job: Job) -> float:
+    """Seconds from `start()` of a query to the end of its first micro-batch with records."""
+    return statistics.median([started(job) for _ in range(STARTS_WARM + STARTS)][STARTS_WARM:])
+
+
+def started(job: Job) -> float:
+    """The same of one query."""
+    frame = job.stream(job.small, startingOffsets="earliest")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", job.folder("start"))
+    began = time.perf_counter()
+    query = writer.start()
+    while not any(each["numInputRows"] for each in query.recentProgress):
+        if time.perf_counter() - began > START_SECONDS_MAX:
+            raise TimeoutError(f"a query read nothing within {START_SECONDS_MAX} s: {query.exception()}")
+        time.sleep(0.01)
+    took = time.perf_counter() - began
+    query.stop()
+    return took
+
+
 WORK: dict[str, Callable[[Job], float]] = {
     "read, all columns": read_all,
     "read, value only": read_values,
@@ -166,6 +191,7 @@ WORK: dict[str, Callable[[Job], float]] = {
     "stream, available now": stream,
     "trickle, 4 partitions": lambda job: trickle(job, "trickle, 4 partitions"),
     "trickle, 32 partitions": lambda job: trickle(job, "trickle, 32 partitions"),
+    "start of a query": start,
     "copy, exactly once": lambda job: copy_stream(job, exactlyOnce="true"),
     "copy, at least once": copy_stream,
 }

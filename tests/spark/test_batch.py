@@ -201,7 +201,7 @@ def test_a_partition_that_does_not_exist_is_named(spark, kafka, two_tens):
 
 def test_a_broker_that_is_not_there_is_named(spark, closed_port):
     frame = spark.read.format("kafkaraw").option("kafka.bootstrap.servers", f"127.0.0.1:{closed_port}")
-    frame = frame.option("subscribe", "t").option("kafka.default.api.timeout.ms", "2000")
+    frame = frame.option("subscribe", "t").option("kafka.bootstrap.timeout.ms", "0")
     assert f"127.0.0.1:{closed_port}" in refusal_of(frame.load().collect)
 
 

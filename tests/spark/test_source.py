@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.errors import NetworkError
+from kafkaraw.errors import NetworkError, UsageError
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.source import KafkaBatchReader, KafkaStreamReader
@@ -63,19 +64,38 @@ class _StartsBroker(logging.Handler):
             self.broker.start()
 
 
-def test_a_stream_waits_for_the_first_broker_and_a_batch_read_says_at_once_that_there_is_none(closed_port):
+def _prepare(reader: KafkaStreamReader) -> None:
+    reader.prepareForTriggerAvailableNow()
+    assert reader.reportLatestOffset() == {}  # the broker has no topic
+    reader.stop()
+
+
+def _plan(reader: KafkaBatchReader) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        reader.partitions()
+
+
+@pytest.mark.parametrize(("reader", "ask"), [(KafkaStreamReader, _prepare), (KafkaBatchReader, _plan)])
+def test_a_read_waits_for_the_first_broker(closed_port, reader, ask):
     options = parse_options({"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}", "subscribe": "t"})
-    with pytest.raises(NetworkError, match="Connection refused"):
-        KafkaBatchReader(options, struct("value binary")).partitions()
     log = logging.getLogger("kafkaraw.client.network.engine")
-    reader, handler = KafkaStreamReader(options, struct("value binary")), _StartsBroker(closed_port)
+    handler = _StartsBroker(closed_port)
     log.addHandler(handler)
     try:
-        reader.prepareForTriggerAvailableNow()
+        ask(reader(options, struct("value binary")))
         assert handler.asked.is_set()
-        assert reader.reportLatestOffset() == {}  # the broker has no topic
     finally:
         log.removeHandler(handler)
-        reader.stop()
+        handler.asked.set()
         handler.starting.join()
         handler.broker.stop()
+
+
+@pytest.mark.parametrize("timeout_ms", ["0", "300"])
+def test_a_batch_read_waits_for_a_broker_as_long_as_the_option_says_and_names_the_cause(closed_port, timeout_ms):
+    given = {"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}", "kafka.bootstrap.timeout.ms": timeout_ms}
+    reader = KafkaBatchReader(parse_options(given | {"subscribe": "t"}), struct("value binary"))
+    began_s = time.monotonic()
+    with pytest.raises(NetworkError, match="Connection refused"):
+        reader.partitions()
+    assert time.monotonic() - began_s >= int(timeout_ms) / 1000

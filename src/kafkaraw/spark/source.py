@@ -17,7 +17,7 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import told_plainly
 from kafkaraw.spark.options import tables
 from kafkaraw.spark.options.client import BOOTSTRAP
-from kafkaraw.spark.options.offsets import OffsetJson, from_json
+from kafkaraw.spark.options.offsets import OffsetJson, from_checkpoint
 from kafkaraw.spark.options.parsing import (
     SparkOptions,
     check_batch_read,
@@ -162,7 +162,7 @@ class _TaskReader:
         from kafkaraw.spark.reading.task import ReadSettings
 
         return ReadSettings(
-            consumer_settings(patient(self._options).client),
+            consumer_settings(self._options.client),
             self._options.fail_on_data_loss,
             self._options.poll_timeout_ms,
         )
@@ -175,6 +175,9 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
     that all scans of a DataFrame share (`PythonDataSourceV2.setReadInfo`), so the filter of one scan would decide which
     rows another scan reads.
     """
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        super().__init__(patient(options), schema)
 
     @told_plainly()
     def partitions(self) -> list[InputPartition]:
@@ -247,7 +250,7 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         What lies before `start` is done with: Spark's `commit` comes late, and after the last batch not at all.
         """
         if start != self._committed:
-            self._looked_up().commit(from_json(start, what="the offsets that Spark passed"))
+            self._looked_up().commit(from_checkpoint(start))
             self._committed = start
         rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
         return self._planned().latest(start, rows_max, wait=self._looked_up().wait_for_change)

@@ -22,7 +22,7 @@ from kafkaraw.net.loop_thread import client_loop_thread
 
 _log = logging.getLogger(__name__)
 
-_CORES: Final = "KAFKARAW_SPARK_CORES"
+CORES_VARIABLE: Final = "KAFKARAW_SPARK_CORES"
 _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
 
 
@@ -30,14 +30,14 @@ def tell_cores(master: str) -> None:
     """Let Spark's processes that are started from now on know how many tasks a Spark on this machine runs at once."""
     found = _LOCAL.fullmatch(master)
     if found is None:
-        os.environ.pop(_CORES, None)
+        os.environ.pop(CORES_VARIABLE, None)
     else:
-        os.environ[_CORES] = str(os.cpu_count() or 1) if found[1] == "*" else found[1] or "1"
+        os.environ[CORES_VARIABLE] = str(os.cpu_count() or 1) if found[1] == "*" else found[1] or "1"
 
 
 def cores_of_this_machine() -> int | None:
     """How many tasks run at once; None when that is not known, as in a cluster."""
-    told = os.environ.get(_CORES)
+    told = os.environ.get(CORES_VARIABLE)
     return int(told) if told else None
 
 

@@ -51,3 +51,30 @@ def test_the_module_that_spark_looks_for_is_there_and_never_raises():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "False\n"
+
+
+AFTERWARDS = """
+import json, os
+from pyspark.sql import SparkSession
+from kafkaraw.spark import recommended_conf, session
+
+before = dict(os.environ)
+first = session("first", master="local[1]", conf={"spark.sql.shuffle.partitions": "7"})
+assert first.conf.get("spark.sql.shuffle.partitions") == "7"
+python = first.sparkContext.pythonExec
+first.stop()
+changed = {name for name in before.keys() | os.environ.keys() if before.get(name) != os.environ.get(name)}
+plain = SparkSession.builder.getOrCreate()
+kept = dict(plain.sparkContext.getConf().getAll())
+print(json.dumps([
+    sorted(name for name in changed if name.startswith(("PYSPARK_PYTHON", "KAFKARAW", "JAVA"))),
+    sorted(name for name in [*recommended_conf(), "spark.sql.shuffle.partitions"] if name in kept),
+    python == plain.sparkContext.pythonExec,
+]))
+plain.stop()
+"""
+
+
+def test_a_plain_session_in_the_same_process_inherits_neither_settings_nor_environment():
+    done = subprocess.run([sys.executable, "-c", AFTERWARDS], capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.splitlines()[-1:] == ["[[], [], false]"], done.stderr

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.options.offsets import from_json, to_json
+from kafkaraw.spark.options.offsets import from_checkpoint, from_json, to_json
 
 A0 = TopicPartition("a", 0)
 
@@ -45,3 +45,11 @@ def test_json_of_another_form_is_refused_naming_the_option(value, message):
     with pytest.raises(ConfigError, match="startingOffsets") as error:
         from_json(value, what="startingOffsets")
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("value", [3, {"logOffset": 0}, {"rowsPerSecond": {"x": 1}}, [1], None])
+def test_a_checkpoint_of_another_source_is_named_as_such(value):
+    with pytest.raises(UsageError, match="belongs to a query with another source than Kafka") as error:
+        from_checkpoint(value)
+    assert f"its offsets are {value!r}" in str(error.value)
+    assert "checkpointLocation of its own" in str(error.value)

@@ -10,7 +10,7 @@ import pytest
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.options.offsets import EARLIEST, LATEST
-from kafkaraw.spark.options.parsing import check_batch_read, check_read, check_stream_read, parse_options
+from kafkaraw.spark.options.parsing import check_batch_read, check_read, check_stream_read, check_write, parse_options
 from kafkaraw.spark.options.positions import TimestampPosition
 from tests.spark.options.parsed import parse, refusal
 
@@ -66,8 +66,6 @@ def test_checked_options_travel_to_the_workers():
         ({"kafka.request.timeout.ms": "5s"}, "kafka.request.timeout.ms='5s': must be a whole number"),
         ({"kafka.check.crcs": "yes"}, "kafka.check.crcs='yes': must be 'true' or 'false'"),
         ({"kafka.acks": "2"}, "kafka.acks='2': must be"),
-        ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign exclude each other"),
-        ({"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern exclude each other"),
         ({"subscribePattern": "  "}, "subscribePattern is empty; give a regular expression"),
         ({"subscribePattern": "["}, "subscribePattern='[': cannot be used as a regular expression: a class is not"),
         ({"startingTimestamp": "x"}, "startingTimestamp='x': must be a time in ms since 1970"),
@@ -90,6 +88,13 @@ def test_a_value_that_makes_no_sense_is_refused_naming_the_option(options, messa
 def test_a_read_needs_topics_and_the_writers_option_does_not_count():
     with pytest.raises(ConfigError, match='topic is for writing, to read use subscribe="t"'):
         check_read(parse(topic="t"))
+
+
+@pytest.mark.parametrize("other", [{"assign": '{"t":[0]}'}, {"subscribePattern": "t"}])
+def test_ways_to_name_topics_exclude_each_other_in_a_read_and_have_no_effect_on_a_write(other):
+    with pytest.raises(ConfigError, match=f"subscribe and {next(iter(other))} exclude each other"):
+        check_read(parse(subscribe="t", **other))
+    check_write(parse(subscribe="t", topic="t", **other))
 
 
 def test_a_batch_read_covers_the_whole_topic_by_default():

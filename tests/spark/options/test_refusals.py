@@ -6,6 +6,8 @@ import logging
 
 import pytest
 
+from kafkaraw.errors import ConfigError
+from kafkaraw.spark.options.parsing import check_read, check_write
 from tests.spark.options.parsed import parse, refusal
 
 
@@ -26,25 +28,62 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(options, message):
     assert message in refusal(options)
 
 
+OF_READING = [
+    ("kafka.auto.offset.reset", "use startingOffsets"),
+    ("kafka.key.deserializer", "convert them in Spark"),
+    ("kafka.VALUE.deserializer", "convert them in Spark"),
+    ("kafka.enable.auto.commit", "Spark's checkpoint keeps the offsets"),
+]
+OF_WRITING = [
+    ("kafka.transactional.id", "use exactlyOnce=true"),
+    ("kafka.key.serializer", "convert them in Spark"),
+    ("kafka.value.serializer", "convert them in Spark"),
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("kafka.transactional.id", "use exactlyOnce=true"),
-        ("kafka.auto.offset.reset", "use startingOffsets"),
-        ("kafka.key.deserializer", "convert them in Spark"),
-        ("kafka.enable.auto.commit", "Spark's checkpoint keeps the offsets"),
-        ("path", "a topic is not a path"),
-    ],
+    ("check", "refused", "ignored"), [(check_read, OF_READING, OF_WRITING), (check_write, OF_WRITING, OF_READING)]
 )
-def test_what_spark_has_and_we_do_not_is_refused_with_what_to_use_instead(name, message):
-    assert message in refusal({name: "x"})
+def test_what_reading_refuses_has_no_effect_on_writing_and_the_reverse(check, refused, ignored, caplog):
+    for name, message in refused:
+        with pytest.raises(ConfigError, match=message):
+            check(parse(subscribe="t", **{name: "x"}))
+    for name, _ in ignored:
+        check(parse(subscribe="t", **{name: "x"}))
+        assert f"the option {name.lower()} has no effect on" in caplog.messages[-1]
 
 
-@pytest.mark.parametrize("name", ["groupIdPrefix", "kafka.max.poll.records", "kafka.allow.auto.create.topics"])
-def test_what_means_nothing_to_this_source_is_accepted_and_said_to_have_no_effect(name, caplog):
+@pytest.mark.parametrize(("text", "check"), [("", check_read), ("x.Y", check_read), ("x.Y", check_write)])
+def test_interceptors_are_refused(text, check):
+    with pytest.raises(ConfigError, match="there are no interceptors"):
+        check(parse(subscribe="t", kafka__interceptor__classes=text))
+
+
+def test_a_write_without_interceptors_may_say_so():
+    check_write(parse(topic="t", kafka__interceptor__classes=""))
+
+
+WITHOUT_EFFECT = [
+    "groupIdPrefix", "kafka.max.poll.records", "kafka.allow.auto.create.topics", "kafka.share.acquire.mode", "path",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_what_means_nothing_to_this_format_is_accepted_and_said_to_have_no_effect(name, caplog):
     with caplog.at_level(logging.WARNING):
         parse(subscribe="t", **{name: "true"})
     assert f"{name} has no effect" in caplog.text
+
+
+def test_settings_without_effect_on_the_client_are_named_in_one_line(caplog):
+    parse(subscribe="t", kafka__metrics__num__samples="3", kafka__send__buffer__bytes="1")
+    assert caplog.messages == ["without effect on this client: metrics.num.samples, send.buffer.bytes"]
+
+
+@pytest.mark.parametrize("text", ["0", " 99 "])
+def test_an_age_of_metadata_below_the_clients_least_is_raised_to_it(text, caplog):
+    assert parse(subscribe="t", kafka__metadata__max__age__ms=text).client["metadata_max_age_ms"] == "100"
+    assert "is taken for 100 ms" in caplog.text
 
 
 def test_options_that_spark_adds_to_streaming_writes_are_let_through():

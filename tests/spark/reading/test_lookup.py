@@ -19,7 +19,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Cluster:
-    """An admin client and a consumer in one; counts what it is asked."""
+    """A client that counts what it is asked."""
 
     def __init__(self, **partitions: int) -> None:
         self.topics = partitions
@@ -85,8 +85,8 @@ def clock(monkeypatch) -> Clock:
 
 
 def look(monkeypatch, cluster: Cluster, **options: str) -> ClusterLookup:
-    monkeypatch.setattr(lookup, "Admin", lambda **settings: cluster)
-    monkeypatch.setattr(lookup, "Consumer", lambda **settings: cluster)
+    monkeypatch.setattr(lookup, "ClusterClient", lambda settings: cluster)
+    monkeypatch.setattr(lookup, "_committer", lambda options: cluster if options.commit_offsets else None)
     return ClusterLookup(parse_options({"kafka.bootstrap.servers": "h:1"} | options))
 
 

@@ -14,6 +14,7 @@ from kafkaraw.errors import UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.options.parsing import parse_options
+from kafkaraw.spark.reading.cluster_client import ClusterClient
 from kafkaraw.spark.reading.lookup import ClusterLookup
 from kafkaraw.spark.source import KafkaBatchReader
 
@@ -93,8 +94,10 @@ def test_a_query_that_starts_again_reads_up_to_its_start_while_a_leader_does_not
 def test_a_topic_that_one_list_leaves_out_and_one_broker_denies_by_name_is_found(broker, look, monkeypatch):
     lookup = look(subscribePattern="read|other")
     assert lookup.partitions() == [OTHER, T0, T1]
-    listed = Admin.list_topics
-    monkeypatch.setattr(Admin, "list_topics", lambda self: [topic for topic in listed(self) if topic.name != "read"])
+    listed = ClusterClient.list_topics
+    monkeypatch.setattr(
+        ClusterClient, "list_topics", lambda self: [topic for topic in listed(self) if topic.name != "read"]
+    )
     fault = broker.faults.on("Metadata", topic="read", times=2).answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     lookup.expect({"read", "other"})
     assert lookup.topic_ids(newest=True).keys() == {"read", "other"}

@@ -34,13 +34,25 @@ def options(**given: str):
         ("value string, key double", "the column key is double; to be written it must be binary or string"),
         ("value string, headers map<string,string>", "the column headers is map<string,string>"),
         ("value string, partition bigint", "the column partition is bigint; to be written it must be int"),
-        ("value string, topic binary", "the column topic is binary; to be written it must be string"),
     ],
 )
 def test_columns_that_kafka_cannot_take_are_refused_before_anything_is_written(ddl, message):
     with pytest.raises(ConfigError) as error:
         write_settings(options(topic="t"), struct(ddl))
     assert message in str(error.value)
+
+
+def test_a_column_topic_of_another_type_is_refused_unless_the_option_topic_is_set():
+    with pytest.raises(ConfigError, match="the column topic is int; to be written it must be string"):
+        write_settings(options(), struct("value string, topic int"))
+    assert write_settings(options(topic="t"), struct("value string, topic int")).topic == "t"
+
+
+def test_options_of_reading_have_no_effect_on_a_write_and_options_that_writing_refuses_are_refused():
+    given = {"subscribe": "a", "startingOffsets": "earliest", "kafka__auto__offset__reset": "earliest"}
+    assert write_settings(options(topic="t", **given), struct("value string")).topic == "t"
+    with pytest.raises(ConfigError, match=r"kafka\.key\.serializer is not accepted for writing"):
+        write_settings(options(topic="t", kafka__key__serializer="x"), struct("value string"))
 
 
 def test_it_must_be_said_where_to_write():

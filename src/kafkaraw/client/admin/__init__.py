@@ -5,22 +5,61 @@ add a line that passes it on to `AsyncAdmin` in `client` and one to `Admin` in `
 module here with a class that is given `Calls`, where the loops that try again are.
 """
 
-from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter, ResourcePattern
-from kafkaraw.client.admin.client import AsyncAdmin
-from kafkaraw.client.admin.cluster import ClusterDescription
-from kafkaraw.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym
-from kafkaraw.client.admin.group_descriptions import (
-    GroupDescription,
-    GroupListing,
-    GroupState,
-    GroupType,
-    MemberDescription,
-)
-from kafkaraw.client.admin.partitions import NewPartitions
-from kafkaraw.client.admin.quotas import QuotaEntity, QuotaName
-from kafkaraw.client.admin.topics import NewTopic, TopicCreated, TopicDescription, TopicListing
-from kafkaraw.client.admin.transactions import TransactionListing
-from kafkaraw.client.admin.users import ScramPassword, ScramRemoval
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaraw.client.admin.acls import AclBinding as AclBinding
+    from kafkaraw.client.admin.acls import AclBindingFilter as AclBindingFilter
+    from kafkaraw.client.admin.acls import ResourcePattern as ResourcePattern
+    from kafkaraw.client.admin.client import AsyncAdmin as AsyncAdmin
+    from kafkaraw.client.admin.cluster import ClusterDescription as ClusterDescription
+    from kafkaraw.client.admin.configs import ConfigChange as ConfigChange
+    from kafkaraw.client.admin.configs import ConfigEntry as ConfigEntry
+    from kafkaraw.client.admin.configs import ConfigResource as ConfigResource
+    from kafkaraw.client.admin.configs import ConfigSynonym as ConfigSynonym
+    from kafkaraw.client.admin.group_descriptions import GroupDescription as GroupDescription
+    from kafkaraw.client.admin.group_descriptions import GroupListing as GroupListing
+    from kafkaraw.client.admin.group_descriptions import GroupState as GroupState
+    from kafkaraw.client.admin.group_descriptions import GroupType as GroupType
+    from kafkaraw.client.admin.group_descriptions import MemberDescription as MemberDescription
+    from kafkaraw.client.admin.partitions import NewPartitions as NewPartitions
+    from kafkaraw.client.admin.quotas import QuotaEntity as QuotaEntity
+    from kafkaraw.client.admin.quotas import QuotaName as QuotaName
+    from kafkaraw.client.admin.topics import NewTopic as NewTopic
+    from kafkaraw.client.admin.topics import TopicCreated as TopicCreated
+    from kafkaraw.client.admin.topics import TopicDescription as TopicDescription
+    from kafkaraw.client.admin.topics import TopicListing as TopicListing
+    from kafkaraw.client.admin.transactions import TransactionListing as TransactionListing
+    from kafkaraw.client.admin.users import ScramPassword as ScramPassword
+    from kafkaraw.client.admin.users import ScramRemoval as ScramRemoval
+
+_MODULES = {
+    "AclBinding": "acls",
+    "AclBindingFilter": "acls",
+    "ResourcePattern": "acls",
+    "AsyncAdmin": "client",
+    "ClusterDescription": "cluster",
+    "ConfigChange": "configs",
+    "ConfigEntry": "configs",
+    "ConfigResource": "configs",
+    "ConfigSynonym": "configs",
+    "GroupDescription": "group_descriptions",
+    "GroupListing": "group_descriptions",
+    "GroupState": "group_descriptions",
+    "GroupType": "group_descriptions",
+    "MemberDescription": "group_descriptions",
+    "NewPartitions": "partitions",
+    "QuotaEntity": "quotas",
+    "QuotaName": "quotas",
+    "NewTopic": "topics",
+    "TopicCreated": "topics",
+    "TopicDescription": "topics",
+    "TopicListing": "topics",
+    "TransactionListing": "transactions",
+    "ScramPassword": "users",
+    "ScramRemoval": "users",
+}
 
 __all__ = [
     "AclBinding",
@@ -48,3 +87,10 @@ __all__ = [
     "TopicListing",
     "TransactionListing",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for: who needs one area does not import all."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

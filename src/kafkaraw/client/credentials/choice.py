@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from kafkaraw.client.runtime import Runtime
 
 
-def credentials_for(config: ClientConfig, runtime: Runtime) -> Credentials | None:
-    """What a client logs in with; None when no login is asked for.
+def credentials_for(config: ClientConfig, runtime: Runtime) -> Credentials:
+    """What a client logs in with that has a SASL protocol.
 
     Raises:
         ConfigError: a package is missing; says which extra has it.
     """
-    if not config.security_protocol.startswith("SASL"):
-        return None
     return _MAKERS.get(str(config.sasl_mechanism), _password)(config, runtime)
 
 

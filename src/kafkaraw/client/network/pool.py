@@ -8,10 +8,9 @@ whether trying again makes sense.
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kafkaraw.client.config import Address, ClientConfig
-from kafkaraw.client.credentials.choice import credentials_for
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, ClientMetrics
 from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
@@ -22,6 +21,9 @@ from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.reconnect import ReconnectPolicy
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage
+
+if TYPE_CHECKING:
+    from kafkaraw.client.credentials.source import Credentials
 
 Lane = Literal["main", "fetch", "spare fetch", "group"]
 _Key = tuple[int, Lane]
@@ -45,7 +47,7 @@ class ConnectionPool:
         self.metrics = ClientMetrics()
         self._config = config
         self._runtime = runtime
-        self._credentials = credentials_for(config, runtime)
+        self._credentials = _credentials_for(config, runtime)
         self._attempts = _reconnect_policy(config, runtime)
         self._idle = IdleWatch(config.connections_max_idle_ms)
         self._open: dict[_Key, tuple[str, Connection]] = {}
@@ -178,6 +180,19 @@ class ConnectionPool:
                 f"change the broker's advertised.listeners)"
             )
         return NetworkError(message, stage=error.stage)
+
+
+def _credentials_for(config: ClientConfig, runtime: Runtime) -> Credentials | None:
+    """What a client logs in with; None when no login is asked for, and then no mechanism is imported.
+
+    Raises:
+        ConfigError: a package is missing; says which extra has it.
+    """
+    if not config.security_protocol.startswith("SASL"):
+        return None
+    from kafkaraw.client.credentials.choice import credentials_for
+
+    return credentials_for(config, runtime)
 
 
 def _reconnect_policy(config: ClientConfig, runtime: Runtime) -> ReconnectPolicy:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.launch.driver_threads import share_session
@@ -16,7 +17,7 @@ from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE, start_fork_server
 from kafkaraw.spark.launch.java import java_home
 from kafkaraw.spark.launch.local_files import without_processes
 from kafkaraw.spark.launch.worker_python import worker_python
-from kafkaraw.spark.worker import tell_cores
+from kafkaraw.spark.worker import CORES_VARIABLE, tell_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 _SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|credential|jaas|keystore[.]key|private key"
+
+# Settings that a later session in the same JVM needs, or that cannot be another one there.
+_OF_JVM = ("spark.master", "spark.app.", "spark.driver.", "spark.jars", "spark.submit.")
 
 _CONF: dict[str, str] = {
     # Between JVM and Python, Unix sockets avoid a 40 ms stall per task (delayed TCP acknowledgements).
@@ -99,6 +103,8 @@ def session(
 ) -> SparkSession:
     """A session on this machine, or on `master`, that can read and write format "kafkaraw".
 
+    It leaves the environment of this process as it was, and no settings for sessions that are made later without it.
+
     Args:
         app_name: name of the application; "kafkaraw" when not given.
         master: Spark master; "local[*]" when not given (and none is set in `conf`).
@@ -113,15 +119,47 @@ def session(
     settings = {"spark.master": "local[*]"} | dict(conf or {})
     if master is not None:
         settings["spark.master"] = master
-    if settings["spark.master"].startswith("local"):
-        prepare_environment(worker_python())
-        os.environ[SOCKET_VARIABLE] = str(start_fork_server() or "")
-    tell_cores(settings["spark.master"])
-    builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    made = builder.getOrCreate()
+    with _environment_restored():
+        if settings["spark.master"].startswith("local"):
+            prepare_environment(worker_python())
+            os.environ[SOCKET_VARIABLE] = str(start_fork_server() or "")
+        tell_cores(settings["spark.master"])
+        builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        made = builder.getOrCreate()
+    _forget_properties(made, [*recommended_conf(checkpoints_local), *settings])
     if checkpoints_local:
         without_processes(made)
     share_session(made)
     return made
+
+
+@contextmanager
+def _environment_restored() -> Iterator[None]:
+    """Undo what `session` sets in this process's environment: Java has it by then, and other sessions must not.
+
+    PySpark sets variables, too, which stay.
+    """
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "JAVA_HOME", SOCKET_VARIABLE, CORES_VARIABLE)}
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            if text is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = text
+
+
+def _forget_properties(spark: SparkSession, names: Iterable[str]) -> None:
+    """Take settings of a session out of the properties of its JVM.
+
+    PySpark starts the JVM with the settings of the first session as Java's system properties, where each later
+    `SparkConf` finds them. What belongs to the JVM itself stays.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        for name in names:
+            if not name.startswith(_OF_JVM):
+                jvm.java.lang.System.clearProperty(name)

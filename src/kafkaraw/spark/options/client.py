@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,13 +16,18 @@ from kafkaraw.client.network.security import network_for
 from kafkaraw.client.settings import settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import CLIENT_PREFIX
-from kafkaraw.spark.options.refusals import INSTEAD, REFUSED_LOWER
+from kafkaraw.spark.options.refusals import INSTEAD, OF_ONE_KIND, REFUSED_LOWER
+
+_log = logging.getLogger(__name__)
 
 GROUP_ID: Final = "group_id"
 
 _KINDS: Final[tuple[type[ClientConfig], ...]] = (ConsumerConfig, ProducerConfig, AdminConfig)
 _OURS: Final = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
+_METADATA_AGE: Final = "metadata.max.age.ms"
+_METADATA_AGE_MIN_MS: Final = 100
+"""The client's limit; Java's client takes 0, too."""
 
 _SECRET: Final = frozenset(name for kind in _KINDS for name, about in settings_of(kind).items() if about.secret)
 
@@ -42,7 +48,9 @@ class Settings(dict[str, str]):
         return Settings({**other, **self})
 
 
-CLIENT_NAMES: Final = frozenset({CLIENT_PREFIX + name for name in known_names() - _OURS} - REFUSED_LOWER.keys())
+CLIENT_NAMES: Final = frozenset(
+    {CLIENT_PREFIX + name for name in known_names() - _OURS} - REFUSED_LOWER.keys() - OF_ONE_KIND
+)
 """The options that are settings of the client, in lower case."""
 
 # Streams and tasks outlive brokers: one that starts while no broker runs waits as long as a call does (decision 0024).
@@ -55,6 +63,7 @@ def client_settings(java: Mapping[str, str]) -> Settings:
     Raises:
         ConfigError: they do not fit, or name no broker.
     """
+    java = _with_metadata_age(java)
     with named_as_given(java, prefix=CLIENT_PREFIX):
         client = Settings(translated(java, *_KINDS, instead=INSTEAD))
     if "bootstrap_servers" not in client:
@@ -62,6 +71,15 @@ def client_settings(java: Mapping[str, str]) -> Settings:
     with named_as_given(java, prefix=CLIENT_PREFIX):
         _check(client)
     return client
+
+
+def _with_metadata_age(java: Mapping[str, str]) -> Mapping[str, str]:
+    """The same settings; an age below the client's least is raised to that, as Java's client accepts it."""
+    text = java.get(_METADATA_AGE, "").strip()
+    if not (text.isascii() and text.isdigit() and int(text) < _METADATA_AGE_MIN_MS):
+        return java
+    _log.warning("kafka.%s=%s is taken for %d ms, the least possible", _METADATA_AGE, text, _METADATA_AGE_MIN_MS)
+    return {**java, _METADATA_AGE: str(_METADATA_AGE_MIN_MS)}
 
 
 def _check(client: Settings) -> None:

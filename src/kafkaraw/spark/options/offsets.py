@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import TopicPartition
 
 LATEST = -1
@@ -42,6 +42,21 @@ def from_json(value: object, *, what: str) -> PartitionOffsets:
         ConfigError: it has another form.
     """
     return partitions_from_json(value, partial(_offset, what), what=what)
+
+
+def from_checkpoint(value: object) -> PartitionOffsets:
+    """Read the offsets that Spark has found in a query's checkpoint, or got from the source.
+
+    Raises:
+        UsageError: they are not offsets of Kafka: the checkpoint is one of another source.
+    """
+    try:
+        return from_json(value, what="the checkpoint")
+    except ConfigError:
+        raise UsageError(
+            f"the checkpoint belongs to a query with another source than Kafka: its offsets are {shortened(value)}, "
+            'not such as {"topic":{"0":123}}; give this query a checkpointLocation of its own'
+        ) from None
 
 
 def partitions_from_json(

@@ -28,7 +28,15 @@ from kafkaraw.spark.options.positions import (
     parse_timestamp,
     parse_timestamps,
 )
-from kafkaraw.spark.options.refusals import PASSED_OVER, WITHOUT_EFFECT, unknown
+from kafkaraw.spark.options.refusals import (
+    OF_ONE_KIND,
+    PASSED_OVER,
+    REFUSED_READING,
+    REFUSED_WRITING,
+    WITHOUT_EFFECT,
+    check_kind,
+    unknown,
+)
 from kafkaraw.spark.options.resolutions import Resolution, parse_resolutions
 
 _log = logging.getLogger(__name__)
@@ -78,6 +86,8 @@ class SparkOptions:
         include_timestamp: whether the column `timestamp` becomes the records' timestamps.
         dead_letter_topic: where rows go that are too large for their topic; None to fail.
         exactly_once: write in transactions; None for at least once.
+        what_to_read: those of subscribe, subscribePattern and assign that are given.
+        of_one_kind: settings of Java's clients that only reading or only writing refuses, as text.
     """
 
     client: Settings = field(default_factory=Settings)
@@ -102,6 +112,8 @@ class SparkOptions:
     include_timestamp: bool = False
     dead_letter_topic: str | None = None
     exactly_once: ExactlyOnce | None = None
+    what_to_read: tuple[str, ...] = ()
+    of_one_kind: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def topics(self) -> list[str]:
@@ -176,7 +188,7 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
         ConfigError: an option is unknown (the nearest name is suggested), refused (with what to use instead), missing,
             contradicts another, or has a value that makes no sense.
     """
-    given, java = _sorted_out(options)
+    given, java, of_one_kind = _sorted_out(options)
     values = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items() if name in _OPTIONS}
     values["starting"] = _starting(given)
     values["ending"] = _first_of(_ENDING, given)
@@ -185,27 +197,32 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
         if name in given:
             _log.warning("the option %s has no effect: %s", name, why)
     client = client_settings(java)
+    values["what_to_read"] = tuple(name for name in _WHAT_TO_READ if name in given)
+    values["of_one_kind"] = of_one_kind
     parsed = replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
-    _check_together(parsed, [name for name in _WHAT_TO_READ if name in given])
+    _check_together(parsed)
     return parsed
 
 
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 
 
-def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Our options, by the names of the tables, and the client's, by Java's names."""
+def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Our options, the client's by Java's names, and those that only reading or only writing refuses."""
     ours: dict[str, str] = {}
     java: dict[str, str] = {}
+    of_one_kind: dict[str, str] = {}
     for given, text in options.items():
         lower = given.lower()
         if lower in _LOWER:
             ours[_LOWER[lower]] = text
+        elif lower in OF_ONE_KIND:
+            of_one_kind[lower] = text
         elif lower in CLIENT_NAMES:
             java[lower.removeprefix(CLIENT_PREFIX)] = text
         elif lower not in PASSED_OVER:
             raise ConfigError(unknown(given, [*_NAMES, *CLIENT_NAMES]))
-    return ours, java
+    return ours, java, of_one_kind
 
 
 def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: dict[str, str]) -> Position | None:
@@ -224,13 +241,8 @@ def _starting(given: dict[str, str]) -> Position | None:
     return position
 
 
-def _check_together(options: SparkOptions, what_to_read: list[str]) -> None:
+def _check_together(options: SparkOptions) -> None:
     """What no option can be checked for by itself."""
-    if len(what_to_read) > 1:
-        raise ConfigError(
-            f"{' and '.join(what_to_read)} exclude each other: subscribe reads whole topics by name, subscribePattern "
-            "those that match, assign single partitions"
-        )
     if options.commit_offsets and GROUP_ID not in options.client:
         raise ConfigError("commitOffsets=true needs the option kafka.group.id: the group to commit to")
     least, most = options.rows_per_trigger_min, options.rows_per_trigger_max
@@ -247,11 +259,26 @@ def check_read(options: SparkOptions) -> None:
     """What every read needs.
 
     Raises:
-        ConfigError: no topic is named.
+        ConfigError: no topic is named, or in two ways; or an option is only for writing.
     """
+    check_kind(options.of_one_kind, REFUSED_READING, "reading")
+    if len(options.what_to_read) > 1:
+        raise ConfigError(
+            f"{' and '.join(options.what_to_read)} exclude each other: subscribe reads whole topics by name, "
+            "subscribePattern those that match, assign single partitions"
+        )
     if not options.subscribe and not options.assign and options.pattern is None:
         hint = f'; topic is for writing, to read use subscribe="{options.topic}"' if options.topic else ""
         raise ConfigError(f"nothing to read: give the option subscribe, subscribePattern or assign{hint}")
+
+
+def check_write(options: SparkOptions) -> None:
+    """What every write needs; options about reading have no effect on it.
+
+    Raises:
+        ConfigError: an option is only for reading.
+    """
+    check_kind(options.of_one_kind, REFUSED_WRITING, "writing")
 
 
 def check_batch_read(options: SparkOptions) -> tuple[Position, Position]:

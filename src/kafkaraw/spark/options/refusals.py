@@ -6,16 +6,23 @@ Most of it comes along from Spark's own connector, or from Java's clients. Start
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 
 from kafkaraw.client.java_names import known_names
+from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import CLIENT_PREFIX
 
-# Options that mean something to Spark's own connector, and nothing to this source.
+_log = logging.getLogger(__name__)
+
+# Options that mean something to Spark's own connector or to Java's clients, and nothing to this format.
 WITHOUT_EFFECT = {
+    "path": "a topic is not a path; subscribe (reading) and topic (writing) name topics",
     "groupIdPrefix": "the source joins no consumer group, so it needs no name for one",
     "kafka.max.poll.records": "rows go to Spark in batches of bytes; maxRecordsPerPartition says how many a task takes",
     "kafka.allow.auto.create.topics": "reading never creates a topic",
+    "kafka.share.acknowledgement.mode": "a query is no member of a share group",
+    "kafka.share.acquire.mode": "a query is no member of a share group",
 }
 
 # Spark puts these among the options of a streaming write; they are not for us.
@@ -39,21 +46,29 @@ _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or 
 
 # Options that people bring along from Spark's own connector, and what to do instead.
 _REFUSED = {
-    "path": "a topic is not a path: name it with subscribe (reading) or topic (writing), with load() or save() bare",
-    "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
-    "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
-    "kafka.transactional.id": "use exactlyOnce=true: every task has a transactional id of its own then",
     "kafka.ssl.cipher.suites": _OPENSSL,
     "kafka.ssl.engine.factory.class": _OPENSSL,
     "kafka.ssl.provider": _OPENSSL,
     "kafka.security.providers": _OPENSSL,
     "kafka.sasl.login.class": "kafka.sasl.mechanism and kafka.sasl.jaas.config say how to log in",
-    "kafka.interceptor.classes": "there are no interceptors, nor Java classes",
+}
+_INTERCEPTORS = "there are no interceptors, nor Java classes"
+_INTERCEPTOR_CLASSES = "kafka.interceptor.classes"
+# Refused by one kind of use only, as by Spark's own connector; the other one ignores them.
+REFUSED_READING = {
+    "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
+    "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
+    _INTERCEPTOR_CLASSES: _INTERCEPTORS,
     "kafka.key.deserializer": _SERIALIZER,
     "kafka.value.deserializer": _SERIALIZER,
+}
+REFUSED_WRITING = {
+    "kafka.transactional.id": "use exactlyOnce=true: every task has a transactional id of its own then",
+    _INTERCEPTOR_CLASSES: _INTERCEPTORS,
     "kafka.key.serializer": _SERIALIZER,
     "kafka.value.serializer": _SERIALIZER,
 }
+OF_ONE_KIND = frozenset({*REFUSED_READING, *REFUSED_WRITING})  # in lower case
 # The client's advice for these is to name a Python object, which no option can.
 _TOKENS = "kafka.sasl.oauthbearer.token.endpoint.url and a client's id and secret get tokens"
 INSTEAD = {
@@ -66,6 +81,25 @@ INSTEAD = {
     **{name: _TOKENS for name in known_names() if name.startswith("sasl.oauthbearer.assertion.")},
 }
 REFUSED_LOWER = {name.lower(): (name, why) for name, why in _REFUSED.items()}
+
+
+def check_kind(given: Mapping[str, str], refused: Mapping[str, str], doing: str) -> None:
+    """Check the options that only reading or only writing refuses.
+
+    Args:
+        given: those of `OF_ONE_KIND` that the user gave.
+        refused: what this kind of use refuses, with what to do instead.
+        doing: "reading" or "writing", for the log.
+
+    Raises:
+        ConfigError: one is refused.
+    """
+    for name, text in given.items():
+        if name == _INTERCEPTOR_CLASSES and refused is REFUSED_WRITING and not text.strip():
+            continue
+        if name in refused:
+            raise ConfigError(f"the option {name} is not accepted for {doing}: {refused[name]}")
+        _log.warning("the option %s has no effect on %s", name, doing)
 
 
 def unknown(given: str, known: Iterable[str]) -> str:

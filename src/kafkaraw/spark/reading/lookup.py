@@ -10,12 +10,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkaraw.client.admin import TopicDescription, TopicListing
-from kafkaraw.client.blocking.admin import Admin
-from kafkaraw.client.blocking.consumer import Consumer
-from kafkaraw.client.config import AdminConfig, ConsumerConfig
+from kafkaraw.client.admin.topics import TopicDescription, TopicListing
+from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.fetching.offsets import OffsetLookupTimeout
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, StaleMetadataError, UsageError
 from kafkaraw.protocol import ZERO_UUID, Uuid
@@ -26,6 +24,10 @@ from kafkaraw.spark.options.client import GROUP_ID, Settings, settings_for, type
 from kafkaraw.spark.options.java_regex import translate
 from kafkaraw.spark.options.offsets import PartitionOffsets
 from kafkaraw.spark.options.parsing import SparkOptions
+from kafkaraw.spark.reading.cluster_client import ClusterClient
+
+if TYPE_CHECKING:
+    from kafkaraw.client.blocking.consumer import Consumer
 
 T = TypeVar("T")
 
@@ -62,7 +64,11 @@ def consumer_settings(client: Settings) -> Settings:
     return ours | settings_for(ConsumerConfig, given)
 
 
-def _committer(options: SparkOptions) -> Consumer:
+def _committer(options: SparkOptions) -> Consumer | None:
+    if not options.commit_offsets:
+        return None
+    from kafkaraw.client.blocking.consumer import Consumer
+
     settings = consumer_settings(options.client) | {
         GROUP_ID: options.client[GROUP_ID],
         "enable_auto_commit": "false",
@@ -71,7 +77,7 @@ def _committer(options: SparkOptions) -> Consumer:
 
 
 class ClusterLookup:
-    """Implements `positions.Lookup` and `stream_plan.OffsetLookup` with the blocking clients.
+    """Implements `positions.Lookup` and `stream_plan.OffsetLookup` with blocking clients.
 
     Args:
         options: which cluster and what to read there.
@@ -80,9 +86,8 @@ class ClusterLookup:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._servers = options.client["bootstrap_servers"]
-        self._admin = Admin(runtime=None, **typed_settings(AdminConfig, settings_for(AdminConfig, options.client)))
-        self._consumer = Consumer(runtime=None, **typed_settings(ConsumerConfig, consumer_settings(options.client)))
-        self._committer = _committer(options) if options.commit_offsets else None
+        self._client = ClusterClient(consumer_settings(options.client))
+        self._committer = _committer(options)
         self._pattern = None if options.pattern is None else translate(options.pattern)
         self._known: _Known | None = None
         self._expected: frozenset[str] = frozenset()  # topics that match the pattern and that the query has read
@@ -93,8 +98,7 @@ class ClusterLookup:
 
     def close(self) -> None:
         """Close the clients."""
-        self._consumer.close()
-        self._admin.close()
+        self._client.close()
         if self._committer is not None:
             self._committer.close()
 
@@ -152,11 +156,11 @@ class ClusterLookup:
 
     def earliest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
         """The first offset of each partition."""
-        return dict(self._again(lambda: self._consumer.beginning_offsets(partitions))) if partitions else {}
+        return dict(self._again(lambda: self._client.beginning_offsets(partitions))) if partitions else {}
 
     def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
         """The offset after the last readable record of each partition."""
-        return dict(self._again(lambda: self._consumer.end_offsets(partitions))) if partitions else {}
+        return dict(self._again(lambda: self._client.end_offsets(partitions))) if partitions else {}
 
     def ends(self, known: PartitionOffsets = _NO_OFFSETS) -> PartitionOffsets:
         """The ends of those of the partitions to read that exist, even if a topic was deleted just now.
@@ -178,7 +182,7 @@ class ClusterLookup:
         if not partitions:
             return {}
         try:
-            found = dict(self._again(lambda: self._consumer.end_offsets(partitions, _END_PATIENCE_S)))
+            found = dict(self._again(lambda: self._client.end_offsets(partitions, _END_PATIENCE_S)))
             self._unknown_ends = frozenset()
         except OffsetLookupTimeout as error:
             refused = frozenset(
@@ -204,8 +208,7 @@ class ClusterLookup:
 
     def at_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The offset of the first record at or after a time, in ms since 1970; None where there is none."""
-        found = self._again(lambda: self._consumer.offsets_for_times(timestamps))
-        return {tp: None if place is None else place.offset for tp, place in found.items()}
+        return self._again(lambda: self._client.offsets_for_times(timestamps))
 
     def _again(self, ask: Callable[[], T]) -> T:
         """Ask, and again a few times when it fails, beyond the client's own retries (`fetchOffset.numRetries`)."""
@@ -273,7 +276,7 @@ class ClusterLookup:
         """
         known = _Known(time.monotonic())
         counts: dict[str, int] = {}
-        for topic in self._admin.list_topics():
+        for topic in self._client.list_topics():
             if not topic.is_internal and self._matches(topic.name):
                 counts[topic.name] = topic.partitions
                 known.name(topic)
@@ -292,7 +295,7 @@ class ClusterLookup:
     def _descriptions(self, topics: list[str]) -> dict[str, TopicDescription]:
         """Those of the topics that exist; one request unless some do not."""
         try:
-            return self._admin.describe_topics(topics)
+            return self._client.describe_topics(topics)
         except BrokerError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise

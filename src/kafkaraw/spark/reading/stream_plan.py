@@ -34,7 +34,7 @@ from typing import Final, Protocol
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import DataLossError
-from kafkaraw.spark.options.offsets import OffsetJson, PartitionOffsets, from_json, to_json
+from kafkaraw.spark.options.offsets import OffsetJson, PartitionOffsets, from_checkpoint, to_json
 from kafkaraw.spark.options.positions import Lookup, Position, Resolved
 from kafkaraw.spark.reading.planning import OffsetRange, prorate, ranges_between
 
@@ -42,8 +42,6 @@ _log = logging.getLogger(__name__)
 
 _MISSING_KEPT_S: Final = 60.0
 """How long the offsets of a topic that is gone stay in the checkpoint when `failOnDataLoss` is false."""
-
-_SPARK = "the offsets that Spark passed"
 
 
 class OffsetLookup(Lookup, Protocol):
@@ -178,7 +176,7 @@ class StreamPlan:
         Raises:
             DataLossError: partitions end before the start, or are gone or made anew, and `failOnDataLoss` is true.
         """
-        begin = from_json(start, what=_SPARK)
+        begin = from_checkpoint(start)
         held = self._held_at_start(begin)
         if held and rows_max is not None:
             return start
@@ -208,7 +206,7 @@ class StreamPlan:
         """The work between two offsets of this query; partitions that are new in `end` are read from their first."""
         # Asked for before the first latest(): Spark repeats a logged batch 0, so its end is in the checkpoint already.
         self._opening = False
-        begin, until = from_json(start, what=_SPARK), from_json(end, what=_SPARK)
+        begin, until = from_checkpoint(start), from_checkpoint(end)
         self._lookup.expect({tp.topic for tp in begin | until})
         if not self._topic_ids:  # Spark repeats a batch that is in the checkpoint, before anything else
             self._find_remade([])

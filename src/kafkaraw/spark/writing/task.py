@@ -16,7 +16,7 @@ from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
-from kafkaraw.spark.options.parsing import ExactlyOnce, SparkOptions
+from kafkaraw.spark.options.parsing import ExactlyOnce, SparkOptions, check_write
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 from kafkaraw.spark.writing.dead_letters import Letter, Sieve, limits_pool
 
@@ -30,12 +30,13 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: a transaction is open until the slowest task of its batch is done."""
 
 _TIMESTAMP: Final = "timestamp"
+_TOPIC: Final = "topic"
 
 # Column -> the Spark types it may have. Other columns are left alone, as Spark's own connector does.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
-    "topic": ("string",),
+    _TOPIC: ("string",),
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>", "map<string,binary>"),
     _TIMESTAMP: ("timestamp",),
@@ -70,15 +71,17 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
     Raises:
         ConfigError: a column is missing or has a type that Kafka cannot take.
     """
+    check_write(options)
     types = {column.name: column.dataType.simpleString() for column in schema.fields}
+    ignored = set() if options.include_timestamp else {_TIMESTAMP}
+    if options.topic is not None:
+        ignored.add(_TOPIC)
     if "value" not in types:
         raise ConfigError(f"there is no column `value` to write; the columns are {', '.join(types) or 'none'}")
     if options.include_timestamp and _TIMESTAMP not in types:
         raise ConfigError(f"includeTimestamp=true needs a column `timestamp`; the columns are {', '.join(types)}")
     for name, allowed in _COLUMNS.items():
-        if name == _TIMESTAMP and not options.include_timestamp:
-            continue
-        if name in types and types[name] not in allowed:
+        if name in types and name not in ignored and types[name] not in allowed:
             raise ConfigError(f"the column {name} is {types[name]}; to be written it must be {' or '.join(allowed)}")
     if options.topic is None and "topic" not in types:
         raise ConfigError("where to write? give the option topic, or a column `topic`")
