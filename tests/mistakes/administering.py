@@ -31,7 +31,7 @@ TOPICS = (
     refused("create one name", lambda a: a.create_topics("abc"), "create_topics", "'abc'", "create_topics(['abc'])"),
     refused("create None", lambda a: a.create_topics(None), "create_topics", "None", "give a list"),
     refused("create one topic", lambda a: a.create_topics(NewTopic("x")), "create_topics", "NewTopic", "give a list"),
-    refused("create what is no topic", lambda a: a.create_topics([5]), "create_topics", "5", "write NewTopic('orders')"),
+    refused("create what is no topic", lambda a: a.create_topics([5]), "create_topics", "5", "write NewTopic("),
     refused("create a dict", lambda a: a.create_topics({"x": 3}), "create_topics", "not a dict", "NewTopic('orders'"),
     refused("more replicas than brokers", lambda a: a.create_topics([NewTopic("x", 1, 3)]), "create topic 'x'", "3",
             "no more than there are brokers", BrokerError),
@@ -69,8 +69,8 @@ TOPICS = (
     unknown("describe what does not exist", lambda a: a.describe_topics(["missing"]), "describe topic", "'missing'"),
     refused("describe one name", lambda a: a.describe_topics("t"), "one name", "'t'", "give a list of names"),
     refused("describe a number", lambda a: a.describe_topics([5]), "no name", "5", "give a list of names"),
-    refused("a closed client", lambda a: a.close() or a.list_topics(), "client", "is closed", "make a new one",
-            ClosedError),
+    Mistake("list topics after close", lambda on: on.administer(lambda a: on.steps(a.close(), a.list_topics)),
+            ClosedError, "client", "is closed", "make a new one"),
 )  # fmt: skip
 
 PARTITIONS = (
@@ -81,7 +81,7 @@ PARTITIONS = (
     refused("text for a number of all", lambda a: a.create_partitions({"t": "5"}), "create_partitions", "'5'",
             "must be a whole number"),
     refused("a list for numbers", lambda a: a.create_partitions(["t"]), "create_partitions", "['t']", "{'orders': 6}"),
-    unknown("more of what does not exist", lambda a: a.create_partitions({"missing": 5}), "add partitions", "'missing'"),
+    unknown("more of what does not exist", lambda a: a.create_partitions({"missing": 5}), "add", "'missing'"),
     refused("delete records by name", lambda a: a.delete_records({"t": 5}), "delete_records", "'t'",
             "TopicPartition(topic, partition)"),
     refused("delete records before text", lambda a: a.delete_records({T0: "5"}), "delete the records", "'5'",

@@ -56,7 +56,7 @@ SERVERS = (
     servers("a port out of range", "localhost:90920", "localhost:90920", "the port must be a number from 1 to 65535"),
     Mistake("a host that cannot be resolved",
             lambda on: on.produce(lambda p: p.partitions_for("t"), bootstrap_servers="no-such-host.invalid:9092"),
-            NetworkError, "cannot resolve", "no-such-host.invalid:9092", "check the spelling and this machine's DNS", 5.0),
+            NetworkError, "cannot resolve", "no-such-host.invalid:9092", "check the spelling", 5.0),
 )  # fmt: skip
 
 SETTINGS = (

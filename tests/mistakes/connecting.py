@@ -101,10 +101,10 @@ PROTOCOLS = (
     reach("no authority given", "<tls>", {"security_protocol": "SSL"}, NetworkError, "cannot agree on TLS",
           "CERTIFICATE_VERIFY_FAILED", "(ssl_cafile)"),
     reach("a host name that the certificate does not have", "<other_name>", TLS, NetworkError, "cannot agree on TLS",
-          "localhost", "give a name that the certificate has"),
-    reach("a web server's port", "<web>", {}, ProtocolError, "is not a Kafka broker", "<web>", "speaks HTTP, not Kafka"),
+          "localhost", "dial a name that the certificate has"),
+    reach("a web server's port", "<web>", {}, ProtocolError, "is not a Kafka broker", "<web>", "speaks HTTP, not"),
     reach("a server that says nothing", "<silent>", {"default_api_timeout_ms": 300}, KafkaTimeoutError,
-          "did not answer within the 0.3 s", "<silent>", "is it a Kafka broker, and does a firewall"),
+          "did not answer within the 0.3 s", "<silent>", "is it a Kafka broker, and does a firewall let"),
     reach("a controller's port", "<controller>", {}, UnsupportedVersionError, "does not offer Metadata", "<controller>",
           "a controller's listener: give the port of a broker"),
     Mistake("a controller's port: send", lambda on: on.produce(

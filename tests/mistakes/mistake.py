@@ -1,4 +1,4 @@
-"""What a row of the tables says, and what a call in a row has at hand: one face of the clients, and places to connect to.
+"""What a row of the tables says, and what its call has at hand: one face of the clients, and places to connect to.
 
 A call is written once for both faces. It is a coroutine function that is given a `Desk`; what a client's method returns
 is awaited if the asyncio face gave it. Start at `Mistake` and `Desk`.
@@ -153,7 +153,9 @@ class Desk:
 
     def read(self, act: Act, **settings: object) -> Coroutine[object, None, object]:
         """Do something with a consumer that partition 0 of the topic `t` is assigned to."""
-        return self.make(self.Consumer, lambda consumer: self.steps(consumer.assign([T0]), lambda: act(consumer)), settings)
+        return self.make(
+            self.Consumer, lambda consumer: self.steps(consumer.assign([T0]), lambda: act(consumer)), settings
+        )
 
     def transact(self, act: Act, **settings: object) -> Coroutine[object, None, object]:
         """Do something with a transactional producer after `init_transactions`."""

@@ -44,7 +44,9 @@ def arrow(what: str, topic: object, data: object, stage: str, value: str, remedy
 
 
 def transaction(what: str, act: object, stage: str, value: str, remedy: str) -> Mistake:
-    return Mistake(f"transaction: {what}", lambda on: on.transact(lambda p: act(on, p)), UsageError, stage, value, remedy)
+    return Mistake(
+        f"transaction: {what}", lambda on: on.transact(lambda p: act(on, p)), UsageError, stage, value, remedy
+    )
 
 
 async def outcome_of(on: Desk, producer: object, *arguments: object) -> object:

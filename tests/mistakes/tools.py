@@ -45,8 +45,6 @@ COMMANDS = (
     command("consume: a partition that there is not", "consume -b <plain> t -p 99 -e", "topic 't'", "99",
             "has partitions 0 to 2"),
     command("consume: text for a partition", "consume -b <plain> t -p x -e", "--partition", "'x'", "integer range"),
-    command("consume: a topic that does not exist", "consume -b <plain> missing -e", "does not exist", "'missing'",
-            "check the spelling", 7.0),
     command("groups: a group that does not exist", "groups describe missing -b <plain>", "Consumer group", "'missing'",
             "does not exist"),
     command("a command that there is not", "prodcue t", "No such command", "'prodcue'", "--help"),

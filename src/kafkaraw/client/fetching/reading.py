@@ -267,6 +267,7 @@ class Reading:
         return await self._more(self._engine.deadline(timeout))
 
     async def _more(self, deadline: Deadline) -> bool:
+        self._engine.check_loop()
         while True:
             self.check_usable()
             if not await self._is_ready(deadline):
