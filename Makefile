@@ -62,6 +62,10 @@ check: setup ## Format, lint, types, import contracts (seconds)
 test: check ## check, then every test (what CI runs)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak" $(ARGS)
 
+.PHONY: test-versions
+test-versions: setup ## The tests without Spark on every Python here, and with the oldest and newest dependencies
+	@$(BIN)/python -m tests.versions $(ARGS)
+
 .PHONY: soak
 soak: check ## test, plus the long runs
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

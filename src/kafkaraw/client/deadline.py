@@ -32,6 +32,11 @@ def check_timeout(timeout: object) -> None:
         raise UsageError(f"timeout={timeout!r}: must be zero or more seconds")
 
 
+def shown(seconds: float) -> str:
+    """Seconds for a message: what is left of a timeout of 0.3 s, 0.299996 s, is shown as 0.3."""
+    return f"{float(f'{seconds:.3g}'):g}"
+
+
 class Deadline:
     """A point in time on the running loop's clock.
 
@@ -100,4 +105,4 @@ class Deadline:
 
     def error(self, what: str) -> KafkaTimeoutError:
         """The error to raise when the time is up."""
-        return KafkaTimeoutError(f"{what}: not done within {self.timeout:g} s")
+        return KafkaTimeoutError(f"{what}: not done within {shown(self.timeout)} s")

@@ -19,6 +19,8 @@ from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.api_versions import ApiVersionsResponse
 
 API_VERSIONS_KEY: Final = 18
+_METADATA_KEY: Final = 3
+_VOTE_KEY: Final = 52
 _ERROR_AT: Final = 4  # after the correlation id: the header is v0 and the error code first, in every version
 
 
@@ -45,6 +47,11 @@ class ApiVersionTable:
     throttle_ms: int = 0
     features: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def _is_controllers(self) -> bool:
+        """Whether controllers listen there: they vote, and tell no client where topics are."""
+        return _VOTE_KEY in self.offered and _METADATA_KEY not in self.offered
+
     def version_for(self, api_key: int) -> int:
         """Return the highest version of an API that both ends know.
 
@@ -57,7 +64,10 @@ class ApiVersionTable:
             raise UnsupportedVersionError(f"{name} is not known to this client")
         theirs = self.offered.get(api_key)
         if theirs is None:
-            raise UnsupportedVersionError(f"{self.peer} does not offer {name} (this client knows {api.versions})")
+            advice = "; this is a controller's listener: give the port of a broker" if self._is_controllers else ""
+            raise UnsupportedVersionError(
+                f"{self.peer} does not offer {name} (this client knows {api.versions}){advice}"
+            )
         version = min(api.supported.max, theirs.max)
         if version < max(api.versions.min, theirs.min):
             raise UnsupportedVersionError(

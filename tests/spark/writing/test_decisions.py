@@ -16,6 +16,7 @@ from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.writing.decision import Decision, RowSum, SlotDecision, transactional_id
 from kafkaraw.spark.writing.decisions import Decisions
+from kafkaraw.spark.writing.outcomes import LogRecord, TransactionOwner
 from tests.spark.writing.query import Query, forget_clients
 
 BATCH = [0, 1, 2]
@@ -256,6 +257,16 @@ def test_a_decision_about_100_000_slots_is_written_and_read(servers: str) -> Non
 
 
 # -- closing
+
+
+@pytest.mark.parametrize(
+    "said", ['{"batch": 0}', '{"batch": 0, "transactions": 5}', '{"batch": "0", "transactions": []}']
+)
+def test_a_record_that_is_like_a_decision_of_the_first_format_is_refused(said: str) -> None:
+    """By an error, and not by an assertion, which `python -O` removes."""
+    record = LogRecord(7, b"query", said.encode(), TransactionOwner(-1, -1))
+    with pytest.raises(KafkaError, match="the decision at offset 7 names no list of transactions, or no batch"):
+        Decision.from_records([record])
 
 
 def test_close_closes_all_clients_even_if_one_raises(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:

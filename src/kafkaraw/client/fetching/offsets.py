@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.deadline import Deadline, shown
 from kafkaraw.client.network.engine import Engine, reply
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
@@ -221,7 +221,7 @@ def _raise_for(
     if failures and deadline.expired:
         names = ", ".join(map(_name, failures))
         last = next(iter(failures.values()))
-        message = f"offsets of {names}: not known within {deadline.timeout:g} s; last error: {last}"
+        message = f"offsets of {names}: not known within {shown(deadline.timeout)} s; last error: {last}"
         raise OffsetLookupTimeout(message, found, failures) from last
 
 

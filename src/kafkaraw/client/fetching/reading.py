@@ -287,6 +287,7 @@ class Reading:
                 self.cursor.called_home = True
 
     async def _more(self, deadline: Deadline) -> bool:
+        self._engine.check_loop()
         while True:
             self.check_usable()
             if not await self._is_ready(deadline):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from kafkaraw.client.config import Address
-from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.deadline import Deadline, shown
 from kafkaraw.errors import AuthenticationError, KafkaError, KafkaTimeoutError, NetworkError, ProtocolError, Stage
 
 T = TypeVar("T")
@@ -76,8 +76,8 @@ async def _run(attempt: Callable[[Address], Awaitable[T]], address: Address) -> 
 
 def _unanswered(address: Address, deadline: Deadline) -> KafkaError:
     return KafkaTimeoutError(
-        f"{address} did not answer within the {deadline.timeout:g} s that were given; is it a Kafka broker, and does a "
-        f"firewall let this machine through?"
+        f"{address} did not answer within the {shown(deadline.timeout)} s that were given; is it a Kafka broker, and "
+        f"does a firewall let this machine through?"
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.deadline import Deadline, shown
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine, reply
 from kafkaraw.client.network.pool import Lane
@@ -104,7 +104,7 @@ class Coordinator:
                 if code in _MOVED:
                     self._node_id = None
             if deadline.expired:
-                raise KafkaTimeoutError(f"{self.what}: not done within {deadline.timeout:g} s; last seen: {last}")
+                raise KafkaTimeoutError(f"{self.what}: not done within {shown(deadline.timeout)} s; last seen: {last}")
             log.debug("%s: %s; trying again", self.what, last)
             await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
             attempt += 1

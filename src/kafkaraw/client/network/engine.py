@@ -121,12 +121,10 @@ class Engine:
         """
         self._check_open()
         self.check_not_forked()
-        loop = asyncio.get_running_loop()
-        if (self._loop or loop) is not loop:
-            raise UsageError("the client was started on another event loop; make one for each loop")
+        self.check_loop()
         if self._keeper is not None:
             return
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         deadline = self.deadline(timeout)
         await deadline.wait(self._start_lock.acquire(), "starting the client")
         try:
@@ -170,6 +168,16 @@ class Engine:
     def metrics(self) -> ClientMetrics:
         """What is counted about each broker."""
         return self._pool.metrics
+
+    def check_loop(self) -> None:
+        """Refuse a call on another event loop than the one on which the client was started.
+
+        Raises:
+            UsageError: it runs on another one.
+        """
+        loop = asyncio.get_running_loop()
+        if (self._loop or loop) is not loop:
+            raise UsageError("the client was started on another event loop; make one for each loop")
 
     def check_not_forked(self) -> None:
         """Refuse to go on in a child process.

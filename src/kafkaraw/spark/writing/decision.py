@@ -198,9 +198,8 @@ def _decode(slot: list[object], name: str) -> SlotDecision:
 
 def _of_first_format(query_id: str, said: dict[str, object], offset: int) -> Decision:
     """A decision of a version that kept neither row counts nor checksums, and wrote it outside of transactions."""
-    transactions = said["transactions"]
-    assert isinstance(transactions, list)
+    transactions, batch_id = said.get("transactions"), said["batch"]
+    if not isinstance(transactions, list) or not isinstance(batch_id, int):
+        raise KafkaError(f"the decision at offset {offset} names no list of transactions, or no batch: {said!r:.200}")
     slots = (SlotDecision(None if each is None else PreparedTransaction(*each), None) for each in transactions)
-    batch_id = said["batch"]
-    assert isinstance(batch_id, int)
     return Decision(query_id, batch_id, tuple(slots), offset=offset)
