@@ -264,8 +264,9 @@ def at_a_moment(world: World) -> Iterator[None]:
     """
     if not world.case.blocking:
         loop = asyncio.get_running_loop()
-        loop.call_later(0.0005 * (world.moment % 8), world.fire)
+        timer = loop.call_later(0.0005 * (world.moment % 8), world.fire)
         yield
+        timer.cancel()
         return
     left = world.moment
 

@@ -12,10 +12,11 @@ import asyncio
 import inspect
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow
 
@@ -25,7 +26,8 @@ from kafkaraw.errors import DeliveryError, TransactionMustAbort
 from kafkaraw.net.loop_thread import client_loop_thread
 from tests.client.hooks.table import Case, End
 
-TOPIC, SOURCE, GROUP_OF_OFFSETS = "target", "source", "offsets"
+T = TypeVar("T")
+TOPIC, SOURCE = "target", "source"
 PARTITIONS, SOURCE_RECORDS, SOURCE_BATCH = 2, 60, 4
 REFUSED_BYTES = 2_000
 """Larger than the target topic takes."""
@@ -77,7 +79,6 @@ class Ledger:
     findings: list[str] = field(default_factory=list)
     transaction: int = 0
     ended: dict[int, str] = field(default_factory=dict)  # how a transaction certainly ended
-    raised_by_loop: list[BaseException] = field(default_factory=list)
 
 
 class World:
@@ -381,19 +382,22 @@ def run_to_the_end(world: World, story: Callable[[World], Any]) -> None:
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda _, context: note_complaint(world, context))
     try:
-        task = loop.create_task(story(world))
-        while not task.done():
-            try:
-                loop.run_until_complete(task)
-            except (KeyboardInterrupt, SystemExit) as error:
-                world.ledger.raised_by_loop.append(error)
-        task.result()
-        left = loop.run_until_complete(_others(0))
+        run_on(loop, story(world))
+        left = run_on(loop, _others(0))
         if left:
             world.ledger.findings.append(f"tasks left: {left}")
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[object, object, T]) -> T:
+    """Run it to its end, however often a callback ends the loop meanwhile."""
+    task = loop.create_task(work)
+    while not task.done():
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_until_complete(task)
+    return task.result()
 
 
 def note_complaint(world: World, context: dict[str, Any]) -> None:
