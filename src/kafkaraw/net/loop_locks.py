@@ -27,16 +27,20 @@ def new_loop_lock() -> RLock:
     return lock
 
 
+def holds_loop_lock() -> bool:
+    """Whether this thread was interrupted while it had such a lock, so that it must not wait for a loop."""
+    held = (reference() for reference in _locks.valuerefs())
+    return any(lock is not None and lock._is_owned() for lock in held)  # type: ignore[attr-defined] # noqa: SLF001 - as `Condition` asks
+
+
 def check_holds_no_loop_lock() -> None:
-    """Refuse a blocking call of a thread that was interrupted while it had such a lock.
+    """Refuse a blocking call of such a thread.
 
     Raises:
-        UsageError: it has one.
+        UsageError: it has a lock.
     """
-    for reference in _locks.valuerefs():
-        lock = reference()
-        if lock is not None and lock._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - as `Condition` asks
-            raise UsageError(
-                "a blocking call was made in a signal handler or __del__ that has interrupted send() in the middle of "
-                "a change, for which the loop thread waits; note the event there, and make the call afterwards"
-            )
+    if holds_loop_lock():
+        raise UsageError(
+            "a blocking call was made in a signal handler or __del__ that has interrupted send() in the middle of a "
+            "change, for which the loop thread waits; note the event there, and make the call afterwards"
+        )

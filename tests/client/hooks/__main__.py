@@ -16,25 +16,12 @@ import sys
 import threading
 import time
 
-from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import IMPLEMENTATION
-from tests.client.hooks.audit import LogReader, audit
+from tests.client.hooks.audit import LogReader, audit, prepare
 from tests.client.hooks.story import story
 from tests.client.hooks.table import Case, every_case
-from tests.client.hooks.world import (
-    PARTITIONS,
-    SOURCE,
-    SOURCE_BATCH,
-    SOURCE_RECORDS,
-    SOURCES,
-    TOPIC,
-    World,
-    count_on_client_thread,
-    left_on_client_thread,
-    run_to_the_end,
-    threads,
-)
+from tests.client.hooks.world import World, count_on_client_thread, left_on_client_thread, run_to_the_end, threads
 
 CASE_S = 100.0
 SLOW_S = 15.0
@@ -43,7 +30,6 @@ AUDITED_AT_ONCE = 25
 """Of so many cases the log is read together."""
 MOMENTS = 150
 """A signal comes at one of so many moments."""
-LIMIT_BYTES = 1_000
 
 
 class Complaints(logging.Handler):
@@ -83,19 +69,6 @@ def chosen(cases: list[Case], sample: int | None, rng: random.Random) -> list[Ca
     first = list(pairs.values())
     rest = [case for case in cases if case not in set(first)]
     return (first + rest)[:sample]
-
-
-def prepare(servers: str) -> None:
-    """Make the topics, and fill the one that is read."""
-    with Admin(bootstrap_servers=servers) as admin:
-        limit = {"max.message.bytes": str(LIMIT_BYTES)}
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs=limit), NewTopic(SOURCE, PARTITIONS)])
-    with Producer(bootstrap_servers=servers) as producer:
-        for number in range(SOURCE_RECORDS):
-            for partition in SOURCES:
-                producer.send(SOURCE, b"%d" % number, partition=partition.partition)
-            if number % SOURCE_BATCH == SOURCE_BATCH - 1:
-                producer.flush()
 
 
 def run(world: World, complaints: Complaints) -> None:

@@ -16,14 +16,40 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kafkaraw import Consumer, KafkaError, TopicPartition
+from kafkaraw import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from kafkaraw.errors import ClosedError, UsageError
 from tests.client.hooks.table import EXPECTED_ERRORS, Case, End, Expectation, expectation
-from tests.client.hooks.world import SOURCES, TOPIC, Call, Sent, World, failed, is_the_hooks_own
+from tests.client.hooks.world import (
+    PARTITIONS,
+    SOURCE,
+    SOURCE_BATCH,
+    SOURCE_RECORDS,
+    SOURCES,
+    TOPIC,
+    Call,
+    Sent,
+    World,
+    failed,
+    is_the_hooks_own,
+)
 
 MOVES = {"seek", "assign", "unsubscribe", "subscribe", "close consumer"}
 """Operations after which a consumer may go on at another position."""
+LIMIT_BYTES = 1_000
 NOT_ALWAYS_CALLED = {"log handler", "__del__", "signal handler", "signal handler of a consumer"}
+
+
+def prepare(servers: str) -> None:
+    """Make the topics, and fill the one that is read."""
+    with Admin(bootstrap_servers=servers) as admin:
+        limit = {"max.message.bytes": str(LIMIT_BYTES)}
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs=limit), NewTopic(SOURCE, PARTITIONS)])
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(SOURCE_RECORDS):
+            for partition in SOURCES:
+                producer.send(SOURCE, b"%d" % number, partition=partition.partition)
+            if number % SOURCE_BATCH == SOURCE_BATCH - 1:
+                producer.flush()
 
 
 @dataclass(frozen=True)

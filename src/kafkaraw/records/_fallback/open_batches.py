@@ -431,16 +431,24 @@ class OpenBatches:
             timestamp_ms = self._clock_ms()
         batch = entry.batches[partition]
         if batch is not None:
-            size_bytes = batch.size_bytes
-            index = batch.append(timestamp_ms, key, value, headers)
+            index = self._append_to(batch, timestamp_ms, key, value, headers)
             if index >= 0:
-                self._used_bytes += batch.size_bytes - size_bytes
                 return _OK, Ticket(batch.promise, index, timestamp_ms)
             self._seal(batch)
             if sticky:
                 partition = entry.sticky_partition
         ticket = self._append_elsewhere(entry, partition, sticky, key, value, headers, timestamp_ms)
         return (_SEALED if self._sealed else _OPENED), ticket
+
+    def _append_to(
+        self, batch: _OpenBatch, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None
+    ) -> int:
+        """Append to a batch, as `BatchBuilder.append`, and count its memory."""
+        size_bytes = batch.size_bytes
+        try:
+            return batch.append(timestamp_ms, key, value, headers)
+        finally:  # an interruption may come as soon as the record is in the batch
+            self._used_bytes += batch.size_bytes - size_bytes
 
     def _append_aside(
         self,
@@ -503,10 +511,8 @@ class OpenBatches:
     ) -> Ticket:
         """Append to a new batch, or to the open one of the next sticky partition when the record fits there."""
         while (batch := entry.batches[partition]) is not None:
-            size_bytes = batch.size_bytes
-            index = batch.append(timestamp_ms, key, value, headers)
+            index = self._append_to(batch, timestamp_ms, key, value, headers)
             if index >= 0:
-                self._used_bytes += batch.size_bytes - size_bytes
                 return Ticket(batch.promise, index, timestamp_ms)
             self._seal(batch)
             if sticky:
