@@ -131,6 +131,11 @@ def one_broker(rng: random.Random) -> Climate:
     )
 
 
+def in_reports(rng: random.Random) -> Climate:
+    """One broker that stays up: what fails are the records that it refuses."""
+    return replace(one_broker(rng), login=None, transaction_version=rng.choice([0, 2]), calm=True)
+
+
 def several_brokers(rng: random.Random, *, unclean: bool = False) -> Climate:
     nodes = rng.choice([3, 3, 4, 5])
     return Climate(

@@ -13,7 +13,7 @@ from kafkaraw.testing.audit_groups import audit_group, audit_silences
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.group_history import GroupHistory
 from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
-from tests.simulation import climate, closing, senders
+from tests.simulation import climate, closing, reports, senders
 from tests.simulation.beginnings import told_of_beginnings
 from tests.simulation.clients import (
     LANDING_S,
@@ -122,6 +122,18 @@ async def with_hasty_closes(simulation: Simulation) -> Life:
     ]
     with world.brokers.old_news.in_effect():
         return await _live(world, [trouble(world)], [*consumers, closing.produce(world, "hasty")])
+
+
+async def with_reports(simulation: Simulation) -> Life:
+    """Producers with failures to report, whose calls overlap and are interrupted; consumers that are interrupted."""
+    world = World(simulation, climate.in_reports(simulation.rng))
+    await world.brokers.start()
+    await reports.make_topics(world)
+    async with asyncio.timeout(LIFETIME_S):
+        await asyncio.gather(*(part(world) for part in reports.PARTS))
+        await read_everything(world)
+        await read_committed(world)
+    return await _judge(world)
 
 
 async def with_a_group(simulation: Simulation) -> Life:

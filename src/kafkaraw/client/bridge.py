@@ -36,6 +36,11 @@ class Bridge:
 
         return self.run(on_loop())
 
+    def call_soon(self, work: Callable[[], object]) -> None:
+        """Have a plain function called there, before whatever is run there next; does not wait for it."""
+        if not self._forked:
+            client_loop_thread().call_soon(work)
+
     def _after_fork_in_child(self) -> None:
         """The loop it belongs to does not run here."""
         self._forked = True

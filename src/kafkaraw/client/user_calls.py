@@ -2,13 +2,17 @@
 
 A callback is user code: it may block, and may use the blocking consumer, neither of which is possible on the loop
 thread. So the call comes back for it, and is made again afterwards; the handover remembers which steps are done. Others
-wait for the end of a callback, so its end is told whatever becomes of it. Start at `UserCalls.run`.
+wait for the end of a callback, so its end is told whatever becomes of it, and without waiting: a second Ctrl-C would end
+the wait. If it comes even before that, the next call of the consumer on this thread tells it. Start at
+`UserCalls.run`.
 """
 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TypeVar
 
 from kafkaraw.client.bridge import Bridge
@@ -32,9 +36,13 @@ class UserCalls:
         self._callbacks = None if group is None else group.membership.callbacks
         if self._callbacks is not None:
             self._callbacks.on_callers_thread = True
+        self._begun: dict[UserCall, threading.Thread] = {}  # those whose end is not told yet
+        self._interrupted = False  # since somebody was told that a call is not made
 
     def run(self, work: Callable[[], Coroutine[object, None, T]]) -> T:
         """Run it on the loop thread; `work` is made anew after each callback."""
+        if self._begun or self._interrupted:
+            self._end_interrupted()
         try:
             while True:
                 try:
@@ -45,8 +53,8 @@ class UserCalls:
         except Exception:
             raise
         except BaseException:
-            if self._callbacks is not None:
-                self._bridge.call(self._callbacks.nobody_comes)
+            self._interrupted = True
+            self._end_interrupted()
             raise
 
     def _make(self, call: UserCall) -> None:
@@ -54,6 +62,7 @@ class UserCalls:
         work: _Work | None = None
         problem: Exception | None = None
         try:
+            self._begun[call] = threading.current_thread()
             call.has_begun = True
             with call.inside():
                 result = call.callback(call.partitions)
@@ -64,7 +73,18 @@ class UserCalls:
             problem = error
         finally:
             if work is None or not work.has_begun:  # else it tells its end itself, which Ctrl-C does not wait for
-                self._bridge.call(lambda: call.end(problem))
+                self._bridge.call_soon(lambda: call.end(problem))
+            self._begun.pop(call, None)
+
+    def _end_interrupted(self) -> None:
+        """Tell the end of calls that Ctrl-C has ended, or has kept from being made."""
+        for call, thread in list(self._begun.items()):
+            if thread is threading.current_thread() and not call.is_ours:
+                self._bridge.call_soon(partial(call.end, None))
+                self._begun.pop(call, None)
+        if self._interrupted and self._callbacks is not None:
+            self._bridge.call_soon(self._callbacks.nobody_comes)
+        self._interrupted = False
 
 
 class _Work:

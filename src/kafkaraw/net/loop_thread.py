@@ -26,6 +26,7 @@ from typing import Any, Generic, TypeVar
 from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.loop_locks import check_holds_no_loop_lock
 from kafkaraw.net.transport import abort_links_of
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,8 @@ class LoopThread:
 
         Raises:
             KafkaTimeoutError: the time was up.
-            UsageError: called on the loop's own thread, where waiting would hang it for ever.
+            UsageError: called on the loop's own thread, where waiting would hang it for ever; or in a signal handler
+                or `__del__` that has interrupted a change for which the loop waits.
             ClosedError: the thread was stopped.
         """
         call = _Call(coroutine)
@@ -111,7 +113,8 @@ class LoopThread:
             begin: what to do; it may call `over` before it returns. It keeps its own time limit.
 
         Raises:
-            UsageError: called on the loop's own thread, where waiting would hang it for ever.
+            UsageError: called on the loop's own thread, where waiting would hang it for ever; or in a signal handler
+                or `__del__` that has interrupted a change for which the loop waits.
             ClosedError: the thread was stopped.
         """
         turn = _Turn(begin)
@@ -314,8 +317,9 @@ class _RunningLoop:
         """Have the loop begin something.
 
         Raises:
-            UsageError: on the loop's own thread.
+            UsageError: on the loop's own thread, or on one that the loop waits for.
         """
+        check_holds_no_loop_lock()
         if self.is_current:
             raise UsageError(
                 "a blocking call was made on the loop thread itself, where it would wait for ever; "

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from kafkaraw.net.loop_locks import holds_loop_lock
 from kafkaraw.net.loop_thread import client_loop_thread
 
 _log = logging.getLogger(__name__)
@@ -161,9 +162,10 @@ class ClientPool(Generic[C]):
 def _discard(client: Closeable, because: BaseException | None = None) -> None:
     """Close a client whose user has failed, or that nobody uses; what goes wrong there must not fail anything else.
 
-    The garbage collector may end a read on any thread. Closing blocks, which the clients' loop thread must not.
+    The garbage collector may end a read on any thread, at any moment. Closing blocks, which the clients' loop thread
+    must not, nor a thread in the middle of a change for which the loop waits.
     """
-    if client_loop_thread().is_current:
+    if client_loop_thread().is_current or holds_loop_lock():
         threading.Thread(target=_discard, args=[client], name="kafkaraw-close").start()
         return
     try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.records import RecordMetadata, TopicPartition
+from kafkaraw.testing.audit_reports import stored_too_far, unreported
 from kafkaraw.testing.audit_sending import denied_writes, duplicates, overtakings, send_skips
 from kafkaraw.testing.audit_transactions import aborted_reads, torn_positions, torn_transactions, zombies
 from kafkaraw.testing.history import Call as Call
@@ -53,6 +54,8 @@ def audit(history: History, *, idempotent: bool = True, unclean: bool = False) -
         denied_writes,
         overtakings,
         zombies,
+        unreported,
+        stored_too_far,
     ]
     if idempotent:
         checks += [duplicates, send_skips]

@@ -81,6 +81,27 @@ class Call:
 
 
 @dataclass
+class Reports:
+    """What senders were told by calls that answer for many records, and what consumers committed.
+
+    Attributes:
+        taken: values of which `send` gave a ticket.
+        told: values of which a call, or their own ticket, has said that they failed.
+        vouched: values that a call answered for which returned without an error, with the name of the call.
+        committed: the same for calls that committed a transaction.
+        stored: committed offsets in the end, by group and partition.
+        given: the offset behind the last record that was given, by group and partition.
+    """
+
+    taken: set[bytes] = field(default_factory=set)
+    told: set[bytes] = field(default_factory=set)
+    vouched: dict[bytes, str] = field(default_factory=dict)
+    committed: dict[bytes, str] = field(default_factory=dict)
+    stored: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    given: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+
+
+@dataclass
 class History:
     """What the clients of one run saw.
 
@@ -107,6 +128,7 @@ class History:
         leader_epochs: for each client, (partition, topic id, leader epoch) as it came to believe in them.
         stuck: what did not get through though nothing was wrong any more.
         left_over: what was still held, waiting or unresolved when all clients were closed.
+        reports: what calls that answer for many records have told.
         deleted_before: by partition, the offset below which records were deleted on purpose.
         final: everything that is in the topic in the end, by partition, as (offset, value).
         final_committed: the same as a consumer of committed records sees it; None where there were no transactions.
@@ -134,6 +156,7 @@ class History:
     leader_epochs: dict[str, list[tuple[TopicPartition, bytes, int]]] = field(default_factory=lambda: defaultdict(list))
     stuck: list[str] = field(default_factory=list)
     left_over: list[str] = field(default_factory=list)
+    reports: Reports = field(default_factory=Reports)
     deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
     final: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
     final_committed: dict[TopicPartition, list[tuple[int, bytes]]] | None = None

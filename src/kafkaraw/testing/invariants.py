@@ -11,6 +11,8 @@ class Invariant(StrEnum):
 
     UNSETTLED = "unsettled"
     """Whoever sent a record is told what became of it."""
+    UNREPORTED = "unreported"
+    """What a flush, commit or close that returned without an error answers for is in the log; a loss is reported."""
     INCONSISTENT_OFFSETS = "inconsistent offsets"
     """One offset of a partition never shows two values, to whoever reads it, whenever."""
     LOST_WRITE = "lost write"

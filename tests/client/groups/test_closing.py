@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from types import FrameType
 
 import pytest
 
+import kafkaraw
 from kafkaraw import Admin, AsyncConsumer, Consumer, NewTopic, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.bridge import Bridge
@@ -19,6 +23,7 @@ from tests.client.groups.test_group import PARTITIONS, PROTOCOLS, TOPIC, both_pr
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 Callback = Callable[[list[TopicPartition]], Awaitable[None] | None]
+SOURCES = Path(kafkaraw.__file__).parent
 SLOW_S = 5.0
 BOTH = list(PROTOCOLS)
 
@@ -404,3 +409,38 @@ def test_ctrl_c_ends_a_callback_before_the_consumer_is_closed(broker: EmbeddedBr
         consumer.poll(30)
     told.append("closed")
     assert told == ["interrupted", "revoked", "closed"]
+
+
+def test_a_second_ctrl_c_at_any_moment_behind_a_callback_leaves_nobody_waiting_for_its_end(
+    broker: EmbeddedBroker,
+) -> None:
+    """A profiler raises where Python would run a signal handler: when a function is entered, or a call returns."""
+    for number in range(1, 100):
+        left = number
+
+        def interrupt_again(frame: FrameType, event: str, _: object) -> None:
+            nonlocal left
+            if event in ("call", "c_return") and SOURCES in Path(frame.f_code.co_filename).parents:
+                left -= 1
+                if left == 0:
+                    sys.setprofile(None)
+                    raise KeyboardInterrupt
+
+        def assigned(_: list[TopicPartition], interrupt_again: Callable[..., None] = interrupt_again) -> None:
+            sys.setprofile(interrupt_again)
+            raise KeyboardInterrupt
+
+        consumer = blocking(broker, f"twice {number}")
+        consumer.subscribe([TOPIC], on_assigned=assigned)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                consumer.poll(30)
+        finally:
+            sys.setprofile(None)
+        began = time.monotonic()
+        consumer.close(20)
+        assert time.monotonic() - began < 15, f"close() waited for a callback that was interrupted at {number}"
+        if left > 0:
+            assert number > 5, "nothing was interrupted"
+            return
+    raise AssertionError("there is no end to it")

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import lives
-from tests.simulation.plants import closing, groups, one_broker, send_path, several_brokers, transactions
+from tests.simulation.plants import closing, groups, one_broker, reports, send_path, several_brokers, transactions
 
 SEEDS = 100
 """Within so many seeds, the same ones always, each bug is found."""
@@ -36,6 +36,8 @@ SHOWS_AT = {
     "coordinator_gives_away_what_is_not_free": 7,
     "coordinator_that_takes_over_has_lost_positions": 3,
     "coordinator_waits_for_the_dead": 4,
+    "flush_leaves_a_batch_out_when_one_record_was_looked_at": 10,
+    "flush_that_is_interrupted_takes_failures_with_it": 6,
     "member_does_not_claim_what_it_is_about_to_be_given": 16,
     "member_gives_up_after_it_has_joined_again": 5,
     "member_goes_on_with_heartbeats_after_it_has_left": 9,
@@ -43,6 +45,8 @@ SHOWS_AT = {
     "member_says_that_it_has_given_up_before_it_has": 12,
     "producer_aborts_while_partitions_are_added": 91,
     "producer_commits_while_offsets_are_in_doubt": 4,
+    "producer_forgets_a_failure_when_a_callback_leaves": 2,
+    "producer_notes_a_failure_after_it_has_told_of_it": 2,
     "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 11,
     "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
     "producer_sends_parts_of_a_batch_the_wrong_way_round": 11,
@@ -77,6 +81,10 @@ def _senders(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant
 
 def _transactions(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
     return Plant(plant, lives.with_transactions, frozenset(invariants))
+
+
+def _reports(plant: Callable[[pytest.MonkeyPatch], None], invariant: Invariant = Invariant.UNREPORTED) -> Plant:
+    return Plant(plant, lives.with_reports, frozenset({invariant}))
 
 
 def _groups(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
@@ -177,6 +185,14 @@ PLANTS = {
             lives.with_hasty_closes,
             frozenset({Invariant.CLOSE_OVERDUE}),
         ),
+        _reports(reports.producer_takes_records_while_it_settles_a_transaction),
+        _reports(reports.producer_forgets_a_failure_when_a_callback_leaves),
+        _reports(reports.producer_notes_a_failure_after_it_has_told_of_it),
+        _reports(reports.producer_breaks_without_noting_what_fails),
+        _reports(reports.flush_reports_a_failure_to_one_of_those_who_wait_for_it),
+        _reports(reports.flush_that_is_interrupted_takes_failures_with_it),
+        _reports(reports.flush_leaves_a_batch_out_when_one_record_was_looked_at),
+        _reports(reports.consumer_steps_over_a_batch_whose_reading_is_interrupted, Invariant.POSITION_TOO_FAR),
         _transactions(transactions.consumer_shows_aborted_records, Invariant.ABORTED_READ),
         _groups(groups.coordinator_forgets_to_check_generations, *_BACK),
         _groups(groups.coordinator_that_takes_over_has_lost_positions, *_BACK),

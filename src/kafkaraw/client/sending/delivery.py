@@ -16,9 +16,7 @@ due, tells the machine, and carries out what it says; `Steps` knows when. Record
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -81,6 +79,7 @@ from kafkaraw.errors import (
     copy_to_raise,
 )
 from kafkaraw.net.clock import SystemClock
+from kafkaraw.net.loop_locks import new_loop_lock
 from kafkaraw.net.loop_thread import tell_about_fault
 from kafkaraw.records import (
     KEY_SIZE_SAFE,
@@ -127,7 +126,7 @@ class Delivery:
             config.buffer_memory,
             self._clock.time_ms,
             waiter=self._waiter,
-            lock=threading.RLock(),  # a signal handler or `__del__` may send while its thread is sending
+            lock=new_loop_lock(),
             value_size_safe=self.record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
             system_clock=isinstance(self._clock, SystemClock),
             partitioner=partitioner_of(config),
@@ -333,7 +332,11 @@ class Delivery:
 
     def receive(self, event: Event) -> None:
         """Tell the machine something that happened to the transaction, and do what follows."""
-        self._machine.receive(event, self.now_ms())
+        try:
+            self._machine.receive(event, self.now_ms())
+        except BaseException as error:
+            self._break(error)
+            raise
         self._step()
 
     async def settle_all(self, deadline: Deadline, what: str) -> None:
@@ -341,9 +344,12 @@ class Delivery:
 
         Raises:
             DeliveryTimeout: something is, still.
+            ClosedError: the producer stopped working.
         """
         self._step(everything=True)
-        while not self._machine.idle:
+        while self._broken is not None or not self._machine.idle:
+            if self._broken is not None:
+                raise ClosedError(self._broken)
             self._nothing_left.clear()
             try:
                 async with asyncio.timeout(deadline.remaining):
@@ -479,7 +485,11 @@ class Delivery:
             self._metrics.landed(event.request_id, now_s, answered=True)
         elif type(event) is RequestLost:
             self._metrics.landed(event.request_id, now_s, answered=False)
-        self._machine.receive(event, int(now_s * 1000))
+        try:
+            self._machine.receive(event, int(now_s * 1000))
+        except BaseException as error:  # noqa: BLE001 - as in `_step`
+            self._break(error)
+            return
         if not self._acting:
             self._act_and_set_timer()
 
@@ -495,7 +505,7 @@ class Delivery:
             idle_at_ms = self._topics.idle_at_ms
             if idle_at_ms is not None and idle_at_ms <= now_ms:
                 self._forget_idle_topics(now_ms)
-        except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
+        except BaseException as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
         else:
             self._act_and_set_timer()
@@ -508,12 +518,10 @@ class Delivery:
             if self._machine.idle:
                 self._nothing_left.set()
             self._set_timer()
-        except Exception as error:  # noqa: BLE001 - logged there, and everybody who waits is told
+        except BaseException as error:  # noqa: BLE001 - logged there, and everybody who waits is told
             self._break(error)
         finally:
             self._acting = False
-            if self._actions or self._outcomes:  # Ctrl-C came in between
-                self.wake()
             self._settling.end_settled()
 
     def _work_off(self) -> None:
@@ -528,7 +536,7 @@ class Delivery:
                 action = self._actions.popleft()
                 try:
                     self._do(action)
-                except Exception:
+                except BaseException:
                     self._actions.appendleft(action)  # for `_break`
                     raise
 
@@ -685,8 +693,11 @@ class Delivery:
         """After a bug nothing is certain any more: fail every record instead of leaving anybody waiting.
 
         What is known is written down first, then calls and callbacks are told, and the log comes last: its handlers are
-        the user's, and may be what has failed.
+        the user's, and may be what has failed. What ends a process (a handler that calls `sys.exit()`, Ctrl-C in the
+        middle of a change) the loop raises afterwards.
         """
+        if self._broken is not None:
+            return
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
         self._broken = message
         self.open_batches.refuse(raising(ClosedError, message))
@@ -701,10 +712,18 @@ class Delivery:
         for batch, report in [*self._machine.unsettled_reports(), *map(_unsent, self.open_batches.seal_all())]:
             self._fail_by_break(batch, report, DeliveryError(message))
         self._room.fail(ClosedError(message))
+        self._nothing_left.set()
         self._tell_outcomes()
         self._settling.end_settled()
-        with contextlib.suppress(Exception):
+        if not isinstance(error, Exception):
+            self._steps.raise_soon(error)
+        try:
+            if self._transactions is not None:
+                self._transactions.note_break(ClosedError(message))
             log.error("the producer failed in an unforeseen way", exc_info=error)
+        except BaseException as of_log:  # noqa: BLE001 - the handler that has failed before, or another one
+            if not isinstance(of_log, Exception):
+                self._steps.raise_soon(of_log)
 
     def _fail_by_break(self, batch: SealedBatch, report: Unacknowledged, error: KafkaError) -> None:
         if not batch.promise.done:

@@ -29,9 +29,11 @@ class UnreportedFailures:
 
     def __init__(self) -> None:
         self._failures: dict[BatchPromise, Unacknowledged] = {}
+        self._reported: set[BatchPromise] = set()  # of these
 
     def add(self, promise: BatchPromise, report: Unacknowledged) -> None:
         """Remember a batch that fails; on the loop, before anybody is told of it."""
+        self._drop_reported()
         self._failures[promise] = report
         if len(self._failures) > 2 * REMEMBERED_MAX:
             for oldest in list(self.now())[:-REMEMBERED_MAX]:
@@ -39,6 +41,7 @@ class UnreportedFailures:
 
     def now(self) -> Failures:
         """Those that there are, as a mapping that does not change; on any thread."""
+        self._drop_reported()
         return self._failures.copy() if self._failures else _NONE  # in one go, while other threads take some out
 
     def report(self, before: Failures, awaited: Failures) -> None:
@@ -53,14 +56,19 @@ class UnreportedFailures:
         """
         if not before and not awaited:
             return
-        failures = {promise: report for promise, report in before.items() if promise in self._failures} | dict(awaited)
+        known = self._failures.keys() - self._reported
+        failures = {promise: report for promise, report in before.items() if promise in known} | dict(awaited)
         unseen = {promise: each for promise, each in failures.items() if not promise.is_seen(each.records_count)}
-        try:
-            if unseen:
-                raise _error_of(unseen)
-        finally:
-            for promise in failures:
-                self._failures.pop(promise, None)
+        error = _error_of(unseen) if unseen else None
+        # One operation, and no call behind it: an interruption leaves all of them to the next call, or none.
+        self._reported |= failures.keys()
+        if error is not None:
+            raise error
+
+    def _drop_reported(self) -> None:
+        for promise in list(self._reported):
+            self._failures.pop(promise, None)
+            self._reported.discard(promise)
 
 
 def _error_of(failures: Failures) -> DeliveryError:

@@ -241,6 +241,13 @@ class Transactions:
             self._machine.fail(error)
         self._delivery.take_records(False)
 
+    def note_break(self, error: KafkaError) -> None:
+        """The producer stopped working: what became of the open transaction's records is unknown, so nothing ends it.
+
+        The coordinator aborts it: after its timeout, or when another producer takes the transactional id over.
+        """
+        self._machine.break_down(error)
+
     async def add_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         """Make partitions part of the transaction, for as long as records may wait for that."""
         self._used = True

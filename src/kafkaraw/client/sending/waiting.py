@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kafkaraw.client.deadline import check_timeout
 from kafkaraw.errors import ForkedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.loop_locks import check_holds_no_loop_lock
 from kafkaraw.records import BatchPromise
 
 FORKED = "this producer belongs to the parent process; make a new one after the fork"
@@ -36,12 +37,13 @@ class PromiseWaiter:
 
         Raises:
             KafkaTimeoutError: it is still pending after `timeout` seconds.
-            UsageError: called on the loop that has to settle it.
+            UsageError: called on the loop that has to settle it, or on a thread that the loop waits for.
         """
         if timeout is not None:
             check_timeout(timeout)
         if self._is_forked(promise):
             return
+        check_holds_no_loop_lock()
         if self.loop is not None and _running_loop() is self.loop:
             raise UsageError("Ticket.result() would block the loop that has to deliver the record; `await` the ticket")
         done = threading.Event()
@@ -67,6 +69,7 @@ class PromiseWaiter:
         pending = [promise for promise in promises if not self._is_forked(promise)]
         if not pending:
             return
+        check_holds_no_loop_lock()
         if self.loop is not None and _running_loop() is self.loop:
             raise UsageError("result() would block the loop that has to deliver the rows; `await` the ticket")
         done = threading.Event()

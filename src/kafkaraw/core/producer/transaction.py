@@ -171,8 +171,8 @@ class TransactionMachine:
         if change is Change.ENDED:
             self.cause = None
             self._in_doubt.clear()
-        log.debug("transaction: %s -> %s", self.phase.name, after.name)
-        self.phase = after
+        before, self.phase = self.phase, after
+        log.debug("transaction: %s -> %s", before.name, after.name)
 
     def fail(self, error: KafkaError) -> None:
         """Something in the open transaction failed; it can only be aborted. Without one, nothing changes."""

@@ -8,7 +8,8 @@ Source: Kafka's RecordAccumulator and BuiltInPartitioner.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Final, NoReturn
+from functools import wraps
+from typing import Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from kafkaraw.errors import UsageError, copy_to_raise
 from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes
@@ -28,6 +29,8 @@ from kafkaraw.records.record import Headers, RecordMetadata
 from kafkaraw.records.sealed import SealedBatch
 from kafkaraw.records.varint import VARINTS
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _join: Final = b"".join
 _new: Final = object.__new__
 _SIZE_MAX: Final = 2**31 - 1
@@ -153,21 +156,23 @@ class _Topic:
         self.batches: list[_OpenBatch | None] = [None] * partition_count
 
 
-class _Changing:
-    """Holds the lock, and says so: a signal handler or `__del__` may run in the middle, and send a record itself."""
+def _change(method: Callable[Concatenate[OpenBatches, P], T]) -> Callable[Concatenate[OpenBatches, P], T]:
+    """Have a method hold the lock, and say so.
 
-    __slots__ = ("_batches",)
+    Python looks for signals when a function of its own is entered, and an interruption there would skip what such a
+    function does: so what takes the lock and gives it back is the lock itself.
+    """
 
-    def __init__(self, batches: OpenBatches) -> None:
-        self._batches = batches
+    @wraps(method)
+    def changing(self: OpenBatches, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.lock:
+            self.is_changing = True
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                self.is_changing = False
 
-    def __enter__(self) -> None:
-        self._batches.lock.acquire()
-        self._batches.is_changing = True
-
-    def __exit__(self, *_: object) -> None:
-        self._batches.is_changing = False
-        self._batches.lock.release()
+    return changing
 
 
 class OpenBatches:
@@ -211,7 +216,6 @@ class OpenBatches:
         self._waiter = waiter
         self.lock = lock
         self.is_changing = False  # looked at with the lock held: so if it is true, this very thread was interrupted
-        self._changing = _Changing(self)
         self._aside: list[tuple[_Topic, _OpenBatch]] = []
         self._value_size_safe = value_size_safe
         self._refusal: Callable[[], NoReturn] | None = None
@@ -230,24 +234,25 @@ class OpenBatches:
         """Memory in use by open, sealed and unreleased batches."""
         return self._used_bytes
 
+    @_change
     def set_partitions(self, topic: str, count: int) -> None:
         """Say how many partitions a topic has, at least 1; batches of partitions that are gone are sealed."""
         if count < 1:
             raise UsageError(f"topic {topic} cannot have {count} partitions")
-        with self._changing:
-            entry = self._topics.get(topic)
-            if entry is None:
-                # Not always 0: many short-lived producers of one record each must not all meet in one partition.
-                self._topics[topic] = _Topic(topic, count, self._clock_ms() % count, self._batch_size)
-                return
-            for batch in entry.batches[count:]:
-                if batch is not None:
-                    self._seal(batch)
-            entry.batches = [*entry.batches[:count], *[None] * (count - entry.partition_count)]
-            entry.partition_count = count
-            entry.sticky_partition %= count
-            entry.order = ()
+        entry = self._topics.get(topic)
+        if entry is None:
+            # Not always 0: many short-lived producers of one record each must not all meet in one partition.
+            self._topics[topic] = _Topic(topic, count, self._clock_ms() % count, self._batch_size)
+            return
+        for batch in entry.batches[count:]:
+            if batch is not None:
+                self._seal(batch)
+        entry.batches = [*entry.batches[:count], *[None] * (count - entry.partition_count)]
+        entry.partition_count = count
+        entry.sticky_partition %= count
+        entry.order = ()
 
+    @_change
     def spread(self, topic: str, order: Sequence[int]) -> None:
         """Say which partitions take the records that go by no key, one after the other and over again.
 
@@ -255,26 +260,25 @@ class OpenBatches:
             topic: does nothing when it is not known.
             order: partitions of the topic, as often as each is to take its turn; empty for all of them in turn.
         """
-        with self._changing:
-            entry = self._topics.get(topic)
-            if entry is not None and all(0 <= partition < entry.partition_count for partition in order):
-                entry.order = tuple(order)
+        entry = self._topics.get(topic)
+        if entry is not None and all(0 <= partition < entry.partition_count for partition in order):
+            entry.order = tuple(order)
 
+    @_change
     def limit_batches(self, topic: str, size: int) -> None:
         """Seal the next batches of a topic, if it is known, at a smaller size than `batch_size`."""
-        with self._changing:
-            entry = self._topics.get(topic)
-            if entry is not None:
-                entry.batch_size = min(size, self._batch_size)
+        entry = self._topics.get(topic)
+        if entry is not None:
+            entry.batch_size = min(size, self._batch_size)
 
+    @_change
     def forget_topic(self, topic: str) -> None:
         """Refuse the topic from now on; its open batches are sealed."""
-        with self._changing:
-            entry = self._topics.pop(topic, None)
-            if entry is not None:
-                for batch in entry.batches:
-                    if batch is not None:
-                        self._seal(batch)
+        entry = self._topics.pop(topic, None)
+        if entry is not None:
+            for batch in entry.batches:
+                if batch is not None:
+                    self._seal(batch)
 
     def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
         """Call `refusal`, which raises, instead of taking records; None to take them again.
@@ -289,7 +293,7 @@ class OpenBatches:
         if refusal is not None:
             refusal()
 
-    def take(
+    def take(  # noqa: C901 - one flat method, because calls cost more than all that it does
         self,
         topic: str,
         value: bytes | None,
@@ -309,13 +313,13 @@ class OpenBatches:
             return None
         if timestamp_ms is None:
             timestamp_ms = self._clock_ms()
-        lock = self.lock
-        lock.acquire()  # `with` takes twice as long
-        if self.is_changing:
-            lock.release()
-            return None
-        self.is_changing = True
-        try:
+        lock, interrupts = self.lock, True
+        try:  # `with` takes twice as long; an interruption may come as soon as the lock is taken, or before
+            lock.acquire()
+            interrupts = self.is_changing
+            if interrupts:
+                return None
+            self.is_changing = True
             try:
                 entry = self._topics.get(topic)
             except TypeError:  # it cannot be looked up, as a list: `append` refuses it
@@ -354,8 +358,12 @@ class OpenBatches:
             batch.records_count = index + 1
             self._used_bytes += added
         finally:
-            self.is_changing = False
-            lock.release()
+            if not interrupts:
+                self.is_changing = False
+            try:  # noqa: SIM105 - `suppress` would cost every record more than this
+                lock.release()
+            except RuntimeError:  # interrupted while it waited for the lock
+                pass
         ticket = _new(Ticket)  # `Ticket(...)` takes twice as long
         ticket.batch_promise = batch.promise
         ticket.index = index
@@ -433,16 +441,24 @@ class OpenBatches:
             timestamp_ms = self._clock_ms()
         batch = entry.batches[partition]
         if batch is not None:
-            size_bytes = batch.size_bytes
-            index = batch.append(timestamp_ms, key, value, headers)
+            index = self._append_to(batch, timestamp_ms, key, value, headers)
             if index >= 0:
-                self._used_bytes += batch.size_bytes - size_bytes
                 return _OK, Ticket(batch.promise, index, timestamp_ms)
             self._seal(batch)
             if sticky:
                 partition = entry.sticky_partition
         ticket = self._append_elsewhere(entry, partition, sticky, key, value, headers, timestamp_ms)
         return (_SEALED if self._sealed else _OPENED), ticket
+
+    def _append_to(
+        self, batch: _OpenBatch, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None
+    ) -> int:
+        """Append to a batch, as `BatchBuilder.append`, and count its memory."""
+        size_bytes = batch.size_bytes
+        try:
+            return batch.append(timestamp_ms, key, value, headers)
+        finally:  # an interruption may come as soon as the record is in the batch
+            self._used_bytes += batch.size_bytes - size_bytes
 
     def _append_aside(
         self,
@@ -505,10 +521,8 @@ class OpenBatches:
     ) -> Ticket:
         """Append to a new batch, or to the open one of the next sticky partition when the record fits there."""
         while (batch := entry.batches[partition]) is not None:
-            size_bytes = batch.size_bytes
-            index = batch.append(timestamp_ms, key, value, headers)
+            index = self._append_to(batch, timestamp_ms, key, value, headers)
             if index >= 0:
-                self._used_bytes += batch.size_bytes - size_bytes
                 return Ticket(batch.promise, index, timestamp_ms)
             self._seal(batch)
             if sticky:
@@ -524,32 +538,35 @@ class OpenBatches:
         return Ticket(promise, 0, timestamp_ms)
 
     def _seal(self, batch: _OpenBatch) -> None:
-        entry = self._open.pop(batch)
+        sealed, entry = self._sealed_batch(batch), self._open[batch]
+        del self._open[batch]  # from here on no call, where an interruption could come: the batch would be in no list
         entry.batches[batch.promise.partition] = None
+        self._sealed += (sealed,)
         if batch.promise.partition == entry.sticky_partition:
             entry.sticky_bytes += batch.size_bytes
             if entry.sticky_bytes >= self._sticky_size:
                 self._next_sticky(entry)
-        self._sealed.append(self._sealed_batch(batch))
 
     def _seal_open(self) -> None:
         for batch in list(self._open):
             self._seal(batch)
 
+    @_change
     def take_sealed(self) -> list[SealedBatch]:
         """Hand over the batches sealed so far, oldest first; each is handed over once."""
-        with self._changing:
-            return self._hand_over()
+        return self._hand_over()
 
     def _hand_over(self) -> list[SealedBatch]:
         while self._aside:
-            entry, batch = self._aside.pop(0)
+            entry, batch = self._aside[0]
             partition = batch.promise.partition
             before = entry.batches[partition] if partition < len(entry.batches) else None
             if before is not None:
                 self._seal(before)
+            sealed_aside = self._sealed_batch(batch)
+            del self._aside[0]  # from here on no call, as in `_seal`
             self._used_bytes += batch.size_bytes
-            self._sealed.append(self._sealed_batch(batch))
+            self._sealed += (sealed_aside,)
         sealed = self._sealed
         self._sealed = []
         return sealed
@@ -557,36 +574,36 @@ class OpenBatches:
     def _sealed_batch(self, batch: _OpenBatch) -> SealedBatch:
         return SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
 
+    @_change
     def seal_due(self, now_ms: int, linger_ms: int) -> list[SealedBatch]:
         """Seal batches that have waited `linger_ms`, and hand over all sealed ones, in order.
 
         A batch that seems to come from the future is due too: the wall clock was set back.
         """
-        with self._changing:
-            for batch in list(self._open):
-                if not batch.created_ms <= now_ms < batch.created_ms + linger_ms:
-                    self._seal(batch)
-            return self._hand_over()
+        for batch in list(self._open):
+            if not batch.created_ms <= now_ms < batch.created_ms + linger_ms:
+                self._seal(batch)
+        return self._hand_over()
 
+    @_change
     def seal_all(self) -> list[SealedBatch]:
         """Seal every batch, and hand over all sealed ones, in order."""
-        with self._changing:
-            self._seal_open()
-            return self._hand_over()
+        self._seal_open()
+        return self._hand_over()
 
+    @_change
     def next_due_ms(self, linger_ms: int) -> int | None:
         """When `seal_due` has something to do, by the same clock; None without open batches."""
-        with self._changing:
-            if not self._open:
-                return None
-            return min(batch.created_ms for batch in self._open) + linger_ms
+        if not self._open:
+            return None
+        return min(batch.created_ms for batch in self._open) + linger_ms
 
+    @_change
     def release(self, sealed: SealedBatch) -> None:
         """Give back the memory of a batch that is acknowledged or given up; a second time does nothing."""
-        with self._changing:
-            if not sealed.released:
-                sealed.released = True
-                self._used_bytes -= sealed.size_bytes
+        if not sealed.released:
+            sealed.released = True
+            self._used_bytes -= sealed.size_bytes
 
     def renew_lock(self, lock: Lock) -> None:
         """Take another lock: in a child process the old one may be held by a thread that no longer exists."""
