@@ -6,6 +6,9 @@ SHELL := bash
 MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := help
 
+# Tests start hundreds of Python processes, which would all compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
@@ -57,6 +60,10 @@ check: setup ## Format, lint, types, import contracts (seconds)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+
+.PHONY: quick
+quick: check ## check, then the tests without Spark, Java and other clients: for every change
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not soak and not foreign and not long" $(ARGS)
 
 .PHONY: test
 test: check ## check, then every test (what CI runs)

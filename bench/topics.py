@@ -31,7 +31,7 @@ def apache_kafka() -> Iterator[tuple[str, str]]:
     missing = why_missing()
     if missing is not None:
         raise BenchError(missing)
-    with ApacheKafka() as kafka:
+    with ApacheKafka(optimize=True) as kafka:
         yield kafka.bootstrap_servers, f"Apache Kafka {kafka_version()}, one node, in a process of its own"
 
 

@@ -1,14 +1,20 @@
-"""What every test shares: the header that says what is being tested, and how tests are spread over processes.
+"""What every test shares: the header that says what is being tested, markers, and how tests are spread over processes.
 
 With `-n 2`, tests of one file run in one process, so that its fixtures are made once. Folders whose tests need
 something slow (Spark's JVM, Apache Kafka's) stay in one process whole, and start first. Spark's come before the
 demo's in a single process, too: Spark takes settings of its workers from the first session of a process.
+
+The markers `foreign` and `long` are set here, by folder, file or fixture: no test carries them itself. `make quick`
+leaves out both.
 """
 
 from __future__ import annotations
 
+import gc
 import platform
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -16,10 +22,30 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.interop.apache_kafka import ApacheKafka, why_missing
+from tests.java_options import start_spark_with_quick_jvms
 from tests.simulation import seeds
 
+TESTS = Path(__file__).parent
 # Folders that share one process, in the order of starting.
 SLOW_FOLDERS = ("spark", "interop", "demo")
+# What needs Spark, Java, or another client of Kafka, besides the tests with one of the fixtures.
+FOREIGN = ("spark", "interop", "demo", "bench", "protocol/oracle", "records/test_other_clients.py")
+FOREIGN_FIXTURES = {"apache_kafka", "java"}
+# What takes more than ten seconds and runs nothing but Python.
+LONG = (
+    "client/test_leaks.py",
+    "client/test_process.py",
+    "fuzz/test_live.py",
+    "fuzz/test_live_faults.py",
+    "simulation/test_planted_bugs.py",
+)
+
+MARKERS = {
+    "foreign": "needs Spark, Java or another client of Kafka (set by tests/conftest.py)",
+    "long": "takes more than ten seconds, or is one of the many seeds of a simulation (set by tests/conftest.py)",
+}
+
+start_spark_with_quick_jvms()
 
 # How long an example takes says more about the machine than about the code: pytest-timeout ends what hangs.
 hypothesis.settings.register_profile("kafkaraw", deadline=None)
@@ -58,9 +84,46 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return ByGroup(config, log)
 
 
+def leaves_out(config: pytest.Config, marker: str) -> bool:
+    """Whether `-m` leaves out all tests with a marker, so that there is no need to collect them."""
+    return re.search(rf"\bnot {marker}\b", config.option.markexpr) is not None
+
+
+def is_in(path: Path, places: Iterable[str]) -> bool:
+    """Whether a path is one of these files, or in one of these folders, below `tests`."""
+    return any(path.is_relative_to(TESTS / place) for place in places)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    seeds.with_soak = not leaves_out(config, "soak")
+    for marker, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{marker}: {meaning}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no tests that are left out: most of them import pyspark."""
+    left_out = [*(FOREIGN if leaves_out(config, "foreign") else ()), *(LONG if leaves_out(config, "long") else ())]
+    return True if is_in(collection_path, left_out) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if {"apache_kafka", "java"} & set(getattr(item, "fixturenames", ())):
+    needs_java = bool(FOREIGN_FIXTURES & set(getattr(item, "fixturenames", ())))
+    if needs_java:
         item.add_marker(pytest.mark.timeout(FIRST_FETCH_SECONDS))
+    if needs_java or is_in(item.path, FOREIGN):
+        item.add_marker("foreign")
+    if is_in(item.path, LONG):
+        item.add_marker("long")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of what the garbage collector goes through from now on.
+
+    That were 600,000 objects. They made collections slow, and rare: CPython collects the oldest generation when it has
+    grown by a quarter, so that memory grew by gigabytes of garbage.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

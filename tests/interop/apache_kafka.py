@@ -29,6 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.java_options import QUICK_JVM
+
 POM = Path(__file__).with_name("pom.xml")
 JAVA_VERSION_MIN = 17
 START_SECONDS_MAX = 60.0
@@ -64,6 +66,10 @@ SINGLE_NODE = {
 
 # For tests that kill the node: it may come back only when its session is over.
 SOON_BACK = {"broker.session.timeout.ms": "3000"}
+
+META_PROPERTIES = "meta.properties"
+_FORMATTED: dict[frozenset[tuple[str, int]], dict[str, bytes]] = {}
+"""Files that StorageTool has written, by the features that they were asked for."""
 
 
 class ApacheKafkaError(Exception):
@@ -145,6 +151,7 @@ class ApacheKafka:
         properties: broker properties on top of SINGLE_NODE.
         ports: of the PLAINTEXT listener and the controller, when `properties` name them; free ones when None.
         features: levels to format the storage with, such as {"transaction.version": 0}; the newest when None.
+        optimize: let Java compile with all optimizations, as benchmarks need it.
     """
 
     def __init__(
@@ -153,7 +160,9 @@ class ApacheKafka:
         properties: Mapping[str, str] | None = None,
         ports: tuple[int, int] | None = None,
         features: Mapping[str, int] | None = None,
+        optimize: bool = False,
     ) -> None:
+        self._java_options = JAVA_OPTIONS if optimize else (*JAVA_OPTIONS, *QUICK_JVM)
         self._features = dict(features or {})
         self._own_dir = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="apache-kafka-")) if data_dir is None else data_dir
@@ -191,7 +200,7 @@ class ApacheKafka:
                 # A restart keeps its ports. Somebody else may take a free port before Kafka does: then try others.
                 self.port, self._controller_port = free_ports(2)
             self._write_properties()
-            if not (self.data_dir / "logs" / "meta.properties").exists():
+            if not (self._logs / META_PROPERTIES).exists():
                 self._format(jars)
             self._process = self._launch(jars)
             if self._wait_until_ready():
@@ -231,6 +240,10 @@ class ApacheKafka:
         self.start()
 
     @property
+    def _logs(self) -> Path:
+        return self.data_dir / "logs"
+
+    @property
     def _properties_file(self) -> Path:
         return self.data_dir / "server.properties"
 
@@ -240,17 +253,28 @@ class ApacheKafka:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "log.dirs": str(self.data_dir / "logs"),
+            "log.dirs": str(self._logs),
             **self._properties,
         }
         self._properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
 
     def _java(self, jars: Path, main_class: str) -> list[str]:
-        return ["java", *JAVA_OPTIONS, "-cp", f"{jars}/*", main_class]
+        return ["java", *self._java_options, "-cp", f"{jars}/*", main_class]
 
     def _format(self, jars: Path) -> None:
-        cluster_id = _random_cluster_id()
-        command = [*self._java(jars, "kafka.tools.StorageTool"), "format", "-t", cluster_id]
+        """Write what StorageTool writes: a JVM runs it once per process and features, later nodes get copies."""
+        features = frozenset(self._features.items())
+        if features not in _FORMATTED:
+            self._run_storage_tool(jars)
+            _FORMATTED[features] = {each.name: each.read_bytes() for each in self._logs.iterdir()}
+        self._logs.mkdir(exist_ok=True)
+        for name, content in _FORMATTED[features].items():
+            if name == META_PROPERTIES:
+                content = re.sub(rb"(?m)^cluster\.id=.*$", b"cluster.id=" + _random_cluster_id().encode(), content)
+            (self._logs / name).write_bytes(content)
+
+    def _run_storage_tool(self, jars: Path) -> None:
+        command = [*self._java(jars, "kafka.tools.StorageTool"), "format", "-t", _random_cluster_id()]
         for name, level in self._features.items():
             command += ["--feature", f"{name}={level}"]
         done = subprocess.run(

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tests.interop.apache_kafka import fetch_jars, why_missing
 from tests.interop.clients import Received, Sample
+from tests.java_options import QUICK_JVM
 
 SOURCE = Path(__file__).with_name("JavaClient.java")
 JAVA_OPTIONS = (
     "-Xmx256M",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+    *QUICK_JVM,
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 RUN_SECONDS_MAX = 60

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.apache_kafka import fetch_jars, fetch_tools
+from tests.java_options import QUICK_JVM
 
 STRATEGIES = {
     "range": "RangeAssignor",
@@ -21,7 +22,7 @@ STRATEGIES = {
 }
 PACKAGE = "org.apache.kafka.clients.consumer."
 MODERN = "KIP-848"
-_OPTIONS = ("-Xmx128M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+_OPTIONS = ("-Xmx128M", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 Told = dict[str, Any]
 Reader = Callable[[str], Told]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.simulation import seeds
@@ -14,15 +16,34 @@ def test_a_run_takes_the_seeds_that_it_is_told(monkeypatch: pytest.MonkeyPatch):
     assert "7,100-102" in seeds.header()
 
 
+def seeds_by_run(values: Sequence[object]) -> dict[str, list[int]]:
+    """The seeds of a quick run, those that a normal one adds, and those that a soak adds."""
+    found: dict[str, list[int]] = {"quick": [], "long": [], "soak": []}
+    for value in values:
+        if isinstance(value, int):
+            found["quick"].append(value)
+        else:
+            found["soak" if "soak" in {mark.name for mark in value.marks} else "long"].append(value.values[0])
+    return found
+
+
 def test_else_it_takes_the_pinned_ones_and_new_ones_most_of_them_in_a_soak(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("KAFKARAW_SEEDS", raising=False)
     monkeypatch.setitem(seeds.PINNED, "one broker", (3, 5))
-    _, values = seeds.every_seed("one broker").args
-    plain = [value for value in values if isinstance(value, int)]
-    soaked = [value.values[0] for value in values if not isinstance(value, int)]
-    assert plain == [3, 5, *range(seeds.FIRST, seeds.FIRST + seeds.NORMAL)]
-    assert soaked == list(range(seeds.FIRST + seeds.NORMAL, seeds.FIRST + seeds.SOAK))
-    assert str(seeds.FIRST) in seeds.header()
+    monkeypatch.setattr(seeds, "with_soak", True)
+    first, quick, normal = seeds.FIRST, seeds.FIRST + seeds.QUICK, seeds.FIRST + seeds.NORMAL
+    assert seeds_by_run(seeds.every_seed("one broker").args[1]) == {
+        "quick": [*range(first, quick)],
+        "long": [3, 5, *range(quick, normal)],
+        "soak": [*range(normal, first + seeds.SOAK)],
+    }
+    assert str(first) in seeds.header()
+
+
+def test_seeds_of_a_soak_are_not_collected_where_soaks_are_left_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("KAFKARAW_SEEDS", raising=False)
+    monkeypatch.setattr(seeds, "with_soak", False)
+    assert seeds_by_run(seeds.every_seed("one broker").args[1])["soak"] == []
 
 
 def test_the_same_commit_has_the_same_seeds_and_a_failure_names_the_command():

@@ -13,6 +13,7 @@ from _pytest.mark import ParameterSet
 
 from bench.spark import peers
 from kafkaraw.records import TopicPartition
+from tests.java_options import QUICK_JVM
 from tests.spark import same_queries
 from tests.spark.kafka import Kafka
 from tests.spark.same_queries import BATCHES, CORE, FAILURES, LOSSES, READY, STREAMS, Asked
@@ -49,6 +50,7 @@ def outcomes(request, spark, kafka, tmp_path_factory) -> tuple[dict, dict]:
         return common | {"format": form, "jars": jars, "servers": kafka.servers}
 
     environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHON"))}
+    environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_JVM)
     command = [str(python), same_queries.__file__, json.dumps(asked("kafka"))]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, text=True, env=environ, **pipes) as process:  # theirs starts while ours run

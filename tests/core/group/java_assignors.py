@@ -13,6 +13,7 @@ from kafkaraw.core.group.assignors import Topics
 from kafkaraw.core.group.subscription import MemberSubscription
 from kafkaraw.records import TopicPartition
 from tests.interop.apache_kafka import fetch_jars
+from tests.java_options import QUICK_JVM
 
 SOURCE = Path(__file__).with_name("JavaAssignors.java")
 
@@ -22,7 +23,7 @@ class JavaAssignors:
 
     def __enter__(self) -> Self:
         jars = ":".join(map(str, sorted(fetch_jars().glob("*.jar"))))
-        command = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-cp", jars, str(SOURCE)]
+        command = ["java", "-Xmx256M", *QUICK_JVM, "-cp", jars, str(SOURCE)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.interop.apache_kafka import ApacheKafkaError, fetch_jars, why_missing
+from tests.java_options import QUICK_JVM
 
 HERE = Path(__file__).parent
 # The last release that spoke the versions which KIP-896 removed.
@@ -81,7 +82,7 @@ class Oracle:
         jars = sorted(fetch_jars().glob("*.jar"))
         if release == OLD:
             jars = [old_clients_jar(), *(jar for jar in jars if jar.name.startswith(("jackson-", "slf4j-api")))]
-        command = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-cp", ":".join(map(str, jars)), str(HERE / "Oracle.java")]
+        command = ["java", "-Xmx256M", *QUICK_JVM, "-cp", ":".join(map(str, jars)), str(HERE / "Oracle.java")]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

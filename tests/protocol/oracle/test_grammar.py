@@ -10,6 +10,7 @@ import pytest
 
 from kafkaraw.protocol.describe import grammar_of, messages_named
 from tests.interop.apache_kafka import fetch_jars
+from tests.java_options import QUICK_JVM
 from tests.protocol.oracle.apache import why_no_oracle
 
 pytestmark = pytest.mark.skipif(why_no_oracle() is not None, reason=why_no_oracle() or "")
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(why_no_oracle() is not None, reason=why_no_oracl
 
 def apaches_grammars() -> dict[tuple[str, int], str]:
     """The grammars in the page that Apache's jar generates, by message and version."""
-    command = ["java", "-Xmx256M", "-cp", f"{fetch_jars()}/*", "org.apache.kafka.common.protocol.Protocol"]
+    command = ["java", "-Xmx256M", *QUICK_JVM, "-cp", f"{fetch_jars()}/*", "org.apache.kafka.common.protocol.Protocol"]
     page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     found: dict[tuple[str, int], str] = {}
     for block in re.findall(r"<pre>(.*?)</pre>", page, re.S):

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
-AFTER_INTERRUPT = """
-import signal, sys, threading, time
-import kafkaraw.spark
+import pytest
 
-spark = kafkaraw.spark.session("interrupted", master="local[2]")
-spark.sparkContext.setLogLevel("OFF")
-rows = spark.range(3).selectExpr("CAST(id AS string) AS value").write.format("kafkaraw").mode("append")
-rows = rows.option("kafka.bootstrap.servers", sys.argv[1]).option("topic", sys.argv[2])
-rows.save()
-
-def interrupt_when_the_job_runs():
-    tracker = spark.sparkContext.statusTracker()
-    while not any(tracker.getStageInfo(stage).numActiveTasks for stage in tracker.getActiveStageIds()):
-        time.sleep(0.05)
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-threading.Thread(target=interrupt_when_the_job_runs).start()
-try:
-    spark.range(10**12).selectExpr("sum(hash(id))").collect()
-except KeyboardInterrupt:
-    print("interrupted")
-rows.save()
-print("written again")
-spark.stop()
-"""
+JOB_STARTS_S = 60
+CANCELLED_S = 30
 
 
 def in_another_thread(work) -> object:
@@ -57,9 +37,34 @@ def test_a_thread_that_did_not_make_the_session_starts_a_stream_with_the_format(
     assert kafka.numbers(target) == [0, 1, 2]
 
 
-def test_after_ctrl_c_in_a_job_the_job_is_cancelled_and_the_next_write_succeeds(kafka):
+def interrupt_when_a_job_runs(spark, is_over: threading.Event) -> None:
+    """Press Ctrl-C in the main thread once Spark works on a task."""
+    tracker = spark.sparkContext.statusTracker()
+    deadline_s = time.monotonic() + JOB_STARTS_S
+    while not any(tracker.getStageInfo(stage).numActiveTasks for stage in tracker.getActiveStageIds()):
+        if is_over.is_set() or time.monotonic() > deadline_s:
+            return
+        time.sleep(0.05)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def test_after_ctrl_c_in_a_job_the_job_is_cancelled_and_the_next_write_succeeds(spark, kafka):
     topic = kafka.new_topic()
-    command = [sys.executable, "-c", AFTER_INTERRUPT, kafka.servers, topic]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert result.stdout.splitlines() == ["interrupted", "written again"], result.stderr
+    rows = spark.range(3).selectExpr("CAST(id AS string) AS value").write.format("kafkaraw").mode("append")
+    rows = rows.options(**kafka.options(topic=topic))
+    rows.save()
+    is_over = threading.Event()
+    presses = threading.Thread(target=interrupt_when_a_job_runs, args=(spark, is_over))
+    presses.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            spark.range(10**12).selectExpr("sum(hash(id))").collect()
+    finally:
+        is_over.set()
+        presses.join()
+    deadline_s = time.monotonic() + CANCELLED_S
+    while spark.sparkContext.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < deadline_s, "the job goes on"
+        time.sleep(0.05)
+    rows.save()
     assert kafka.numbers(topic) == [0, 0, 1, 1, 2, 2]
