@@ -1,7 +1,8 @@
 """A Spark session with the settings that this data source runs best with.
 
-`session()` for a new one, `configure(builder)` for a builder of one's own. The settings cut the fixed cost of a
-micro-batch to about a third; each says why below. Must not be needed: the data source works in any session.
+`session()` for a new one, `configure(builder)` for a builder.
+The settings cut the fixed cost of a micro-batch to about a third; each says why below. Must not be needed: the data
+source works in any session.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kafkaraw.spark.launch.driver_threads import share_session
 from kafkaraw.spark.launch.java import java_home
 from kafkaraw.spark.launch.local_files import without_processes
 from kafkaraw.spark.launch.worker_python import worker_python
+from kafkaraw.spark.versions import features
 from kafkaraw.spark.worker import tell_cores
 
 if TYPE_CHECKING:
@@ -27,10 +29,6 @@ _SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|credential|jaas|keys
 _CONF: dict[str, str] = {
     # Between JVM and Python, Unix sockets avoid a 40 ms stall per task (delayed TCP acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
-    # On local disks the default checkpoint writer starts a `chmod` process per file.
-    _CHECKPOINT_MANAGER: (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     # Workers keep their connections to the brokers from batch to batch.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -51,8 +49,15 @@ def recommended_conf(checkpoints_local: bool = True) -> dict[str, str]:
     Args:
         checkpoints_local: checkpoints lie on a local or POSIX file system. False leaves Spark's own checkpoint
             writer, which object stores need.
+
+    Raises:
+        SparkVersionError: the installed Spark is older than 4.0.
     """
-    return {name: value for name, value in _CONF.items() if checkpoints_local or name != _CHECKPOINT_MANAGER}
+    if not checkpoints_local:
+        return dict(_CONF)
+    # On local disks the default checkpoint writer starts a `chmod` process per file.
+    manager = f"{features().checkpoint_package}.FileSystemBasedCheckpointFileManager"
+    return _CONF | {_CHECKPOINT_MANAGER: manager}
 
 
 def configure(builder: SparkSession.Builder, *, checkpoints_local: bool = True) -> SparkSession.Builder:
@@ -66,8 +71,9 @@ def configure(builder: SparkSession.Builder, *, checkpoints_local: bool = True) 
         checkpoints_local: see `recommended_conf`.
 
     Raises:
-        ConfigError: no usable Java.
+        ConfigError: no usable Java, or a Spark older than 4.0.
     """
+    features()
     prepare_environment()
     for name, value in recommended_conf(checkpoints_local).items():
         builder = builder.config(name, value)
@@ -105,8 +111,9 @@ def session(
         checkpoints_local: see `recommended_conf`.
 
     Raises:
-        ConfigError: no usable Java.
+        ConfigError: no usable Java, or a Spark older than 4.0.
     """
+    features()
     from pyspark.sql import SparkSession
 
     settings = {"spark.master": "local[*]"} | dict(conf or {})
