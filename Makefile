@@ -62,6 +62,10 @@ check: setup ## Format, lint, types, import contracts (seconds)
 test: check ## check, then every test (what CI runs)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak" $(ARGS)
 
+.PHONY: test-spark-versions
+test-spark-versions: setup ## The Spark tests on Spark 4.0, 4.1, 4.2 and the newest, with a table
+	@$(BIN)/python -m tests.spark_versions $(ARGS)
+
 .PHONY: soak
 soak: check ## test, plus the long runs
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
