@@ -73,6 +73,10 @@ test: check ## check, then every test (what CI runs)
 test-versions: setup ## The tests without Spark on every Python here, and with the oldest and newest dependencies
 	@$(BIN)/python -m tests.versions $(ARGS)
 
+.PHONY: test-spark-versions
+test-spark-versions: setup ## The Spark tests on Spark 4.0, 4.1, 4.2 and the newest, with a table
+	@$(BIN)/python -m tests.spark_versions $(ARGS)
+
 .PHONY: soak
 soak: check ## test, plus the long runs
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

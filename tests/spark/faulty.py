@@ -30,11 +30,11 @@ from pyspark import TaskContext
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from kafkaraw import Admin, Producer
 from kafkaraw.client.committed import PreparedTransaction
+from kafkaraw.spark.data_source_api import ReadLimit
 from kafkaraw.spark.options.offsets import OffsetJson
 from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.sink import KafkaCommitMessage, KafkaStreamWriter

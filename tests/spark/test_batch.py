@@ -50,7 +50,9 @@ def test_what_the_producer_wrote_is_what_spark_reads(spark, kafka):
     ]
     shown = [
         row.ms
-        for row in spark.createDataFrame(rows)
+        for row in spark.createDataFrame(
+            [(row.partition, row.timestamp) for row in rows], "partition int, timestamp timestamp"
+        )
         .orderBy("partition")
         .select(F.unix_millis("timestamp").alias("ms"))
         .collect()

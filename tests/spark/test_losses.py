@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import TopicPartition
+from kafkaraw.spark.data_source_api import ReadMaxRows
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading import task as reading

@@ -17,7 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.foreach_batch import batch_writer
-from kafkaraw.spark.launch.session_builder import configure, prepare_environment, recommended_conf, session
+from kafkaraw.spark.launch.session_builder import (
+    configure,
+    prepare_environment,
+    prepare_session,
+    recommended_conf,
+    session,
+)
 
 if TYPE_CHECKING:
     from kafkaraw.spark.lag import KafkaLagListener, QueryLag
@@ -28,6 +34,7 @@ __all__ = [
     "batch_writer",
     "configure",
     "prepare_environment",
+    "prepare_session",
     "recommended_conf",
     "session",
 ]

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaraw.errors import UsageError
+from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
 from kafkaraw.spark.errors import told_plainly
 from kafkaraw.spark.options.parsing import SparkOptions, patient
 from kafkaraw.spark.writing.task import WriteSettings, write_rows, write_settings

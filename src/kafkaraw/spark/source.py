@@ -7,13 +7,14 @@ to raise, Spark would hide the message behind an error of its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.spark.data_source_api import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from kafkaraw.spark.errors import told_plainly
 from kafkaraw.spark.options import tables
 from kafkaraw.spark.options.client import BOOTSTRAP
@@ -29,16 +30,20 @@ from kafkaraw.spark.options.parsing import (
 from kafkaraw.spark.options.positions import check_order
 from kafkaraw.spark.reading.arrow import arrow_schema, check_selection, schema_text, spark_schema
 from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
+from kafkaraw.spark.versions import features
 from kafkaraw.spark.worker import cores_of_this_machine
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import DataSourceArrowWriter
     from pyspark.sql.types import StructType
 
+    from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
     from kafkaraw.spark.reading.lookup import ClusterLookup
     from kafkaraw.spark.reading.stream_plan import StreamPlan
     from kafkaraw.spark.reading.task import ReadSettings
+
+_log = logging.getLogger(__name__)
 
 # Spark tells Trigger.Once apart only by its limit ReadAllAvailable, so the default limit must never be that one.
 _NO_LIMIT = 2**63 - 1
@@ -114,7 +119,9 @@ class KafkaDataSource(DataSource):
             options = self._parsed(tables.completed(self._given, schema))
         except ConfigError as error:
             return _RefusedStream(error)
-        return KafkaStreamReader(options, schema)
+        if features().read_limits:
+            return KafkaStreamReader(options, schema)
+        return KafkaUnlimitedStreamReader(options, schema)
 
     @told_plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -218,7 +225,7 @@ class _RefusedStream(DataSourceStreamReader):
         raise self._error
 
 
-class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _StreamReader(_TaskReader, DataSourceStreamReader):
     """Plans micro-batches on the driver, where it lives as long as the query, and reads them in the workers."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
@@ -227,24 +234,17 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         self._plan: StreamPlan | None = None
         self._committed: OffsetJson = {}
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Always a number of rows, so that Trigger.Once is recognised by its ReadAllAvailable."""
-        return ReadMaxRows(self._options.rows_per_trigger_max or _NO_LIMIT)
-
-    @told_plainly()
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is there now as the end of the query."""
-        self._planned().fix_target()
-
     @told_plainly()
     def initialOffset(self) -> OffsetJson:
         """Where a query without a checkpoint starts."""
+        return self._initial()
+
+    def _initial(self) -> OffsetJson:
         plan = self._planned()
         self._looked_up().require_all()
         return plan.initial()
 
-    @told_plainly()
-    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
+    def _latest_after(self, start: OffsetJson, rows_max: int | None) -> OffsetJson:
         """How far the next micro-batch goes; `start` itself when nothing is new.
 
         What lies before `start` is done with: Spark's `commit` comes late, and after the last batch not at all.
@@ -252,12 +252,7 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         if start != self._committed:
             self._looked_up().commit(from_checkpoint(start))
             self._committed = start
-        rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
         return self._planned().latest(start, rows_max, wait=self._looked_up().wait_for_change)
-
-    def reportLatestOffset(self) -> OffsetJson | None:
-        """The ends of the partitions, for the query's progress."""
-        return self._planned().known_latest
 
     @told_plainly()
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
@@ -282,9 +277,6 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
             self._lookup = None
             self._plan = None
 
-    def _rows_max(self, limit: ReadLimit) -> int:
-        return limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
-
     def _looked_up(self) -> ClusterLookup:
         from kafkaraw.spark.reading.lookup import ClusterLookup
 
@@ -306,3 +298,69 @@ class KafkaStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvai
                 limits=BatchLimits(options.rows_per_trigger_min, options.trigger_delay_max_ms),
             )
         return self._plan
+
+
+class KafkaStreamReader(_StreamReader, SupportsTriggerAvailableNow):
+    """The streaming reader for versions of Spark that tell it where a micro-batch starts, and its limit (4.2)."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Always a number of rows, so that Trigger.Once is recognised by its ReadAllAvailable."""
+        return ReadMaxRows(self._options.rows_per_trigger_max or _NO_LIMIT)
+
+    @told_plainly()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is there now as the end of the query."""
+        self._planned().fix_target()
+
+    @told_plainly()
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
+        """How far the next micro-batch goes; `start` itself when nothing is new."""
+        rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
+        return self._latest_after(start, rows_max)
+
+    def reportLatestOffset(self) -> OffsetJson | None:
+        """The ends of the partitions, for the query's progress."""
+        return self._planned().known_latest
+
+    def _rows_max(self, limit: ReadLimit) -> int:
+        return limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
+
+
+class KafkaUnlimitedStreamReader(_StreamReader):
+    """The streaming reader for versions of Spark that have no read limits (4.0 and 4.1).
+
+    Spark asks for the latest offset and does not say where the micro-batch starts, so this reader keeps the position:
+
+    - The end that it told last is where the next micro-batch starts. Spark logs each end that is a new one.
+    - When a query goes on from a checkpoint, Spark first asks for the partitions between the newest offset of the
+      checkpoint and itself (`PythonMicroBatchStream.setLatestSeenOffset`).
+    - When Spark asks for the latest offset before either, there is no checkpoint: the query starts at `initialOffset`.
+
+    The limits of the options are kept here, too. Spark does not tell the trigger: Trigger.Once and, in these versions,
+    Trigger.AvailableNow ask once and run one micro-batch, which keeps the limit like any other.
+    """
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._position: OffsetJson | None = None
+
+    @told_plainly()
+    def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # as Spark 4.0 and 4.1 call it
+        """How far the next micro-batch goes; the end of the last one when nothing is new."""
+        options = self._options
+        if self._position is None:
+            self._position = self._initial()
+            if options.rows_per_trigger_max is not None:
+                _log.warning(
+                    "maxOffsetsPerTrigger=%d: before Spark 4.2, Trigger.AvailableNow and Trigger.Once run one "
+                    "micro-batch of that size and end the query, even if more is there",
+                    options.rows_per_trigger_max,
+                )
+        waits = None if options.rows_per_trigger_min is None else _NO_LIMIT
+        self._position = self._latest_after(self._position, options.rows_per_trigger_max or waits)
+        return self._position
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """One task per partition with new records; none when `end` is not behind `start`."""
+        self._position = end
+        return super().partitions(start, end)

@@ -1,7 +1,8 @@
 """A Spark session with the settings that this data source runs best with.
 
-`session()` for a new one, `configure(builder)` for a builder of one's own. The settings cut the fixed cost of a
-micro-batch to about a third; each says why below. Must not be needed: the data source works in any session.
+`session()` for a new one, `configure(builder)` for a builder, `prepare_session(spark)` for a session that exists.
+The settings cut the fixed cost of a micro-batch to about a third; each says why below. Must not be needed: the data
+source works in any session.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from typing import TYPE_CHECKING
 from kafkaraw.spark.launch.driver_threads import share_session
 from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE, start_fork_server
 from kafkaraw.spark.launch.java import java_home
+from kafkaraw.spark.launch.late_binding import bind_late
 from kafkaraw.spark.launch.local_files import without_processes
 from kafkaraw.spark.launch.worker_python import worker_python
+from kafkaraw.spark.versions import features
 from kafkaraw.spark.worker import CORES_VARIABLE, tell_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_FORMAT = "kafkaraw"
 
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -32,10 +37,6 @@ _OF_JVM = ("spark.master", "spark.app.", "spark.driver.", "spark.jars", "spark.s
 _CONF: dict[str, str] = {
     # Between JVM and Python, Unix sockets avoid a 40 ms stall per task (delayed TCP acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
-    # On local disks the default checkpoint writer starts a `chmod` process per file.
-    _CHECKPOINT_MANAGER: (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     # Workers keep their connections to the brokers from batch to batch.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -56,8 +57,15 @@ def recommended_conf(checkpoints_local: bool = True) -> dict[str, str]:
     Args:
         checkpoints_local: checkpoints lie on a local or POSIX file system. False leaves Spark's own checkpoint
             writer, which object stores need.
+
+    Raises:
+        SparkVersionError: the installed Spark is older than 4.0.
     """
-    return {name: value for name, value in _CONF.items() if checkpoints_local or name != _CHECKPOINT_MANAGER}
+    if not checkpoints_local:
+        return dict(_CONF)
+    # On local disks the default checkpoint writer starts a `chmod` process per file.
+    manager = f"{features().checkpoint_package}.FileSystemBasedCheckpointFileManager"
+    return _CONF | {_CHECKPOINT_MANAGER: manager}
 
 
 def configure(builder: SparkSession.Builder, *, checkpoints_local: bool = True) -> SparkSession.Builder:
@@ -71,8 +79,9 @@ def configure(builder: SparkSession.Builder, *, checkpoints_local: bool = True) 
         checkpoints_local: see `recommended_conf`.
 
     Raises:
-        ConfigError: no usable Java.
+        ConfigError: no usable Java, or a Spark older than 4.0.
     """
+    features()
     prepare_environment()
     for name, value in recommended_conf(checkpoints_local).items():
         builder = builder.config(name, value)
@@ -112,8 +121,9 @@ def session(
         checkpoints_local: see `recommended_conf`.
 
     Raises:
-        ConfigError: no usable Java.
+        ConfigError: no usable Java, or a Spark older than 4.0.
     """
+    features()
     from pyspark.sql import SparkSession
 
     settings = {"spark.master": "local[*]"} | dict(conf or {})
@@ -131,7 +141,7 @@ def session(
     _forget_properties(made, [*recommended_conf(checkpoints_local), *settings])
     if checkpoints_local:
         without_processes(made)
-    share_session(made)
+    prepare_session(made)
     return made
 
 
@@ -163,3 +173,17 @@ def _forget_properties(spark: SparkSession, names: Iterable[str]) -> None:
         for name in names:
             if not name.startswith(_OF_JVM):
                 jvm.java.lang.System.clearProperty(name)
+
+
+def prepare_session(spark: SparkSession) -> None:
+    """Do for a session that exists already what can still be done: for notebooks, whose platform makes the session.
+
+    Every thread of the driver can then use the format, Ctrl-C ends the running jobs, and each query of a batch
+    DataFrame sees the records that are there when the query starts. `session()` calls it. A session of Spark Connect
+    needs none of it and is left alone. Call it again for a session that `newSession()` makes.
+
+    Args:
+        spark: the session.
+    """
+    share_session(spark)
+    bind_late(spark, _FORMAT)

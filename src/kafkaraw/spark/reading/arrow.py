@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.spark.versions import features
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +108,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of batches for this schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, timezone="UTC") if features().schema_takes_timezone else to_arrow_schema(schema)
 
 
 def decoded_columns(schema: pa.Schema) -> frozenset[str]:

@@ -1,0 +1,107 @@
+"""Let each query see the records that a topic has when the query starts, not those of the DataFrame's first query.
+
+Spark asks a data source in Python for the partitions of a batch read once for each `load()` (since Spark 4.1
+`PythonDataSourceV2` remembers them): a DataFrame or view that is used again gives the old rows, and so does the batch
+side of a join with a stream. An optimizer rule gives each relation of the format a fresh scan in each query. Spark
+plans the partitions of a query once, before its tasks run, so all tasks of a query, also repeated ones, and all uses of
+a relation in it see one snapshot.
+
+Spark also keeps the plan of a query with its DataFrame: `collect()` and its like, called again on one DataFrame object,
+run the plan that the first call has made. So these methods of PySpark are told to plan anew what the rule has bound.
+
+The rule is Java, `LateBinding.java`, which Spark's own compiler compiles on the driver; executors need nothing of it.
+Must not raise. Start at `bind_late`; docs/decisions/0027-batch-reads-bind-late.md says what else was tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway, JavaObject
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+_CLASS: Final = "kafkaraw.LateBinding"
+
+# The methods of PySpark's DataFrame that run its own plan; others make a DataFrame of their own, with another plan.
+_ACTIONS: Final = ("collect", "toArrow", "toPandas", "toLocalIterator")
+
+_MARK: Final = "_kafkaraw_plans_anew"
+
+_rules: dict[JavaGateway, JavaObject] = {}
+"""The rule in each JVM that this process has talked to."""
+
+
+def bind_late(spark: SparkSession, format_name: str) -> bool:
+    """Make batch reads of a format ask for their partitions in each query of this session.
+
+    Streaming queries that start afterwards do it, too. A session made by `newSession()` does not.
+
+    Args:
+        spark: the session.
+        format_name: the format, as given to `format()`.
+
+    Returns:
+        whether it does; False for a session without a JVM in this process, where Spark Connect asks each time anyway.
+    """
+    context, java_session = getattr(spark, "_sc", None), getattr(spark, "_jsparkSession", None)
+    if context is None or java_session is None:
+        return False
+    from py4j.protocol import Py4JError
+    from pyspark.sql.classic.dataframe import DataFrame as FrameOfJvm
+
+    gateway = context._gateway  # noqa: SLF001  # PySpark has no public name for it
+    try:
+        rule = _rules.get(gateway)
+        if rule is None:
+            rule = _rules[gateway] = _compiled(gateway, format_name)
+        _add(gateway, java_session.experimental(), rule)
+    except (Py4JError, TypeError) as error:  # TypeError: a class does not exist in this version of Spark
+        _log.warning("a DataFrame of %s gives the same rows whenever it is used: %s", format_name, error)
+        return False
+    for name in _ACTIONS:
+        _let_plan_anew(FrameOfJvm, name)
+    return True
+
+
+def _add(gateway: JavaGateway, methods: JavaObject, rule: JavaObject) -> None:
+    """Add the rule to those of a session, unless it is there."""
+    converters = gateway.jvm.scala.jdk.javaapi.CollectionConverters
+    rules = gateway.jvm.java.util.ArrayList(converters.asJava(methods.extraOptimizations()))
+    if not rules.contains(rule):
+        rules.add(rule)
+        getattr(methods, "extraOptimizations_$eq")(converters.asScala(rules).toSeq())
+
+
+def _let_plan_anew(frame_class: type[DataFrame], name: str) -> None:
+    """Let a method of DataFrames not use the plan of an earlier call where the rule has bound it."""
+    original = getattr(frame_class, name)
+    if hasattr(original, _MARK):
+        return
+
+    @functools.wraps(original)
+    def anew(frame: DataFrame, *args: object, **named: object) -> object:
+        rule = _rules.get(frame.sparkSession.sparkContext._gateway)  # noqa: SLF001
+        java_frame = frame._jdf  # noqa: SLF001
+        renewed = java_frame if rule is None else rule.renewed(java_frame)
+        return original(
+            frame if renewed.equals(java_frame) else type(frame)(renewed, frame.sparkSession), *args, **named
+        )
+
+    setattr(anew, _MARK, True)
+    setattr(frame_class, name, anew)
+
+
+def _compiled(gateway: JavaGateway, format_name: str) -> JavaObject:
+    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(gateway.jvm.Thread.currentThread().getContextClassLoader())
+    compiler.cook(files(__package__).joinpath("LateBinding.java").read_text(encoding="utf-8"))
+    arguments = gateway.new_array(gateway.jvm.Object, 1)
+    arguments[0] = format_name
+    [constructor] = compiler.getClassLoader().loadClass(_CLASS).getConstructors()
+    return constructor.newInstance(arguments)
