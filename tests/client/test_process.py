@@ -220,13 +220,15 @@ def test_a_fork_while_other_threads_send_leaves_both_sides_working(broker):
 
 
 def test_what_was_sent_is_delivered_at_exit_even_without_close(broker):
-    run_quietly(
+    done = run_program(
         """
         producer = Producer(bootstrap_servers=bootstrap, linger_ms=60_000)
         producer.send("exit", b"left open")
         """,
         broker.bootstrap_servers,
     )
+    assert "ResourceWarning: Producer was not closed" in done.stderr
+    assert done.returncode == 0
     assert values(broker, "exit") == [b"left open"]
 
 
@@ -272,6 +274,8 @@ def test_ctrl_c_ends_every_wait_at_once(call):
                 print("interrupted")
             finally:
                 os.kill({broker.process_id}, signal.SIGCONT)
+            if not {"close" in call}:
+                producer.close()
             """,
             broker.bootstrap_servers,
         )
