@@ -124,6 +124,31 @@ class AsyncConsumer:
             self._group.assigned_by_hand(added)
         self._engine.use_topics({topic_partition.topic for topic_partition in checked})
 
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these, too; those that are assigned stay as they are.
+
+        Args:
+            partitions: `TopicPartition`s; they begin as with `assign`.
+
+        Raises:
+            UsageError: as `assign`.
+        """
+        self.assign([*self.assignment(), *partitions])
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more; the others stay as they are. Nothing is committed.
+
+        Args:
+            partitions: assigned ones.
+
+        Raises:
+            UsageError: one is not assigned (then none is taken away), or there is a subscription.
+        """
+        gone = {partition_of(partition) for partition in partitions}
+        for partition in gone:
+            self._reading.fetcher.position(partition)
+        self.assign([partition for partition in self.assignment() if partition not in gone])
+
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read, in order."""
         return list(self._reading.fetcher.assignment)
@@ -160,12 +185,16 @@ class AsyncConsumer:
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription: commit if that is automatic, tell `on_revoked`, and leave the group.
 
+        Partitions that were assigned by hand are dropped, too.
+
         Args:
             timeout: seconds for the commit and for leaving; None is `default_api_timeout_ms`.
         """
         self._reading.check_usable()
         if self._group is not None:
             await self._group.unsubscribe(self._engine.deadline(timeout))
+        else:
+            self._reading.assign(())
 
     def subscription(self) -> list[str]:
         """The topics that are subscribed to, in order; those that match a pattern, as far as it is applied here."""
@@ -393,6 +422,21 @@ class AsyncConsumer:
         await self._engine.wait_for_topics([topic], deadline.remaining)
         return self._engine.cluster.partitions_of(topic) or []
 
+    @_interruptible
+    async def list_topics(self, timeout: float | None = None) -> dict[str, list[TopicPartition]]:
+        """The partitions of every topic that this consumer may see, Kafka's internal ones included, by name.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            KafkaError: no broker gave an answer.
+        """
+        self._reading.check_usable()
+        await self._engine.refresh(None, timeout=timeout)
+        cluster = self._engine.cluster
+        return {topic: cluster.partitions_of(topic) or [] for topic in sorted(cluster.topics)}
+
     def topic_id(self, topic: str) -> Uuid:
         """The id of a topic as this consumer knows it: another one when the topic was deleted and made again.
 
@@ -480,9 +524,12 @@ class AsyncConsumer:
     ) -> None:
         """Store positions in the group, and wait until they are stored.
 
+        Callbacks of earlier `commit_nowait` are called before it returns.
+
         Args:
             offsets: the next offset to read, by partition, or with a text of your own; None is the position of every
-                assigned partition: behind all that was given by earlier calls.
+                assigned partition: behind all that was given by earlier calls; with `enable_auto_offset_store=False`,
+                what `store_offsets` was given.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
@@ -505,14 +552,29 @@ class AsyncConsumer:
 
         Args:
             offsets: as for `commit`.
-            callback: called in a later call that reads, or in `close()`, with the positions and the error or None; must
-                not block. Without one a failure is logged.
+            callback: called in a later call that reads or commits, or in `close()`, with the positions and the error or
+                None; must not block. Without one a failure is logged.
 
         Raises:
             UsageError: there is no `group_id`, or an offset is negative.
         """
         self._reading.check_usable()
         self._in_group("commit_nowait").commit_nowait(offsets, callback)
+
+    def store_offsets(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
+        """Note what was processed, for the next automatic commit, or for `commit()` without offsets.
+
+        For `enable_auto_offset_store=False`: with it only what is stored here is committed, whatever was given. So an
+        automatic commit cannot include records that are still being processed. As librdkafka's `store_offsets`.
+
+        Args:
+            offsets: the next offset to read, by partition: the last processed one and 1. The last call counts.
+
+        Raises:
+            UsageError: there is no `group_id`, the setting is true, a partition is not assigned, or an offset negative.
+        """
+        self._reading.check_usable()
+        self._in_group("store_offsets").store_offsets(offsets)
 
     @_interruptible
     async def committed(

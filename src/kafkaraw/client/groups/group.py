@@ -32,7 +32,7 @@ from kafkaraw.core.group.classic import ClassicMember
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.core.group.modern import ModernMember
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import RetriableError, UsageError
+from kafkaraw.errors import KafkaError, RetriableError, UsageError
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -108,9 +108,14 @@ class Group:
         self._unplaced -= set(partitions)
 
     async def unsubscribe(self, deadline: Deadline) -> None:
-        """Commit what was processed, give everything up, and leave."""
+        """Commit what was processed, give everything up, and leave; also what was assigned by hand."""
         self.progress.note_processed(in_doubt=self._may_be_busy)
-        await self.membership.leave(deadline, "the consumer has unsubscribed")
+        if self.membership.is_active:
+            await self.membership.leave(deadline, "the consumer has unsubscribed")
+        elif self._reading.fetcher.assignment:
+            await self.progress.commit_processed(deadline)
+            self._reading.assign(())
+            self._unplaced.clear()
 
     # -- inside the user's calls
 
@@ -186,7 +191,12 @@ class Group:
 
     async def commit(self, offsets: Offsets | None, deadline: Deadline) -> None:
         """Store positions; see `Consumer.commit`."""
-        await self.progress.commit(self._positions(offsets), deadline)
+        try:
+            await self.progress.commit(self._positions(offsets), deadline)
+        except KafkaError:
+            self.progress.unwatched.tell()
+            raise
+        self.progress.unwatched.tell()  # those of earlier commits, which have ended: commits have an order
 
     def commit_nowait(self, offsets: Offsets | None, callback: Done | None) -> None:
         """Begin to store positions; see `Consumer.commit_nowait`."""
@@ -210,14 +220,26 @@ class Group:
 
     def _positions(self, offsets: Offsets | None) -> Positions:
         if offsets is None:
-            return self.progress.positions()
+            return self.progress.to_commit()
+        return self._checked("commit", offsets)
+
+    def store_offsets(self, offsets: Offsets) -> None:
+        """Note what was processed; see `Consumer.store_offsets`."""
+        if self._config.enable_auto_offset_store:
+            raise UsageError("store_offsets: set enable_auto_offset_store=False, or what was given is stored by itself")
+        positions = self._checked("store_offsets", offsets)
+        for partition in positions:
+            self._reading.fetcher.position(partition)
+        self.progress.store(positions)
+
+    def _checked(self, call: str, offsets: Offsets) -> Positions:
         positions = {
             partition_of(partition): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
             for partition, at in offsets.items()
         }
         for partition, at in positions.items():
             if at.offset < 0:
-                raise UsageError(f"commit of {partition}: offset {at.offset} must be 0 or more")
+                raise UsageError(f"{call} of {partition}: offset {at.offset} must be 0 or more")
         return positions
 
     # -- the end
