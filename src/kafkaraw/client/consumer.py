@@ -332,6 +332,9 @@ class AsyncConsumer:
                 its records are read; the next call goes on behind it.
         """
         limit = self._reading.limit(max_records)
+        at_once = self._reading.take_at_once(by_partition, limit)
+        if at_once:
+            return at_once
         return await self._read("poll", self._reading.take(by_partition, limit, timeout))
 
     async def batches(self, timeout: float | None = None) -> AsyncIterator[Batch]:
@@ -639,21 +642,26 @@ class AsyncConsumer:
     async def _read(self, call: str, work: Coroutine[object, None, T]) -> T:
         """Wait for records; of two tasks that do, each would get some of a partition, out of order."""
         me = asyncio.current_task()
-        try:
-            while self._reader is not None and self._reader is not me:
-                if not self._reader.cancelling():
-                    raise _refusal(call, me, self._reader)
-                self._reader_left.clear()  # its call ends at once
-                await self._reader_left.wait()
-        except BaseException:
-            work.close()
-            raise
+        if self._reader is not None:
+            try:
+                await self._others_leave(call, me)
+            except BaseException:
+                work.close()
+                raise
         before, self._reader = self._reader, me
         try:
             return await work
         finally:
             self._reader = before
             self._reader_left.set()
+
+    async def _others_leave(self, call: str, me: asyncio.Task[object] | None) -> None:
+        """Wait for the call of a task that was cancelled; refuse if it is any other task."""
+        while self._reader is not None and self._reader is not me:
+            if not self._reader.cancelling():
+                raise _refusal(call, me, self._reader)
+            self._reader_left.clear()
+            await self._reader_left.wait()
 
     def _in_group(self, call: str) -> Group:
         if self._group is None:

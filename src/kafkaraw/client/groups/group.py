@@ -126,7 +126,7 @@ class Group:
             KafkaError: what the user must hear of.
             CallUser: a callback has to be called on the user's thread.
         """
-        self._reading.cursor.called_home = False
+        self._reading.leave_home()
         self._reader = asyncio.current_task()
         self.progress.note_processed()
         self.progress.unwatched.tell()
