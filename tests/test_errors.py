@@ -56,6 +56,36 @@ def test_a_copy_has_the_type_text_arguments_and_attributes_of_the_error(error: E
     assert error.__notes__[-1] == "first note"
 
 
+def test_a_copy_has_the_attributes_that_are_kept_in_slots() -> None:
+    class Foreign(ValueError):
+        __slots__ = ("__hidden", "unset", "where")
+
+        def __init__(self, where: str) -> None:
+            super().__init__(where)
+            self.where = where
+            self.__hidden = where.upper()
+
+        @property
+        def hidden(self) -> str:
+            return self.__hidden
+
+    class Derived(Foreign):
+        __slots__ = "more"
+
+    class Ours(KafkaError):
+        __slots__ = ("where",)
+
+    error = Derived("here")
+    error.more = [1]
+    twin = copy_to_raise(error)
+    assert twin is not error
+    assert (twin.where, twin.hidden, twin.more) == ("here", "HERE", [1])
+    assert not hasattr(twin, "unset")
+    ours = Ours("why")
+    ours.where = "there"
+    assert copy_to_raise(ours).where == "there"
+
+
 def test_a_copy_that_is_raised_leaves_the_traceback_and_context_of_the_error_as_they_were() -> None:
     def origin() -> None:
         raise KafkaError("once")

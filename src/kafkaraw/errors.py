@@ -78,6 +78,12 @@ def copy_to_raise(error: E) -> E:
     except Exception:  # noqa: BLE001 - the constructor of a foreign class may raise anything
         return error
     twin.__dict__.update(error.__dict__)
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            attribute = f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") and name[-2:] != "__" else name
+            if hasattr(error, attribute):
+                setattr(twin, attribute, getattr(error, attribute))
     if hasattr(error, "__notes__"):
         twin.__notes__ = list(error.__notes__)
     twin.__cause__, twin.__context__ = error.__cause__, error.__context__

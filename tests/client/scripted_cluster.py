@@ -104,6 +104,7 @@ class ScriptedCluster:
         self.seen: list[Asked] = []
         self.versions: dict[int, tuple[int, int]] = {}
         self.errors: dict[tuple[str, object], list[int]] = {}
+        self.left_out: Counter[str] = Counter()  # how many answers with metadata leave a topic out
         self.hold: Callable[[object], asyncio.Event | None] = lambda message: None
         self.tasks: set[asyncio.Task[None]] = set()
         self.news = asyncio.Event()
@@ -171,12 +172,16 @@ class ScriptedCluster:
 
     def _metadata(self, node_id: int, message: MetadataRequest) -> MetadataResponse:
         names = [*self.topics] if message.topics is None else [topic.name or "" for topic in message.topics]
+        left_out = {name for name in names if self.left_out[name]}
+        self.left_out.subtract(left_out)
         return MetadataResponse(
             error_code=self.next_error("Metadata", None),
             brokers=[MetadataResponseBroker(node_id=n, host=f"broker{n}", port=PORT, rack=None) for n in self.nodes],
             cluster_id="scripted",
             controller_id=self.controller_id,
-            topics=[self._topic_metadata(name, message.allow_auto_topic_creation) for name in names],
+            topics=[
+                self._topic_metadata(name, message.allow_auto_topic_creation) for name in names if name not in left_out
+            ],
         )
 
     def _topic_metadata(self, name: str, may_create: bool) -> MetadataResponseTopic:

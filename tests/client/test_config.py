@@ -193,6 +193,7 @@ class Nameless(Assignor):
     [
         ({"group_instance_id": "one"}, "no effect without a group_id"),
         ({"enable_auto_commit": True}, "no effect without a group_id"),
+        ({"enable_auto_offset_store": False}, "no effect without a group_id"),
         ({"group_id": ""}, "must not be empty"),
         ({"group_id": "g", "group_instance_id": ""}, "must not be empty"),
         ({"group_id": "g", "session_timeout_ms": 3_000}, "heartbeat_interval_ms=3000 must be less than"),

@@ -223,13 +223,15 @@ def test_a_fork_while_other_threads_send_leaves_both_sides_working(broker):
 
 
 def test_what_was_sent_is_delivered_at_exit_even_without_close(broker):
-    run_quietly(
+    done = run_program(
         """
         producer = Producer(bootstrap_servers=bootstrap, linger_ms=60_000)
         producer.send("exit", b"left open")
         """,
         broker.bootstrap_servers,
     )
+    assert "ResourceWarning: Producer was not closed" in done.stderr
+    assert done.returncode == 0
     assert values(broker, "exit") == [b"left open"]
 
 
@@ -299,6 +301,8 @@ def test_ctrl_c_ends_every_wait_at_once_and_every_record_is_written_or_reported(
             print("interrupted after", sent)
         finally:
             os.kill({broker_to_stop.process_id}, signal.SIGCONT)
+        if not {"close" in call}:
+            producer.close()
         """,
         broker_to_stop.bootstrap_servers,
     )

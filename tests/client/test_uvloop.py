@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -153,16 +154,19 @@ def test_an_error_while_a_connection_begins_is_told_at_once(monkeypatch: pytest.
 
 def test_a_producer_that_is_used_on_a_second_loop_says_so() -> None:
     with EmbeddedBroker() as broker:
-        producer = AsyncProducer(bootstrap_servers=broker.bootstrap_servers)
+        producers = [AsyncProducer(bootstrap_servers=broker.bootstrap_servers)]
 
         async def use() -> None:
-            await producer.send("t", b"v")
-            await producer.flush()
+            await producers[0].send("t", b"v")
+            await producers[0].flush()
 
         async def use_and_forget() -> None:
             await use()
-            await producer._delivery._let_go()  # else Python warns of the sockets, rightly
+            await producers[0]._delivery._let_go()  # else Python warns of the sockets, rightly
 
         asyncio.run(use_and_forget())
         with pytest.raises(UsageError, match="another event loop"):
             asyncio.run(use())
+        with pytest.warns(ResourceWarning, match="AsyncProducer was not closed"):
+            producers.clear()
+            gc.collect()

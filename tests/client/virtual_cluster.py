@@ -10,11 +10,12 @@ from kafkaraw.broker import BrokerConfig, BrokerNode
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.client.admin import AsyncAdmin, NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
-from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.client.producer import AsyncProducer, delivery_of
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.protocol import decode_request
 from kafkaraw.protocol.messages.produce import ProduceRequest
 from kafkaraw.records import BatchHeader, Record, iter_headers
+from kafkaraw.testing.discard import discard
 from kafkaraw.testing.virtual import Simulation, run_virtual
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ class VirtualCluster:
         self.storage = MemoryStorage()
         self.properties = {"listeners": f"PLAINTEXT://{BOOTSTRAP}", **properties}
         self._clients = 0
+        self._producers: list[AsyncProducer] = []
         self.node = self.new_node()
 
     def new_node(self) -> BrokerNode:
@@ -56,7 +58,9 @@ class VirtualCluster:
         return self.simulation.loop.time()
 
     def producer(self, **settings: object) -> AsyncProducer:
-        return AsyncProducer(bootstrap_servers=BOOTSTRAP, runtime=self.runtime, **settings)
+        producer = AsyncProducer(bootstrap_servers=BOOTSTRAP, runtime=self.runtime, **settings)
+        self._producers.append(producer)
+        return producer
 
     def consumer(self, **settings: object) -> AsyncConsumer:
         given = {"auto_offset_reset": "earliest", **settings}
@@ -80,6 +84,13 @@ class VirtualCluster:
                 assert batches, f"only {len(records)} of {count} records"
                 records += [record for batch in batches.values() for record in batch]
         return records
+
+    async def end(self) -> None:
+        """The world ends, for producers that the test has left open, too."""
+        await self.node.kill()
+        for producer in self._producers:
+            if delivery_of(producer).is_open:
+                await discard(producer)
 
     async def kill(self) -> None:
         """As `kill -9`: connections break, the port is closed."""
@@ -137,6 +148,6 @@ def on_cluster(
         try:
             return await test(cluster)
         finally:
-            await cluster.node.kill()
+            await cluster.end()
 
     return run_virtual(life, seed)

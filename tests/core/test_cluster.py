@@ -154,3 +154,21 @@ def test_what_was_told_long_ago_of_topics_that_are_not_in_use_is_dropped() -> No
     assert set(view.topics) == {"used", "new"}
     assert (view.error_of("gone"), view.name_of(ID_A)) == (0, None)
     assert view.changes > changes
+
+
+def test_forgetting_what_is_old_looks_at_nothing_that_is_not() -> None:
+    """However many topics there are: it is done after each answer."""
+    view = ClusterView()
+    for number in range(100):
+        view.update(answer(topic(f"t{number}", partition(), topic_id=Uuid(bytes([number] * 16)))), number)
+    view.update(answer(topic("t0", partition())), 200)  # not the oldest any more
+    looked_at: list[str] = []
+
+    class InUse(set[str]):
+        def __contains__(self, name: object) -> bool:
+            looked_at.append(str(name))
+            return super().__contains__(name)
+
+    view.forget_old(4, InUse({"t2"}))
+    assert looked_at == ["t1", "t2", "t3"]
+    assert view.topics.keys() == {f"t{number}" for number in range(100)} - {"t1", "t3"}

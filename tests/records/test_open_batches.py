@@ -595,3 +595,19 @@ def test_a_sender_passes_on_what_is_not_taken_at_once() -> None:
     ]
     (sealed,) = batches.seal_all()
     assert values_of(sealed) == [b"value", b"2", b"4"]
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, -(2**63), 2**63, 1.5, "now", True])
+def test_a_timestamp_before_1970_or_of_another_type_is_refused(timestamp_ms: object) -> None:
+    """Java's ProducerRecord refuses it, too; -1 is what records of the first format have, and not for sending."""
+    batches = open_batches()
+    for open_before in (False, True):
+        if open_before:
+            append(batches, partition=0)
+        for send in (
+            lambda: batches.append("t", None, b"v", None, timestamp_ms, 0),
+            lambda: batches.take("t", b"v", None, None, 0, timestamp_ms),
+        ):
+            with pytest.raises(UsageError, match=f"timestamp '?{timestamp_ms}'? is not a number of milliseconds since"):
+                send()
+    assert [sealed.records_count for sealed in batches.seal_all()] == [1]

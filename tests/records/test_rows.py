@@ -65,7 +65,7 @@ ROWS = st.builds(
     value=st.none() | SMALL | LARGE,
     key=st.none() | SMALL,
     headers=st.none() | st.lists(st.tuples(NAMES, st.none() | SMALL), max_size=3),
-    timestamp=st.none() | st.integers(-1, 2**63 - 1),
+    timestamp=st.none() | st.integers(0, 2**63 - 1),
     partition=st.none() | st.integers(0, 2),
     topic=st.integers(0, 1),
 )
@@ -209,7 +209,7 @@ def test_unknown_topics_and_partitions_are_not_taken() -> None:
     [
         (Row(partition=3), BadRow(Fault.PARTITION, 2, 3)),
         (Row(partition=-1), BadRow(Fault.PARTITION, 2, -1)),
-        (Row(timestamp=-2), BadRow(Fault.TIMESTAMP, 2, -2)),
+        (Row(timestamp=-1), BadRow(Fault.TIMESTAMP, 2, -1)),
         (Row(bytes(1000)), BadRow(Fault.SIZE, 2, 1082)),
         (Row(bytes(400), bytes(400), [("name", bytes(300))]), BadRow(Fault.SIZE, 2, 82 + 800 + 314)),
         (Row(topic=2), BadRow(Fault.TOPIC, 2, 2)),
@@ -217,7 +217,7 @@ def test_unknown_topics_and_partitions_are_not_taken() -> None:
     ],
 )
 def test_the_first_row_that_cannot_be_sent_is_found(bad: Row, fault: BadRow) -> None:
-    rows = Rows(columns_of([Row(timestamp=-1), Row(bytes(900), partition=2), bad, bad], ("t", "u")))
+    rows = Rows(columns_of([Row(timestamp=0), Row(bytes(900), partition=2), bad, bad], ("t", "u")))
     assert rows.check([3, 3], 1000) == fault
 
 

@@ -472,6 +472,11 @@ class ConsumerConfig(ClientConfig):
         5_000, "Time between two automatic commits.", unit="ms", minimum=1, maximum=_DAY_MS
     )
 
+    enable_auto_offset_store: bool = setting(
+        True,
+        "Commit what was given, by itself and by commit() without offsets; if false, what store_offsets() was given.",
+    )
+
     @property
     def commits_itself(self) -> bool:
         """Whether positions are committed automatically."""

@@ -133,6 +133,31 @@ class AsyncConsumer:
             self._group.assigned_by_hand(added)
         self._engine.use_topics({topic_partition.topic for topic_partition in checked})
 
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these, too; those that are assigned stay as they are.
+
+        Args:
+            partitions: `TopicPartition`s; they begin as with `assign`.
+
+        Raises:
+            UsageError: as `assign`.
+        """
+        self.assign([*self.assignment(), *partitions_of(partitions, "incremental_assign")])
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more; the others stay as they are. Nothing is committed.
+
+        Args:
+            partitions: assigned ones.
+
+        Raises:
+            UsageError: one is not assigned (then none is taken away), or there is a subscription.
+        """
+        gone = set(partitions_of(partitions, "incremental_unassign"))
+        for partition in gone:
+            self._reading.fetcher.position(partition)
+        self.assign([partition for partition in self.assignment() if partition not in gone])
+
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read, in order."""
         return list(self._reading.fetcher.assignment)
@@ -169,12 +194,16 @@ class AsyncConsumer:
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription: commit if that is automatic, tell `on_revoked`, and leave the group.
 
+        Partitions that were assigned by hand are dropped, too.
+
         Args:
             timeout: seconds for the commit and for leaving; None is `default_api_timeout_ms`.
         """
         self._reading.check_usable()
         if self._group is not None:
             await self._group.unsubscribe(self._engine.deadline(timeout))
+        else:
+            self._reading.assign(())
 
     def subscription(self) -> list[str]:
         """The topics that are subscribed to, in order; those that match a pattern, as far as it is applied here."""
@@ -311,6 +340,9 @@ class AsyncConsumer:
                 its records are read; the next call goes on behind it.
         """
         limit = self._reading.limit(max_records)
+        at_once = self._reading.take_at_once(by_partition, limit)
+        if at_once:
+            return at_once
         return await self._read("poll", self._reading.take(by_partition, limit, timeout))
 
     async def batches(self, timeout: float | None = None) -> AsyncIterator[Batch]:
@@ -402,6 +434,21 @@ class AsyncConsumer:
         await self._engine.wait_for_topics([topic], deadline.remaining)
         return self._engine.cluster.partitions_of(topic) or []
 
+    @_interruptible
+    async def list_topics(self, timeout: float | None = None) -> dict[str, list[TopicPartition]]:
+        """The partitions of every topic that this consumer may see, Kafka's internal ones included, by name.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            KafkaError: no broker gave an answer.
+        """
+        self._reading.check_usable()
+        await self._engine.refresh(None, timeout=timeout)
+        cluster = self._engine.cluster
+        return {topic: cluster.partitions_of(topic) or [] for topic in sorted(cluster.topics)}
+
     def topic_id(self, topic: str) -> Uuid:
         """The id of a topic as this consumer knows it: another one when the topic was deleted and made again.
 
@@ -488,9 +535,12 @@ class AsyncConsumer:
     ) -> None:
         """Store positions in the group, and wait until they are stored.
 
+        Callbacks of earlier `commit_nowait` are called before it returns.
+
         Args:
             offsets: the next offset to read, by partition, or with a text of your own; None is the position of every
-                assigned partition: behind all that was given by earlier calls.
+                assigned partition: behind all that was given by earlier calls; with `enable_auto_offset_store=False`,
+                what `store_offsets` was given.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
@@ -513,14 +563,29 @@ class AsyncConsumer:
 
         Args:
             offsets: as for `commit`.
-            callback: called in a later call that reads, or in `close()`, with the positions and the error or None; must
-                not block. Without one a failure is logged.
+            callback: called in a later call that reads or commits, or in `close()`, with the positions and the error or
+                None; must not block. Without one a failure is logged.
 
         Raises:
             UsageError: there is no `group_id`, or an offset is negative.
         """
         self._reading.check_usable()
         self._in_group("commit_nowait").commit_nowait(offsets, callback)
+
+    def store_offsets(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
+        """Note what was processed, for the next automatic commit, or for `commit()` without offsets.
+
+        For `enable_auto_offset_store=False`: with it only what is stored here is committed, whatever was given. So an
+        automatic commit cannot include records that are still being processed. As librdkafka's `store_offsets`.
+
+        Args:
+            offsets: the next offset to read, by partition: the last processed one and 1. The last call counts.
+
+        Raises:
+            UsageError: there is no `group_id`, the setting is true, a partition is not assigned, or an offset negative.
+        """
+        self._reading.check_usable()
+        self._in_group("store_offsets").store_offsets(offsets)
 
     @_interruptible
     async def committed(
@@ -585,21 +650,26 @@ class AsyncConsumer:
     async def _read(self, call: str, work: Coroutine[object, None, T]) -> T:
         """Wait for records; of two tasks that do, each would get some of a partition, out of order."""
         me = asyncio.current_task()
-        try:
-            while self._reader is not None and self._reader is not me:
-                if not self._reader.cancelling():
-                    raise _refusal(call, me, self._reader)
-                self._reader_left.clear()  # its call ends at once
-                await self._reader_left.wait()
-        except BaseException:
-            work.close()
-            raise
+        if self._reader is not None:
+            try:
+                await self._others_leave(call, me)
+            except BaseException:
+                work.close()
+                raise
         before, self._reader = self._reader, me
         try:
             return await work
         finally:
             self._reader = before
             self._reader_left.set()
+
+    async def _others_leave(self, call: str, me: asyncio.Task[object] | None) -> None:
+        """Wait for the call of a task that was cancelled; refuse if it is any other task."""
+        while self._reader is not None and self._reader is not me:
+            if not self._reader.cancelling():
+                raise _refusal(call, me, self._reader)
+            self._reader_left.clear()
+            await self._reader_left.wait()
 
     def _in_group(self, call: str) -> Group:
         if self._group is None:

@@ -27,7 +27,7 @@ _JAVA_CLASSES: Final = {
 }
 _JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
 _CLASSIC_ONLY: Final = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
-_MEMBERS_ONLY: Final = ("group_instance_id", "enable_auto_commit", "group_remote_assignor")
+_MEMBERS_ONLY: Final = ("group_instance_id", "enable_auto_commit", "enable_auto_offset_store", "group_remote_assignor")
 
 
 def parse_strategies(value: object) -> tuple[Strategy, ...]:

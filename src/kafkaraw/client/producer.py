@@ -20,6 +20,7 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.pipeline import take_nothing
+from kafkaraw.client.sending.unclosed import forget
 from kafkaraw.errors import DeliveryError
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
 
@@ -39,6 +40,9 @@ class AsyncProducer:
     Records are collected into batches per partition, which leave when they are full or `linger_ms` old. A key decides
     the partition as in Java (murmur2); records without one fill partition after partition. The connection is made on
     first use. Safe for use by many tasks of one loop.
+
+    Close it. If it is garbage collected while open, Python issues a `ResourceWarning`, and its records are delivered in
+    the background while its loop runs. If the loop or the process ends first, the log says how many records are lost.
 
     With `enable_idempotence` (the default) a record is written once and in the order of sending, whatever is sent
     again. Without it, sending again may write twice; with more than one request in flight
@@ -388,3 +392,16 @@ class AsyncProducer:
             DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
         """
         await self._delivery.close(timeout)
+
+    def __del__(self) -> None:
+        delivery: Delivery | None = getattr(self, "_delivery", None)  # None when a setting was refused
+        if delivery is not None:
+            forget(self, delivery)
+
+
+# -- for tests that simulate crashes
+
+
+def delivery_of(producer: AsyncProducer) -> Delivery:
+    """What stands behind a producer."""
+    return producer._delivery  # noqa: SLF001 - same module

@@ -8,7 +8,7 @@ consumers. Start at `wake` and `interruptible`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 from kafkaraw.errors import WakeupError
@@ -16,19 +16,43 @@ from kafkaraw.errors import WakeupError
 T = TypeVar("T")
 
 
+class _Call:
+    """One call that may wait.
+
+    Args:
+        task: makes it.
+
+    Attributes:
+        task: as given.
+        cancelling: how often the task was to be cancelled when the call began.
+        is_told: it was cancelled because of `wake`.
+    """
+
+    __slots__ = ("cancelling", "is_told", "task")
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self.task = task
+        self.cancelling = task.cancelling()
+        self.is_told = False
+
+
 class Wakeups:
     """The wakeups of one consumer, all of whose calls wait on one loop.
+
+    Args:
+        is_kept: called when a call that was to end was faster, so that the next one has to end.
 
     Attributes:
         is_wanted: somebody has called `wake`, and no call has raised `WakeupError` for it yet.
     """
 
-    __slots__ = ("_loop", "_waiting", "is_wanted")
+    __slots__ = ("_is_kept", "_loop", "_waiting", "is_wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, is_kept: Callable[[], None]) -> None:
         self.is_wanted = False
+        self._is_kept = is_kept
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[asyncio.Timeout, bool] = {}  # the calls that wait, and whether each was told to end
+        self._waiting: dict[_Call, None] = {}
 
     def wake(self) -> None:
         """End the calls that wait, or else the next one; on any thread, and in a signal handler."""
@@ -47,34 +71,41 @@ class Wakeups:
         Raises:
             WakeupError: `wake` was called, before or meanwhile. The work has not begun, or was cancelled.
         """
-        self._loop = asyncio.get_running_loop()  # before the look, so that `wake` sees it or is seen
+        task = asyncio.current_task()
+        assert task is not None
+        self._loop = task.get_loop()  # before the look, so that `wake` sees it or is seen
         if self.is_wanted:
             work.close()
             self.is_wanted = False
             raise _error()
-        scope, is_raised = asyncio.timeout(None), False
-        self._waiting[scope] = False
+        call = _Call(task)
+        self._waiting[call] = None
         try:
-            async with scope:
-                return await work
-        except TimeoutError:
-            is_raised = scope.expired()
-            if is_raised:
-                raise _error() from None
+            return await work
+        except asyncio.CancelledError:
+            if call.is_told:
+                call.is_told = False
+                if task.uncancel() <= call.cancelling:
+                    raise _error() from None
+                self._keep()
             raise
         finally:
-            is_told = self._waiting.pop(scope)
-            if is_told and not is_raised:  # the work was faster: the next call raises it
-                self.is_wanted = True
+            del self._waiting[call]
+            if call.is_told:
+                task.uncancel()
+                self._keep()
+
+    def _keep(self) -> None:
+        self.is_wanted = True
+        self._is_kept()
 
     def _end_waiting(self) -> None:
         """On the loop. A call that began after `wake` may have raised the error already."""
         if self.is_wanted and self._waiting:
             self.is_wanted = False
-            now_s = asyncio.get_running_loop().time()
-            for scope in self._waiting:
-                self._waiting[scope] = True
-                scope.reschedule(now_s)
+            for call in self._waiting:
+                call.is_told = True
+                call.task.cancel()
 
 
 def _error() -> WakeupError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from types import MappingProxyType
 
 from kafkaraw.protocol import ZERO_UUID, Uuid
@@ -81,7 +82,7 @@ class ClusterView:
         self.changes = 0
         self._topics: dict[str, TopicView] = {}
         self._names: dict[Uuid, str] = {}
-        self._told_ms: dict[str, int] = {}
+        self._told_ms: dict[str, int] = {}  # when the last answer about a topic came, the oldest first
         self._errors: dict[str, int] = {}
 
     # -- questions
@@ -158,6 +159,7 @@ class ClusterView:
             self._errors.clear()
         for topic in response.topics:
             if topic.name is not None:
+                self._told_ms.pop(topic.name, None)
                 self._told_ms[topic.name] = now_ms
                 self._update_topic(topic.name, topic)
 
@@ -190,9 +192,9 @@ class ClusterView:
             before_ms: on the clock that `update` was given.
             in_use: topics that stay, however old that answer is.
         """
-        for topic, told_ms in list(self._told_ms.items()):
-            if told_ms < before_ms and topic not in in_use:
-                self._forget(topic)
+        old = takewhile(lambda topic: self._told_ms[topic] < before_ms, self._told_ms)
+        for topic in [topic for topic in old if topic not in in_use]:
+            self._forget(topic)
 
     def forget_topic(self, topic: str) -> None:
         """Drop a topic, as after deleting it."""

@@ -265,7 +265,7 @@ class OpenBatches:
             return None
         if key is not None and (type(key) is not bytes or PyBytes_GET_SIZE(key) > _KEY_SIZE_SAFE):
             return None
-        time: cython.longlong = self._now() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        time: cython.longlong = self._now() if timestamp_ms is None else _time_of(timestamp_ms)
         hashed: cython.longlong = -1
         if partition is None:
             if self._function is not None or self._every_record:
@@ -321,7 +321,7 @@ class OpenBatches:
         if type(key) is not bytes and key is not None:
             key = as_bytes(key, "key")
         tail: bytes | None = encode_headers(headers) if headers else None
-        time: cython.longlong = self._now() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        time: cython.longlong = self._now() if timestamp_ms is None else _time_of(timestamp_ms)
         hashed: cython.longlong = -1
         if partition is None:
             if self._function is not None:
@@ -569,6 +569,16 @@ class Sender:
             if ticket is not None:
                 return ticket
         return self._send_slowly(topic, value, key, headers, partition, timestamp_ms)
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _time_of(timestamp_ms: object) -> cython.longlong:
+    """The timestamp of a record to be sent; -1, which old records have, is none to send."""
+    time: cython.longlong = as_timestamp(timestamp_ms)
+    if time < 0:
+        raise UsageError(f"timestamp {time} is not a number of milliseconds since 1970; None is now")
+    return time
 
 
 @cython.cfunc

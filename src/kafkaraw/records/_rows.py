@@ -207,8 +207,8 @@ class Rows:
             if number > size_max:
                 return BadRow(Fault.SIZE, row, number)
             if self._timestamp.there:
-                number = number_at(cython.address(self._timestamp), row, -1)
-                if number < -1:
+                number = number_at(cython.address(self._timestamp), row, 0)
+                if number < 0:
                     return BadRow(Fault.TIMESTAMP, row, number)
             topic = number_at(cython.address(self._topic), row, -1) if self._topic.there else 0
             if not 0 <= topic < len(counts):

@@ -11,6 +11,7 @@ from kafkaraw.errors import (
     ClosedError,
     KafkaTimeoutError,
     NetworkError,
+    StaleMetadataError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -254,3 +255,18 @@ def test_one_name_instead_of_a_list_creates_no_topics() -> None:
                 await admin.create_topics("abc")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("times", [1, 1_000])
+def test_a_topic_that_an_answer_leaves_out_is_asked_for_again_and_named(times: int) -> None:
+    async def play(admin: AsyncAdmin, cluster: ScriptedCluster) -> None:
+        cluster.create("a", 1)
+        cluster.create("b", 1)
+        cluster.left_out["b"] = times
+        if times == 1:
+            assert (await admin.describe_topics(["a", "b"])).keys() == {"a", "b"}
+            return
+        with pytest.raises(StaleMetadataError, match="describe topic 'b': the broker's answer leaves it out"):
+            await admin.describe_topics(["a", "b"], timeout=5)
+
+    simulate(play)

@@ -275,13 +275,14 @@ def test_close_closes_all_clients_even_if_one_raises(servers: str, monkeypatch: 
     decisions.take_over("kafkaraw-spark", query.id)
     decisions.look(query.id)
     closed: list[str] = []
-    plain = Admin.close
+    plain, plain_of_producer = Admin.close, Producer.close
 
     def close_admin(self: Admin) -> None:
         closed.append("admin")
         plain(self)
 
     def close_producer(self: Producer, timeout: float | None = None) -> None:
+        plain_of_producer(self, timeout)
         raise KafkaError("the producer does not want to")
 
     with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import PartitionView, TopicView
-from kafkaraw.errors import KafkaError, UnsupportedVersionError, UsageError
+from kafkaraw.errors import KafkaError, StaleMetadataError, UnsupportedVersionError, UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -223,18 +223,24 @@ class TopicAdmin:
         """
         wanted = names_of(names)
         deadline = self._calls.deadline(timeout)
+        cluster = self._engine.cluster
+        found: dict[str, TopicDescription] = {}
 
         async def once(names: Sequence[str]) -> dict[str, KafkaError]:
             await self._engine.refresh(names, timeout=deadline.remaining)
-            codes = {name: self._engine.cluster.error_of(name) for name in names}
-            return {
-                name: failure(code, None, f"describe topic {name!r}", resource=name, operation="DESCRIBE")
-                for name, code in codes.items()
-                if code
-            }
+            failures: dict[str, KafkaError] = {}
+            for name in names:
+                what, code, view = f"describe topic {name!r}", cluster.error_of(name), cluster.topics.get(name)
+                if code:
+                    failures[name] = failure(code, None, what, resource=name, operation="DESCRIBE")
+                elif view is None:
+                    failures[name] = StaleMetadataError(f"{what}: the broker's answer leaves it out; try again")
+                else:
+                    found[name] = _description(view)
+            return failures
 
         await self._calls.each(wanted, once, deadline)
-        return {name: _description(self._engine.cluster.topics[name]) for name in wanted}
+        return {name: found[name] for name in wanted}
 
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:

@@ -20,7 +20,7 @@ from kafkaraw.client.blocking.one_thread import Loop, OneThread, one_thread
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
-from kafkaraw.client.consumer import AsyncConsumer, close_of, closing_deadline, is_closed, reading_of
+from kafkaraw.client.consumer import AsyncConsumer, close_of, closing_deadline, group_of, is_closed, reading_of
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.cursor import Conversion, by_partition
@@ -91,6 +91,16 @@ class Consumer:
         wanted = partitions_of(partitions, "assign")
         self._bridge.call(lambda: self._async.assign(wanted))
 
+    @one_thread
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = partitions_of(partitions, "incremental_assign")
+        self._bridge.call(lambda: self._async.incremental_assign(wanted))
+
+    @one_thread
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = partitions_of(partitions, "incremental_unassign")
+        self._bridge.call(lambda: self._async.incremental_unassign(gone))
+
     def assignment(self) -> list[TopicPartition]:
         return self._bridge.call(self._async.assignment)
 
@@ -105,6 +115,9 @@ class Consumer:
         on_lost: Callback | None = None,
     ) -> None:
         wanted = [*topics] if isinstance(topics, Iterable) and not isinstance(topics, str) else topics
+        if wanted == [] and pattern is None and group_of(self._async) is not None:
+            self._calls.run(lambda: self._async.unsubscribe())  # as in Java
+            return
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         self._bridge.call(lambda: self._async.subscribe(wanted, pattern=pattern, **callbacks))
 
@@ -214,6 +227,9 @@ class Consumer:
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         return self._bridge.run(self._async.partitions_for(topic, timeout))
 
+    def list_topics(self, timeout: float | None = None) -> dict[str, list[TopicPartition]]:
+        return self._bridge.run(self._async.list_topics(timeout))
+
     def topic_id(self, topic: str) -> Uuid:
         return self._async.topic_id(topic)  # one look into a dict: no need to wait for the loop
 
@@ -248,6 +264,10 @@ class Consumer:
         callback: Done | None = None,
     ) -> None:
         self._bridge.call(lambda: self._async.commit_nowait(offsets, callback))
+
+    @one_thread
+    def store_offsets(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
+        self._bridge.call(lambda: self._async.store_offsets(offsets))
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None

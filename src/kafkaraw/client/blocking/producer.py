@@ -8,9 +8,9 @@ documented where they are implemented; their texts are taken over here. See the 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
@@ -29,6 +29,7 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.transactions import Transactions
+from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, at_end_of_process, forget
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
@@ -45,9 +46,6 @@ _UNKNOWN_TOPIC: Final = AppendStatus.UNKNOWN_TOPIC
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
-EXIT_CLOSE_S = 10.0
-"""How long producers that were left open may try to deliver when the interpreter exits."""
-
 
 @documented_by(AsyncProducer)
 class Producer(Sender):
@@ -55,6 +53,10 @@ class Producer(Sender):
 
     Safe for use by many threads. In a forked child process it goes on as a new producer; what was sent before the fork
     the parent delivers, and its tickets raise `ForkedError` in the child. See `AsyncProducer` for what it promises.
+
+    Close it. If it is garbage collected while open, or the process ends (a worker of `multiprocessing`, too), Python
+    issues a `ResourceWarning`, and its records are delivered in the background; the log says which could not be. The
+    end of the process waits 10 s for that.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -237,6 +239,11 @@ class Producer(Sender):
             if delivery.is_closed:  # else it was refused or interrupted, and is closed at exit
                 _open_producers.pop(id(self), None)
 
+    def __del__(self) -> None:
+        delivery: Delivery | None = getattr(self, "_delivery", None)  # None when a setting was refused
+        if delivery is not None:
+            forget(self, delivery)
+
     def _after_fork_in_child(self) -> None:
         """Start anew in a child process: with a producer id, connections and batches of its own."""
         if id(self) in _open_producers:
@@ -256,13 +263,14 @@ _open_producers: weakref.WeakValueDictionary[int, Producer] = weakref.WeakValueD
 
 
 def _close_producers() -> None:
-    """At exit, deliver what is still there, and say what could not be: a loss must not be silent.
+    """At the end of the process, deliver what is still there, and say what could not be: no loss is silent.
 
     After Ctrl-C the rest is given up at once, and what is lost with it is said, too.
     """
-    timeout = EXIT_CLOSE_S
+    timeout, unclosed_count = EXIT_CLOSE_S, 0
     for reference in _open_producers.valuerefs():
         producer = reference()
+        unclosed_count += producer is not None and delivery_of(producer).is_open
         while producer is not None:
             try:
                 producer.close(timeout)
@@ -274,6 +282,14 @@ def _close_producers() -> None:
                     continue
                 log.error("a producer was left open, and at exit: %r", error)
             break
+    if unclosed_count:  # after all are closed: a program may turn warnings into errors
+        what = "Producer was" if unclosed_count == 1 else f"{unclosed_count} Producers were"
+        warnings.warn(f"{what} not closed: call close(), or use a `with` block", ResourceWarning, stacklevel=1)
 
 
-atexit.register(_close_producers)  # runs before the loop thread's own, which was registered by the import above
+def delivery_of(producer: Producer) -> Delivery:
+    """What stands behind a producer."""
+    return producer._delivery  # noqa: SLF001 - same module
+
+
+at_end_of_process(_close_producers)  # runs before the loop thread's own, which was registered by the import above

@@ -69,7 +69,7 @@ class Reading:
         self.cursor = RecordCursor(self.fetcher.paused)
         self.is_waiting = False
         self.is_over = False
-        self.wakeups = Wakeups()
+        self.wakeups = Wakeups(self._call_home)
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
         self._errand: asyncio.Task[None] | None = None
@@ -245,6 +245,13 @@ class Reading:
             raise UsageError(f"max_records={limit!r}: must be a whole number, at least 1")
         return limit
 
+    def take_at_once(self, convert: Conversion[T], limit: int | None, size_bytes: int | None = None) -> T | None:
+        """As `take`, if that need not wait; None, or nothing, if it may have to."""
+        self.check_usable()
+        if self.turn is not None or self.is_over or self.wakeups.is_wanted:
+            return None
+        return self.cursor.take_converted(convert, limit, size_bytes)
+
     async def take(
         self, convert: Conversion[T], limit: int | None, timeout: float | None, size_bytes: int | None = None
     ) -> T:
@@ -254,7 +261,7 @@ class Reading:
             WakeupError: as `more`.
         """
         self.check_usable()
-        return await self._interruptible(self._take(convert, limit, timeout, size_bytes))
+        return await self.wakeups.interruptible(self._take(convert, limit, timeout, size_bytes))
 
     async def _take(
         self, convert: Conversion[T], limit: int | None, timeout: float | None, size_bytes: int | None
@@ -277,14 +284,7 @@ class Reading:
             KafkaError: what cannot be mended by trying again, or has not been for long.
             WakeupError: `wakeup` was called; what is in hand stays there.
         """
-        return await self._interruptible(self._more(self._engine.deadline(timeout)))
-
-    async def _interruptible(self, work: Coroutine[object, None, T]) -> T:
-        try:
-            return await self.wakeups.interruptible(work)
-        finally:
-            if self.wakeups.is_wanted:  # the work was faster
-                self.cursor.called_home = True
+        return await self.wakeups.interruptible(self._more(self._engine.deadline(timeout)))
 
     async def _more(self, deadline: Deadline) -> bool:
         self._engine.check_loop()
@@ -308,7 +308,7 @@ class Reading:
     async def _is_ready(self, deadline: Deadline) -> bool:
         self._check_goes_on()
         if self.turn is None:
-            self.cursor.called_home = False
+            self.leave_home()
             return True
         ready = await self.turn(deadline)
         self._check_goes_on()  # somebody else may have begun to close meanwhile
@@ -325,9 +325,17 @@ class Reading:
         """Have whoever waits look again."""
         self._news.set()
 
+    def leave_home(self) -> None:
+        """Give what is in hand, unless the next call is to raise `WakeupError`."""
+        self.cursor.called_home = self.wakeups.is_wanted  # no call in between: `wakeup` on another thread is not missed
+
     def wakeup(self) -> None:
         """End the calls that wait, or else the next one that reads; on any thread. Nothing is lost."""
         self.wakeups.wake()
+        self._call_home()
+
+    def _call_home(self) -> None:
+        """Have the next call come to `more`, though there are records in hand."""
         self.cursor.called_home = True
 
     def end(self) -> None:

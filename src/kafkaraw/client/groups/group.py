@@ -32,7 +32,7 @@ from kafkaraw.core.group.classic import ClassicMember
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.core.group.modern import ModernMember
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import RetriableError, UsageError
+from kafkaraw.errors import KafkaError, RetriableError, UsageError
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -109,9 +109,14 @@ class Group:
         self._unplaced -= set(partitions)
 
     async def unsubscribe(self, deadline: Deadline) -> None:
-        """Commit what was processed, give everything up, and leave."""
+        """Commit what was processed, give everything up, and leave; also what was assigned by hand."""
         self.progress.note_processed(in_doubt=self._may_be_busy)
-        await self.membership.leave(deadline, "the consumer has unsubscribed")
+        if self.membership.is_active:
+            await self.membership.leave(deadline, "the consumer has unsubscribed")
+        elif self._reading.fetcher.assignment:
+            await self.progress.commit_processed(deadline)
+            self._reading.assign(())
+            self._unplaced.clear()
 
     # -- inside the user's calls
 
@@ -122,7 +127,7 @@ class Group:
             KafkaError: what the user must hear of.
             CallUser: a callback has to be called on the user's thread.
         """
-        self._reading.cursor.called_home = False
+        self._reading.leave_home()
         self._reader = asyncio.current_task()
         self.progress.note_processed()
         self.progress.unwatched.tell()
@@ -187,7 +192,12 @@ class Group:
 
     async def commit(self, offsets: Offsets | None, deadline: Deadline) -> None:
         """Store positions; see `Consumer.commit`."""
-        await self.progress.commit(self._positions(offsets, "commit"), deadline)
+        try:
+            await self.progress.commit(self._positions(offsets, "commit"), deadline)
+        except KafkaError:
+            self.progress.unwatched.tell()
+            raise
+        self.progress.unwatched.tell()  # those of earlier commits, which have ended: commits have an order
 
     def commit_nowait(self, offsets: Offsets | None, callback: Done | None) -> None:
         """Begin to store positions; see `Consumer.commit_nowait`."""
@@ -214,7 +224,18 @@ class Group:
         return self.membership.group_metadata()
 
     def _positions(self, offsets: Offsets | None, call: str) -> Positions:
-        return self.progress.positions() if offsets is None else positions_of(offsets, call)
+        if offsets is None:
+            return self.progress.to_commit()
+        return positions_of(offsets, call)
+
+    def store_offsets(self, offsets: Offsets) -> None:
+        """Note what was processed; see `Consumer.store_offsets`."""
+        if self._config.enable_auto_offset_store:
+            raise UsageError("store_offsets: set enable_auto_offset_store=False, or what was given is stored by itself")
+        positions = positions_of(offsets, "store_offsets")
+        for partition in positions:
+            self._reading.fetcher.position(partition)
+        self.progress.store(positions)
 
     # -- the end
 

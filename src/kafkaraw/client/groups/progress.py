@@ -82,6 +82,10 @@ class Progress:
         starts = self._reading.starts(before, only)
         return {of: OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch) for of, at in starts.items()}
 
+    def to_commit(self) -> Positions:
+        """What a commit without offsets stores."""
+        return self.positions() if self._config.enable_auto_offset_store else dict(self._processed)
+
     def forget(self, kept: Iterable[TopicPartition]) -> None:
         """Only these partitions are this consumer's now."""
         keep = set(kept)
@@ -173,6 +177,8 @@ class Progress:
         cursor, moved = self._reading.cursor, self._reading.moved()
         if not in_doubt:
             cursor.settle()
+        if not self._config.enable_auto_offset_store:
+            return  # what is processed is what the user has stored
         if in_doubt or self._was_in_doubt:
             self._processed = dict(self.positions(cursor.unsettled))
         else:  # with each call of the user: it costs what has moved, however many partitions are read
@@ -181,6 +187,10 @@ class Progress:
                 self._processed.pop(gone, None)
             self._processed.update(known)
         self._was_in_doubt = in_doubt
+
+    def store(self, offsets: Positions) -> None:
+        """Take these as processed; see `Consumer.store_offsets`."""
+        self._processed.update(offsets)
 
     @property
     def is_due(self) -> bool:

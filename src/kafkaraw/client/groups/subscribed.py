@@ -69,7 +69,7 @@ class Subscribed:
         checked: list[object] = list(names)
         wrong = [name for name in checked if not isinstance(name, str) or not name]
         if wrong or (pattern is None and not names):
-            raise UsageError(f"subscribe({names!r}): must be names of topics; unsubscribe() ends a subscription")
+            raise UsageError(f"subscribe({names!r}): must be names of topics; await unsubscribe() ends a subscription")
         for name in names:
             check_topic_name(name, "subscribe")
         broker_side = isinstance(pattern, str) and self._config.group_protocol == "consumer"

@@ -46,6 +46,7 @@ from kafkaraw.client.sending.settling import FlushCall, Settling
 from kafkaraw.client.sending.steps import ANOTHER_LOOP, Steps
 from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.sending.turns import Turns, partitioner_of
+from kafkaraw.client.sending.unclosed import watch
 from kafkaraw.client.sending.waiting import FORKED, PromiseWaiter
 from kafkaraw.core.producer.batch_sizes import BatchSizes
 from kafkaraw.core.producer.events import (
@@ -65,7 +66,7 @@ from kafkaraw.core.producer.events import (
     SendProduce,
     TopicsIdle,
 )
-from kafkaraw.core.producer.report import Unacknowledged, describe
+from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
 from kafkaraw.core.producer.spreading import Spreading
 from kafkaraw.errors import (
     BufferFull,
@@ -157,6 +158,7 @@ class Delivery:
         self._closed = False
         self._closing: asyncio.Event | None = None  # there once `close` was called, and set once it is over
         self._close_error: DeliveryError | None = None
+        self._losses_told = False
         self._broken: str | None = None  # why it takes no records any more
         if config.transactional_id is not None:
             self._transactions = self._outbox.transactions = Transactions(self._engine, config, self)
@@ -381,6 +383,46 @@ class Delivery:
         return self._steps.loop is not None
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that it runs on; None before it has begun."""
+        return self._steps.loop
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun, and neither `close` nor `take_losses` was called; on any thread."""
+        return self.begun and not (self._closed or self._losses_told or self._waiter.forked)
+
+    @property
+    def is_unclosed(self) -> bool:
+        """Whether it has begun, and `close` was not called; on any thread."""
+        return self.begun and self._closing is None and not self._waiter.forked
+
+    def take_losses(self) -> list[Unacknowledged]:
+        """What is not acknowledged, and failures nobody heard of, as the loop has ended; empty from the second call on.
+
+        On its loop, or on any thread once that has ended.
+        """
+        if not self.is_open:
+            return []
+        self._losses_told = True
+        unsent: list[Unacknowledged] = []
+        try:
+            self._collect(everything=True)
+        except (RuntimeError, UsageError):  # the loop is closed
+            unsent = [report for _, report in map(_unsent, self.open_batches.seal_all())]
+        failures = self._settling.failures.now().items()
+        failed = [report for promise, report in failures if not promise.is_seen(report.records_count)]
+        return summarise([*failed, *self._machine.unacknowledged(), *unsent])
+
+    async def discard(self) -> None:
+        """End as if the process had crashed: send nothing more, report nothing, and drop the connections."""
+        self._closed = True
+        self._closing = asyncio.Event()
+        self._closing.set()
+        self.open_batches.refuse(raising(ClosedError, CLOSED))
+        await self._let_go(0.0)
+
+    @property
     def is_closed(self) -> bool:
         """Whether `close` or `close_unused` is over: nothing is left to be delivered or reported by another call."""
         return self._closed and (not self.begun or (self._closing is not None and self._closing.is_set()))
@@ -472,6 +514,7 @@ class Delivery:
         if self._steps.loop is None:
             self._steps.loop = self._waiter.loop = loop
             tell_about_fault(self, loop, Delivery._break)
+            watch(self)
         elif self._steps.loop is not loop:
             if self._broken is not None:  # with the loop thread that it lived on
                 self._settling.report_rest()

@@ -40,6 +40,8 @@ _SEALED: Final = AppendStatus.SEALED
 _FULL: Final = (AppendStatus.FULL, None)
 _UNKNOWN_TOPIC: Final = (AppendStatus.UNKNOWN_TOPIC, None)
 
+_INT64_MAX: Final = 2**63 - 1
+
 
 class Ticket:
     """A claim on the outcome of one record: its batch's promise and its index in the batch.
@@ -311,8 +313,7 @@ class OpenBatches:
             or (partition is None and (self._function is not None or self._every_record))
         ):
             return None
-        if timestamp_ms is None:
-            timestamp_ms = self._clock_ms()
+        timestamp_ms = self._clock_ms() if timestamp_ms is None else _time_of(timestamp_ms)
         lock, interrupts = self.lock, True
         try:  # `with` takes twice as long; an interruption may come as soon as the lock is taken, or before
             lock.acquire()
@@ -437,8 +438,7 @@ class OpenBatches:
         if self._used_bytes >= self._buffer_memory:
             self._seal_open()
             return _FULL
-        if timestamp_ms is None:
-            timestamp_ms = self._clock_ms()
+        timestamp_ms = self._clock_ms() if timestamp_ms is None else _time_of(timestamp_ms)
         batch = entry.batches[partition]
         if batch is not None:
             index = self._append_to(batch, timestamp_ms, key, value, headers)
@@ -483,8 +483,7 @@ class OpenBatches:
                 f"a signal handler or __del__ that interrupts send() sends to {topic!r}, partition {partition}, which "
                 f"is not known yet; call partitions_for() first"
             )
-        if timestamp_ms is None:
-            timestamp_ms = self._clock_ms()
+        timestamp_ms = self._clock_ms() if timestamp_ms is None else _time_of(timestamp_ms)
         promise = BatchPromise(topic, partition, self._waiter)
         batch = _OpenBatch(entry.batch_size, promise, self._clock_ms())
         batch.append(timestamp_ms, key, value, headers)
@@ -652,3 +651,10 @@ class Sender:
         timestamp_ms: int | None,
     ) -> Ticket:
         raise NotImplementedError
+
+
+def _time_of(timestamp_ms: object) -> int:
+    """The timestamp of a record to be sent; -1, which old records have, is none to send."""
+    if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _INT64_MAX:
+        raise UsageError(f"timestamp {timestamp_ms!r} is not a number of milliseconds since 1970; None is now")
+    return timestamp_ms

@@ -66,7 +66,7 @@ class Rows:
         if size > size_max:
             return BadRow(Fault.SIZE, row, size)
         timestamp = _number(columns.timestamp, row)
-        if timestamp is not None and timestamp < -1:
+        if timestamp is not None and timestamp < 0:
             return BadRow(Fault.TIMESTAMP, row, timestamp)
         topic = self._topic(row)
         if not 0 <= topic < len(partition_counts):

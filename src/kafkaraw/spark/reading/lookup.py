@@ -34,7 +34,16 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 # Spark hands out the work: what its tasks read with belongs to no group.
-_OF_GROUPS = frozenset({GROUP_ID, "group_instance_id", "group_protocol", "group_remote_assignor", "enable_auto_commit"})
+_OF_GROUPS = frozenset(
+    {
+        GROUP_ID,
+        "group_instance_id",
+        "group_protocol",
+        "group_remote_assignor",
+        "enable_auto_commit",
+        "enable_auto_offset_store",
+    }
+)
 _COMMIT_TIMEOUT_S = 5.0
 _PARTITIONS_AGE_MAX_S = 1.0
 _PAUSE_FIRST_S = 0.01

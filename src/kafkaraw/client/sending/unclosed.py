@@ -1,0 +1,208 @@
+"""Producers that are garbage collected, or left when their event loop or the process ends, without `close()`.
+
+What they took is delivered in the background while their loop runs; else the log says how many records of which
+partitions are lost. Python issues a `ResourceWarning` for each, as for an open file. The faces call this module from
+`__del__`: on any thread, between any two instructions, so nothing here waits or takes a lock.
+
+No task delivers: a loop that ends would leave it pending, and asyncio would complain. The end of a loop is noticed by
+an asynchronous generator, which `asyncio.run` closes (`shutdown_asyncgens`). Start at `forget`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.client.forking import leave_behind
+from kafkaraw.core.producer.report import describe
+from kafkaraw.errors import KafkaError
+from kafkaraw.net.loop_thread import client_loop_thread
+
+if TYPE_CHECKING:
+    from kafkaraw.client.sending.delivery import Delivery
+
+log = logging.getLogger(__name__)
+
+EXIT_CLOSE_S: Final = 10.0
+"""How long producers that were left open may try to deliver when the process ends."""
+
+
+def forget(producer: object, delivery: Delivery) -> None:
+    """Deliver what a producer took that is garbage collected; returns at once.
+
+    Args:
+        producer: the face, for the warning.
+        delivery: its inside.
+
+    Raises:
+        ResourceWarning: if the program turns warnings into errors.
+    """
+    loop = delivery.loop
+    if loop is None or not delivery.is_unclosed:
+        return
+    if delivery.is_open:  # else its losses were told
+        _forgotten[delivery] = None
+        try:
+            loop.call_soon_threadsafe(_begin, delivery)
+        except RuntimeError:  # the loop is closed
+            _tell_losses(delivery, "its event loop has ended")
+    message = f"{type(producer).__name__} was not closed: call close(), or use a `with` block"
+    warnings.warn(message, ResourceWarning, stacklevel=3, source=producer)
+
+
+def watch(delivery: Delivery) -> None:
+    """Have the log say what is lost of a producer that is still open when the running loop ends."""
+    loop = asyncio.get_running_loop()
+    ends = _loop_ends.get(loop)
+    if ends is None:
+        for ended in [each for each in list(_loop_ends) if each.is_closed()]:
+            _loop_ends.pop(ended).tell("its event loop has ended")
+        ends = _loop_ends[loop] = _LoopEnd(loop)
+    ends.deliveries.add(delivery)
+
+
+class _LoopEnd:
+    """What is done when a loop ends.
+
+    Attributes:
+        deliveries: of producers that belong to it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()
+        self._generator = self._until_it_ends(loop)
+        with suppress(StopIteration):
+            self._generator.__anext__().send(None)  # runs to its `yield`: from now on the loop knows it
+
+    async def _until_it_ends(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            self.tell("its event loop ends")
+            _loop_ends.pop(loop, None)
+
+    def tell(self, why: str) -> None:
+        """Log what is lost."""
+        for delivery in list(self.deliveries):
+            _tell_losses(delivery, why)
+
+
+_forgotten: Final[dict[Delivery, None]] = {}
+"""Keeps the insides of producers that are gone until their records have been delivered, or are lost."""
+_loop_ends: Final[dict[asyncio.AbstractEventLoop, _LoopEnd]] = {}
+
+
+def _begin(delivery: Delivery) -> None:
+    """Send everything, and close when it is settled; on the loop."""
+    if not delivery.is_open:  # told as lost
+        return
+    call = delivery.flush_call(None)
+
+    def over(late: BaseException | None) -> None:
+        if late is not None:
+            log.error(_FAILED, late)
+        try:
+            call.finish()
+        except KafkaError as error:
+            log.error(_FAILED, error)
+        task = asyncio.get_running_loop().create_task(_close(delivery), name="close a forgotten producer")
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
+
+    call.begin(over)
+
+
+_FAILED: Final = "a producer was garbage collected without close(): %s"
+_closing: Final[set[asyncio.Task[None]]] = set()
+
+
+async def _close(delivery: Delivery) -> None:
+    """Let go of connections, and abort an open transaction."""
+    try:
+        await delivery.close(None)
+    except KafkaError as error:
+        log.error(_FAILED, error)
+    finally:
+        _forgotten.pop(delivery, None)
+        for waiting in _waiting:
+            waiting.set()
+
+
+def _tell_losses(delivery: Delivery, why: str) -> None:
+    _forgotten.pop(delivery, None)
+    lost = delivery.take_losses()
+    if lost:
+        count = sum(entry.records_count for entry in lost)
+        records = "1 record is lost" if count == 1 else f"{count} records are lost"
+        log.error("a producer was not closed, and %s: %s: %s", why, records, describe(lost))
+
+
+# -- the end of the process
+
+
+async def _forgotten_end(seconds: float) -> None:
+    """Wait for forgotten producers on this loop, so many seconds at most."""
+    loop, one_has_ended = asyncio.get_running_loop(), asyncio.Event()
+    _waiting.append(one_has_ended)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while any(delivery.loop is loop for delivery in list(_forgotten)):
+                one_has_ended.clear()
+                await one_has_ended.wait()
+    _waiting.remove(one_has_ended)
+
+
+_waiting: Final[list[asyncio.Event]] = []
+
+
+def end_forgotten(seconds: float) -> None:
+    """Give forgotten producers of the clients' loop thread time to deliver, and log what is lost of all others."""
+    if any(delivery.is_open for delivery in list(_forgotten)):
+        client_loop_thread().run(_forgotten_end(seconds))
+    for ends in list(_loop_ends.values()):
+        ends.tell("the process ends")
+    for delivery in list(_forgotten):
+        _tell_losses(delivery, "the process ends")
+
+
+def at_end_of_process(close: Callable[[], None]) -> None:
+    """Have `close` called when this process ends, or a worker of `multiprocessing`, where `atexit` does not run.
+
+    A worker of `multiprocessing` ends with `os._exit`, after what its `util.Finalize` knows.
+    """
+    atexit.register(close)
+    _at_end.append(close)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:  # imported by a worker
+        _close_in_worker(close)
+
+
+_at_end: Final[list[Callable[[], None]]] = []
+
+
+def _close_in_worker(close: Callable[[], None]) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, close, exitpriority=0)
+
+
+def _after_fork_in_child() -> None:
+    """The parent delivers them. A worker of `multiprocessing` begins by forgetting all hooks; these come after that."""
+    leave_behind((dict(_forgotten), dict(_loop_ends), set(_closing)))
+    for registry in (_forgotten, _loop_ends, _closing):
+        registry.clear()
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        for close in _at_end:
+            util.register_after_fork(close, _close_in_worker)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+at_end_of_process(partial(end_forgotten, EXIT_CLOSE_S))
