@@ -28,6 +28,8 @@ from tests.simulation import seeds
 TESTS = Path(__file__).parent
 # Folders that share one process, in the order of starting.
 SLOW_FOLDERS = ("spark", "interop", "demo")
+# Folders whose tests share nothing and take a second or more: any process takes the next one.
+SPREAD_FOLDERS = ("simulation",)
 # What needs Spark, Java, or another client of Kafka, besides the tests with one of the fixtures.
 FOREIGN = ("spark", "interop", "demo", "bench", "protocol/oracle", "records/test_other_clients.py")
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
@@ -63,10 +65,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def group_of(nodeid: str) -> str:
-    """What a test shares its process with: the slow folder that it is in, or its file."""
+    """What a test shares its process with: the slow folder that it is in, or its file, or no other test."""
     path = nodeid.split("::")[0]
     folders = path.split("/")[1:]
-    return folders[0] if folders and folders[0] in SLOW_FOLDERS else path
+    if folders and folders[0] in SLOW_FOLDERS:
+        return folders[0]
+    return nodeid if folders and folders[0] in SPREAD_FOLDERS else path
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,7 +13,7 @@ from kafkaraw.testing.audit_groups import audit_group, audit_silences
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.group_history import GroupHistory
 from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
-from tests.simulation import climate, closing, reports, senders
+from tests.simulation import climate, closing, held_commits, reports, senders
 from tests.simulation.beginnings import told_of_beginnings
 from tests.simulation.clients import (
     LANDING_S,
@@ -160,6 +160,16 @@ async def with_a_versatile_group(simulation: Simulation) -> Life:
 async def with_a_calm_versatile_group(simulation: Simulation) -> Life:
     """The same members, who come and go in order, as in `with_a_calm_group`."""
     return await _in_a_group(World(simulation, climate.in_groups(simulation.rng, calm=True)), versatile=True)
+
+
+async def with_a_held_commit(simulation: Simulation) -> Life:
+    """Two members: one is fenced while its commit waits, and the other takes over (`held_commits`)."""
+    world = World(simulation, climate.in_groups(simulation.rng, calm=True))
+    await world.brokers.start()
+    async with asyncio.timeout(LIFETIME_S):
+        group = await held_commits.overtaken(world)
+        await read_everything(world)
+    return await _judge(world, group)
 
 
 async def _in_a_group(world: World, *, mixed: bool = False, versatile: bool = False) -> Life:

@@ -22,36 +22,39 @@ SEEDS = 100
 
 SHOWS_AT = {
     "broker_takes_batches_of_older_epochs": 4,
-    "client_takes_stale_metadata": 4,
+    "client_takes_stale_metadata": 2,
     "consumer_commits_by_the_clock_what_is_not_processed": 3,
-    "consumer_commits_what_it_had_under_the_next_generation": 4,
     "consumer_gives_its_last_commit_a_deadline_of_its_own": 3,
     "consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused": 4,
     "consumer_gives_what_it_has_in_hand_while_it_commits_for_others": 16,
     "consumer_keeps_what_it_has_in_hand_when_it_seeks": 1,
-    "consumer_stands_behind_what_it_has_not_handed_out": 3,
+    "consumer_stands_behind_what_it_has_not_handed_out": 4,
     "coordinator_acknowledges_positions_before_replication": 33,
     "coordinator_fences_who_aborts_while_the_last_end_is_carried_out": 7,
-    "coordinator_forgets_to_check_generations": 14,
+    "coordinator_forgets_to_check_generations": 16,
     "coordinator_gives_away_what_is_not_free": 7,
     "coordinator_that_takes_over_has_lost_positions": 3,
     "coordinator_waits_for_the_dead": 4,
     "flush_leaves_a_batch_out_when_one_record_was_looked_at": 10,
     "flush_that_is_interrupted_takes_failures_with_it": 6,
-    "member_does_not_claim_what_it_is_about_to_be_given": 16,
-    "member_gives_up_after_it_has_joined_again": 5,
+    "member_does_not_claim_what_it_is_about_to_be_given": 19,
+    "member_gives_up_after_it_has_joined_again": 8,
     "member_goes_on_with_heartbeats_after_it_has_left": 9,
     "member_keeps_what_it_had_when_it_was_fenced": 27,
-    "member_says_that_it_has_given_up_before_it_has": 12,
-    "producer_aborts_while_partitions_are_added": 91,
-    "producer_commits_while_offsets_are_in_doubt": 4,
+    "member_says_that_it_has_given_up_before_it_has": 7,
+    "producer_aborts_while_partitions_are_added": 10,
+    "producer_commits_while_offsets_are_in_doubt": 9,
     "producer_forgets_a_failure_when_a_callback_leaves": 2,
     "producer_notes_a_failure_after_it_has_told_of_it": 2,
     "producer_pushes_what_may_be_written_out_of_the_brokers_memory": 11,
-    "producer_sends_again_on_a_new_connection_what_may_have_arrived": 3,
+    "producer_sends_again_on_a_new_connection_what_may_have_arrived": 5,
     "producer_sends_parts_of_a_batch_the_wrong_way_round": 11,
 }
-"""Seeds that find a bug which the first ones do not: tried first where only time counts."""
+"""Seeds that find a bug which the first ones do not: tried first where only time counts, in `make test`.
+
+A change of the program shifts what a seed does. Then `python -m tests.simulation.plants NAME ...` tells again how many
+seeds a bug takes from seed 0 on; the last of them belongs here.
+"""
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,11 @@ PLANTS = {
         _groups(groups.assignor_gives_a_partition_to_two, Invariant.TWO_OWNERS),
         _versatile(groups.consumer_commits_what_another_task_is_busy_with, Invariant.POSITION_TOO_FAR),
         _groups(groups.consumer_commits_what_it_has_fetched_and_not_handed_out, Invariant.POSITION_TOO_FAR),
-        _versatile(groups.consumer_commits_what_it_had_under_the_next_generation, *_BACK),
+        Plant(
+            groups.consumer_commits_what_it_had_under_the_next_generation,
+            lives.with_a_held_commit,
+            frozenset({Invariant.POSITION_WENT_BACK}),
+        ),
         _groups(groups.consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps, *_UNPROCESSED),
         _groups(groups.consumer_gives_what_it_has_in_hand_of_partitions_that_it_has_lost, Invariant.STRAY),
         Plant(
