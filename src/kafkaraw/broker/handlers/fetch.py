@@ -67,7 +67,7 @@ def _answer(state: BrokerState, context: RequestContext, request: FetchRequest) 
     fetch = _Fetch(state, context, request)
     if fetch.is_long:
         return after(run_in_turns(_answer_in_turns(fetch), completes=False), lambda answer: answer.result)
-    reading = run_to_end(fetch.reading())
+    reading = fetch.read()
     if fetch.is_answered_by(reading):
         return reading.response
     missing = run_to_end(fetch.counting_missing())
@@ -123,7 +123,11 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request with what it works on."""
+    """One request with what it works on.
+
+    Attributes:
+        is_long: whether the request names so many partitions that it is worked on in turns with others.
+    """
 
     state: BrokerState
     context: RequestContext
@@ -131,26 +135,29 @@ class _Fetch:
     max_bytes: int = field(init=False)
     min_bytes: int = field(init=False)
     committed_only: bool = field(init=False)
+    is_long: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.is_long = has_more_than(self.request, ("topics", "partitions"), PARTITIONS_PER_STEP)
         unthrottled = self.state.throttling.largest_fetch_bytes(self.context.client)
         self.max_bytes = int(min(self.request.max_bytes, self.state.config.fetch_max_bytes, unthrottled))
         self.min_bytes = min(self.request.min_bytes, self.max_bytes)
         self.committed_only = self.request.isolation_level == READ_COMMITTED
 
-    @property
-    def is_long(self) -> bool:
-        """Whether the request names so many partitions that it is worked on in turns with others."""
-        return has_more_than(self.request, ("topics", "partitions"), PARTITIONS_PER_STEP)
-
     def is_answered_by(self, reading: _Reading) -> bool:
         """Whether there is enough to give, or waiting makes no sense."""
         return self.request.max_wait_ms <= 0 or reading.must_answer or reading.size_bytes >= self.min_bytes
 
+    def read(self) -> _Reading:
+        """Read what is there now, at once."""
+        reading = _Reading(FetchResponse(responses=[]), left_bytes=self.max_bytes)
+        for topic in self.request.topics:
+            self._add(reading, topic, [self._answer(topic, asked, reading) for asked in topic.partitions])
+        return self._completed(reading)
+
     def reading(self) -> Steps[_Reading]:
         """Read what is there now; stops behind every few partitions."""
         reading = _Reading(FetchResponse(responses=[]), left_bytes=self.max_bytes)
-        is_long = self.is_long
         for topic in self.request.topics:
             answers: list[PartitionData] = []
             for at in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
@@ -158,14 +165,17 @@ class _Fetch:
                     self._answer(topic, asked, reading) for asked in topic.partitions[at : at + PARTITIONS_PER_STEP]
                 ]
                 answers += step
-                if is_long:
-                    reading.files += [
-                        SharedFile.of(one.records.fd) for one in step if isinstance(one.records, FileSlice)
-                    ]
-                    yield None
-            reading.response.responses.append(
-                FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
-            )
+                reading.files += [SharedFile.of(one.records.fd) for one in step if isinstance(one.records, FileSlice)]
+                yield None
+            self._add(reading, topic, answers)
+        return self._completed(reading)
+
+    def _add(self, reading: _Reading, topic: FetchTopic, answers: list[PartitionData]) -> None:
+        reading.response.responses.append(
+            FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
+        )
+
+    def _completed(self, reading: _Reading) -> _Reading:
         if self.context.api_version >= LEADER_VERSION_MIN:
             self._say_leaders(reading.response)
         if not any(topic.partitions for topic in self.request.topics):
@@ -389,7 +399,7 @@ class _WaitingFetch:
             return
         self._leave()
         if not self._fetch.is_long:
-            self.deferred.resolve(run_to_end(self._fetch.reading()).response)
+            self.deferred.resolve(self._fetch.read().response)
             return
         reading = run_in_turns(self._fetch.reading())
         if isinstance(reading, Deferred):
