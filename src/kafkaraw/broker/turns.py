@@ -79,8 +79,12 @@ async def run_async(steps: Steps[T]) -> T:
             turn = Turn()
 
 
-def run_in_turns(steps: Steps[T]) -> T | Deferred[T]:
+def run_in_turns(steps: Steps[T], *, completes: bool = True) -> T | Deferred[T]:
     """Run a generator: the first turn at once, what is left in later turns.
+
+    Args:
+        steps: the generator.
+        completes: whether it runs to its end also if the client that has asked is lost.
 
     Returns:
         Its result, or a deferred one. What the generator raises later is delivered as `Failed`. When the deferred
@@ -89,7 +93,7 @@ def run_in_turns(steps: Steps[T]) -> T | Deferred[T]:
     run = _Run(steps)
     if run.has_ended():
         return run.taken_result()  # type: ignore[no-any-return]
-    return run.begin_later()
+    return run.begin_later(completes=completes)
 
 
 class _Run:
@@ -115,8 +119,8 @@ class _Run:
         """The result; it is not kept, because this object may wait for the garbage collector."""
         return self._result.pop()
 
-    def begin_later(self) -> Deferred[Any]:
-        self._deferred = Deferred(lambda: None, is_working=True)
+    def begin_later(self, *, completes: bool) -> Deferred[Any]:
+        self._deferred = Deferred(lambda: None, is_working=completes, is_idle=False)
         self._turn.pass_on(self._go_on)
         return self._deferred
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkaraw.broker import turns
 from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.fetch import PARTITIONS_PER_STEP
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.state import BrokerState
@@ -16,7 +20,7 @@ from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkaraw.records import TopicPartition, iter_headers
-from kafkaraw.testing.virtual import run_virtual
+from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.handlers.test_metadata import create
 from tests.broker.support import ask, batch, make_state, through_bytes
 
@@ -291,3 +295,108 @@ def test_a_fetch_that_nobody_waits_for_any_more_leaves_nothing_behind(state: Bro
         assert waiting.answer is None
 
     simulate(scenario)
+
+
+LONG = 3 * PARTITIONS_PER_STEP
+
+
+def long_fetch(state, *, max_wait_ms: int = 500, min_bytes: int = 1) -> FetchRequest:
+    asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(LONG)]
+    topics = [FetchTopic(topic_id=state.catalog.topic("long").topic_id, partitions=asked)]
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, topics=topics)
+
+
+async def long_answer(state, request: FetchRequest, each_turn: Callable[[int], None] = lambda turn: None):
+    """The answer, and in how many turns of the loop it came."""
+    later = ask(state, request, 17)
+    assert isinstance(later, Deferred)
+    answers: list = []
+    later.when_done(lambda answer: answers.append(through_bytes(answer, 17)))
+    turn = 0
+    while not answers:
+        each_turn(turn)
+        turn += 1
+        await asyncio.sleep(0 if turn < 30 else 0.001)
+    return answers[0], turn
+
+
+def appended(state, index: int, *values: bytes) -> None:
+    state.partition(TopicPartition("long", index)).append(memoryview(bytearray(batch(*values))))
+
+
+@pytest.fixture
+def in_long_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Runs a scenario with a topic of many partitions on disk, of which few are read in a turn."""
+
+    def run(scenario: Callable[[Any], Awaitable[None]]) -> None:
+        async def main(_: Simulation) -> None:
+            state = make_state(FileStorage(tmp_path))
+            create(state, "long", partitions=LONG)
+            monkeypatch.setattr(turns, "TURN_S", 0.0)
+            await scenario(state)
+
+        run_virtual(main, seed=1)
+
+    return run
+
+
+def test_a_fetch_of_many_partitions_is_read_in_turns_and_keeps_the_files_open(in_long_turns):
+    async def scenario(state) -> None:
+        for index in (0, LONG - 1):
+            appended(state, index, b"value %d" % index)
+
+        def close_files(turn: int) -> None:
+            for index in range(LONG):
+                for segment in state.partition(TopicPartition("long", index)).log._segments:
+                    segment.close()
+
+        answer, turns_taken = await long_answer(state, long_fetch(state), close_files)
+        assert turns_taken >= 3
+        assert len(partitions(answer)) == LONG
+        assert [part.partition_index for part in partitions(answer) if part.records] == [0, LONG - 1]
+        for index in (0, LONG - 1):
+            assert b"value %d" % index in bytes(partitions(answer)[index].records)
+
+    in_long_turns(scenario)
+
+
+@pytest.mark.parametrize("index", [0, LONG - 1])
+@pytest.mark.parametrize("turn", [1, 3, 4, 5, 6, 20])
+def test_a_fetch_of_many_partitions_misses_nothing_that_comes_between_its_turns(in_long_turns, turn: int, index: int):
+    async def scenario(state) -> None:
+        began = asyncio.get_running_loop().time()
+        answer, _ = await long_answer(
+            state,
+            long_fetch(state, max_wait_ms=60_000),
+            lambda now: appended(state, index, b"late") if now == turn else None,
+        )
+        assert asyncio.get_running_loop().time() - began < 1
+        assert [part.partition_index for part in partitions(answer) if part.records] == [index]
+
+    in_long_turns(scenario)
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, 1, 4, 100])
+def test_a_fetch_of_many_partitions_is_answered_when_its_time_is_up(in_long_turns, max_wait_ms: int):
+    async def scenario(state) -> None:
+        answer, _ = await long_answer(state, long_fetch(state, max_wait_ms=max_wait_ms))
+        assert not any(part.records for part in partitions(answer))
+
+    in_long_turns(scenario)
+
+
+@pytest.mark.parametrize("turn", [1, 4, 30])
+def test_a_fetch_of_many_partitions_that_is_cancelled_watches_nothing(in_long_turns, turn: int):
+    async def scenario(state) -> None:
+        later = ask(state, long_fetch(state, max_wait_ms=60_000), 17)
+        later.when_done(lambda answer: pytest.fail("it was cancelled"))
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        assert not later.is_working, "the connection cancels it when the client is lost"
+        later.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        watched = [state.partition(TopicPartition("long", index))._watchers for index in range(LONG)]
+        assert not any(watched)
+
+    in_long_turns(scenario)

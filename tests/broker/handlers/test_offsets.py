@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from kafkaraw.broker import turns
+from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.asked_positions import POSITIONS_PER_STEP
+from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -19,6 +25,7 @@ from kafkaraw.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.handlers.test_metadata import create
 from tests.broker.support import ask, make_state
 
@@ -155,3 +162,32 @@ def test_a_nameless_or_contradictory_producer_is_refused(request_fields):
     request = InitProducerIdRequest(transaction_timeout_ms=60_000, **request_fields)
     answer = ask(make_state(), request)
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+
+def test_a_commit_of_many_positions_is_judged_in_turns_with_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    count = 3 * POSITIONS_PER_STEP
+
+    async def scenario(_: Simulation) -> None:
+        state = make_state(offsets_topic_num_partitions=1)
+        state.create_topic(plan_topic(Wish("t", count, 1), state.catalog, state.config))
+        ask(state, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+        parts = [
+            OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=index, committed_leader_epoch=0, committed_metadata=""
+            )
+            for index in range(count + 1)
+        ]
+        topic_id = state.catalog.topic("t").topic_id
+        asked = OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=parts)
+        later = ask(state, OffsetCommitRequest(group_id="g", topics=[asked]), 10)
+        assert isinstance(later, Deferred)
+        answers: list = []
+        later.when_done(answers.append)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        codes = [part.error_code for part in answers[0].topics[0].partitions]
+        assert codes == [ErrorCode.NONE] * count + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert committed(state) == [(0, ""), (1, "")]
+
+    run_virtual(scenario, seed=1)

@@ -14,6 +14,7 @@ from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
+from kafkaraw.broker.turns import Steps
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequestPartition
@@ -21,6 +22,10 @@ from kafkaraw.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestP
 from kafkaraw.records import TopicPartition
 
 _NO_EXPIRY: Final = -1
+
+
+POSITIONS_PER_STEP: Final = 200
+"""After how many positions others may have a turn."""
 
 
 class _Answer(Protocol):
@@ -52,15 +57,15 @@ class AskedPositions(Generic[Answer]):
         self._of_the_group: list[Answer] = []
         self.accepted: list[tuple[TopicPartition, CommittedOffset]] = []
 
-    def judge(
+    def judge_in_steps(
         self,
         topic: Topic | None,
         partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
         *,
         unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         topic_id: Uuid = ZERO_UUID,
-    ) -> list[Answer]:
-        """The answers to one topic's positions; the group may still change them, by `settle`.
+    ) -> Steps[list[Answer]]:
+        """The answers to one topic's positions; the group may still change them, by `settle`. Stops behind every few.
 
         Args:
             topic: None when there is none.
@@ -68,7 +73,13 @@ class AskedPositions(Generic[Answer]):
             unknown: what is said of partitions that do not exist.
             topic_id: kept with the positions.
         """
-        return [self._judged(topic, asked, unknown, topic_id) for asked in partitions]
+        answers: list[Answer] = []
+        for at in range(0, len(partitions), POSITIONS_PER_STEP):
+            answers += [
+                self._judged(topic, asked, unknown, topic_id) for asked in partitions[at : at + POSITIONS_PER_STEP]
+            ]
+            yield None
+        return answers
 
     def _judged(
         self,
@@ -98,7 +109,7 @@ class AskedPositions(Generic[Answer]):
         """The response with those answers, once the group has said what becomes of the positions.
 
         Args:
-            response: holds the answers that `judge` gave.
+            response: holds the answers that `judge_in_steps` gave.
             ask: has the group keep what is `accepted`; an error that it reports is said of every partition there is.
         """
         if not self._of_the_group:

@@ -9,19 +9,25 @@ Source: kafka.server.{KafkaApis, ReplicaManager.fetchMessages, DelayedFetch}; KI
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.deferred import Deferred, Failed, after
 from kafkaraw.broker.fetch_sessions import in_session
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
+from kafkaraw.broker.handlers.parts import has_more_than
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
 from kafkaraw.broker.log.storage import Content
 from kafkaraw.broker.partitions.partition import Partition
+from kafkaraw.broker.partitions.partition_observers import Watcher
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
+from kafkaraw.net.shared_files import SharedFile
+from kafkaraw.protocol import FileSlice
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (
     AbortedTransaction,
@@ -45,6 +51,8 @@ RACK_VERSION_MIN: Final = 11
 LEADER_VERSION_MIN: Final = 16
 LEADER_IS_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET: Final = -1
+PARTITIONS_PER_STEP: Final = 100
+"""After how many partitions others may have a turn; a request for no more is answered in one."""
 NO_REPLICA: Final = -1
 
 
@@ -55,32 +63,71 @@ def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -
     )
 
 
-def _answer(
-    state: BrokerState, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Deferred[FetchResponse]:
+def _answer(state: BrokerState, context: RequestContext, request: FetchRequest) -> object:
     fetch = _Fetch(state, context, request)
+    if fetch.is_long:
+        return after(run_in_turns(_answer_in_turns(fetch), completes=False), lambda answer: answer.result)
     reading = fetch.read()
-    if request.max_wait_ms <= 0 or reading.must_answer or reading.size_bytes >= fetch.min_bytes:
+    if fetch.is_answered_by(reading):
         return reading.response
-    missing = fetch.missing_bytes()
+    missing = run_to_end(fetch.counting_missing())
     if missing <= 0:
         return reading.response
-    return _WaitingFetch(fetch, missing).deferred
+    waiting = _WaitingFetch(fetch)
+    waiting.watch_all()
+    waiting.missing_bytes = missing
+    return waiting.deferred
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The answer of a long request.
+
+    Attributes:
+        result: the answer, or one that comes later.
+        reading: what was read; holds the files that the answer refers to until it is sent.
+    """
+
+    result: FetchResponse | Deferred[FetchResponse]
+    reading: _Reading
+
+
+def _answer_in_turns(fetch: _Fetch) -> Steps[_Answer]:
+    """Read; when there is not enough, begin to wait."""
+    reading = yield from fetch.reading()
+    if fetch.is_answered_by(reading):
+        return _Answer(reading.response, reading)
+    waiting = _WaitingFetch(fetch)
+    try:
+        yield from waiting.counting()
+    except BaseException:
+        waiting.deferred.cancel()
+        raise
+    return _Answer(waiting.deferred, reading)
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What one pass over the partitions gave."""
+    """What one pass over the partitions gave.
+
+    Attributes:
+        files: those that the response refers to, if the pass takes several turns; this object keeps them open.
+    """
 
     response: FetchResponse
     size_bytes: int = 0
     must_answer: bool = False
     left_bytes: int = 0
+    files: list[SharedFile] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request with what it works on."""
+    """One request with what it works on.
+
+    Attributes:
+        is_long: whether the request names so many partitions that it is worked on in turns with others.
+    """
 
     state: BrokerState
     context: RequestContext
@@ -88,21 +135,47 @@ class _Fetch:
     max_bytes: int = field(init=False)
     min_bytes: int = field(init=False)
     committed_only: bool = field(init=False)
+    is_long: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.is_long = has_more_than(self.request, ("topics", "partitions"), PARTITIONS_PER_STEP)
         unthrottled = self.state.throttling.largest_fetch_bytes(self.context.client)
         self.max_bytes = int(min(self.request.max_bytes, self.state.config.fetch_max_bytes, unthrottled))
         self.min_bytes = min(self.request.min_bytes, self.max_bytes)
         self.committed_only = self.request.isolation_level == READ_COMMITTED
 
+    def is_answered_by(self, reading: _Reading) -> bool:
+        """Whether there is enough to give, or waiting makes no sense."""
+        return self.request.max_wait_ms <= 0 or reading.must_answer or reading.size_bytes >= self.min_bytes
+
     def read(self) -> _Reading:
-        """Read what is there now."""
+        """Read what is there now, at once."""
         reading = _Reading(FetchResponse(responses=[]), left_bytes=self.max_bytes)
         for topic in self.request.topics:
-            answers = [self._answer(topic, asked, reading) for asked in topic.partitions]
-            reading.response.responses.append(
-                FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
-            )
+            self._add(reading, topic, [self._answer(topic, asked, reading) for asked in topic.partitions])
+        return self._completed(reading)
+
+    def reading(self) -> Steps[_Reading]:
+        """Read what is there now; stops behind every few partitions."""
+        reading = _Reading(FetchResponse(responses=[]), left_bytes=self.max_bytes)
+        for topic in self.request.topics:
+            answers: list[PartitionData] = []
+            for at in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
+                step = [
+                    self._answer(topic, asked, reading) for asked in topic.partitions[at : at + PARTITIONS_PER_STEP]
+                ]
+                answers += step
+                reading.files += [SharedFile.of(one.records.fd) for one in step if isinstance(one.records, FileSlice)]
+                yield None
+            self._add(reading, topic, answers)
+        return self._completed(reading)
+
+    def _add(self, reading: _Reading, topic: FetchTopic, answers: list[PartitionData]) -> None:
+        reading.response.responses.append(
+            FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
+        )
+
+    def _completed(self, reading: _Reading) -> _Reading:
         if self.context.api_version >= LEADER_VERSION_MIN:
             self._say_leaders(reading.response)
         if not any(topic.partitions for topic in self.request.topics):
@@ -206,23 +279,29 @@ class _Fetch:
         found = self.state.catalog.topic_by_id(topic.topic_id)
         return None if found is None else found.name
 
-    def partitions(self) -> list[tuple[Partition, FetchPartition]]:
+    def partitions(self) -> Iterator[tuple[Partition, FetchPartition]]:
         """The partitions that this node has, with what is asked of each."""
-        found = []
         for topic in self.request.topics:
             name = self._name(topic)
             for asked in topic.partitions:
                 partition = None if name is None else self.state.partition(TopicPartition(name, asked.partition))
                 if partition is not None:
-                    found.append((partition, asked))
-        return found
+                    yield partition, asked
 
-    def missing_bytes(self) -> int:
-        """How many bytes must still come before there are `min_bytes` to give."""
+    def counting_missing(self, watcher: Watcher | None = None) -> Steps[int]:
+        """How many bytes must still come before there are `min_bytes` to give; stops behind every few partitions.
+
+        Args:
+            watcher: watches each partition before its bytes are counted.
+        """
         there = 0
-        for partition, asked in self.partitions():
+        for number, (partition, asked) in enumerate(self.partitions(), start=1):
+            if watcher is not None:
+                partition.watch(watcher)
             readable = partition.readable_bytes(asked.fetch_offset, committed_only=self.committed_only)
             there += min(readable, asked.partition_max_bytes)
+            if not number % PARTITIONS_PER_STEP:
+                yield None
         return self.min_bytes - there
 
 
@@ -259,27 +338,53 @@ def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOff
 
 
 class _WaitingFetch:
-    """A fetch that is waiting: told what can be read, it answers when there is enough, or when its time is up."""
+    """A fetch that is waiting: told what can be read, it answers when there is enough, or when its time is up.
 
-    def __init__(self, fetch: _Fetch, missing_bytes: int) -> None:
+    Attributes:
+        missing_bytes: how many bytes must still come.
+    """
+
+    def __init__(self, fetch: _Fetch) -> None:
         self.deferred: Deferred[FetchResponse] = Deferred(self._leave)
+        self.missing_bytes = 0
         self._fetch = fetch
-        self._missing_bytes = missing_bytes
-        self._watched = [partition for partition, _ in fetch.partitions()]
-        for partition in self._watched:
-            partition.watch(self)
+        self._is_counting = False
+        self._came_bytes = 0
+        self._has_left = False
+        self._is_due = False
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(fetch.request.max_wait_ms / 1000, self._answer)
 
+    def watch_all(self) -> None:
+        """Have all partitions tell what can be read."""
+        for partition, _ in self._fetch.partitions():
+            partition.watch(self)
+
+    def counting(self) -> Steps[None]:
+        """Count what is missing, and watch what is counted; answers when nothing is missing."""
+        self._is_counting, self._came_bytes = True, 0
+        self.missing_bytes = (yield from self._fetch.counting_missing(self)) - self._came_bytes
+        self._is_counting = False
+        if self._has_left:
+            self._unwatch()  # those that were counted since
+        elif self.missing_bytes <= 0 or self._is_due:
+            asyncio.get_running_loop().call_soon(self._answer)  # not before somebody waits for the answer
+
     def readable(self, size_bytes: int) -> None:
         """There is more to read in one of the partitions."""
-        self._missing_bytes -= size_bytes
+        if self._is_counting:
+            self._came_bytes += size_bytes
+            return
+        self.missing_bytes -= size_bytes
         # A small marker can make much readable for those who wait for outcomes: they count anew each time.
-        if self._missing_bytes > 0 and not self._fetch.committed_only:
+        if self.missing_bytes > 0 and not self._fetch.committed_only:
             return
         # Counted again, because partition_max_bytes may hide some of what came.
-        self._missing_bytes = self._fetch.missing_bytes()
-        if self._missing_bytes <= 0:
+        if self._fetch.is_long:
+            run_in_turns(self.counting())
+            return
+        self.missing_bytes = run_to_end(self._fetch.counting_missing())
+        if self.missing_bytes <= 0:
             self._answer()
 
     def ended(self) -> None:
@@ -287,10 +392,29 @@ class _WaitingFetch:
         self._answer()
 
     def _answer(self) -> None:
+        if self._has_left:
+            return
+        if self._is_counting:
+            self._is_due = True
+            return
         self._leave()
-        self.deferred.resolve(self._fetch.read().response)
+        if not self._fetch.is_long:
+            self.deferred.resolve(self._fetch.read().response)
+            return
+        reading = run_in_turns(self._fetch.reading())
+        if isinstance(reading, Deferred):
+            reading.when_done(self._resolve)
+        else:
+            self._resolve(reading)
+
+    def _resolve(self, reading: _Reading | Failed) -> None:
+        self.deferred.resolve(reading if isinstance(reading, Failed) else reading.response)  # type: ignore[arg-type]
 
     def _leave(self) -> None:
+        self._has_left = True
         self._timer.cancel()
-        for partition in self._watched:
+        self._unwatch()
+
+    def _unwatch(self) -> None:
+        for partition, _ in self._fetch.partitions():
             partition.unwatch(self)

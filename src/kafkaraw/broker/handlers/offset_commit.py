@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.deferred import after
 from kafkaraw.broker.groups.coordinator import Claim
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.handlers.asked_positions import AskedPositions
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import (
@@ -28,9 +29,7 @@ from kafkaraw.protocol.messages.offset_commit import (
 TOPIC_ID_VERSION_MIN: Final = 10
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
+def handle(state: BrokerState, context: RequestContext, request: OffsetCommitRequest) -> object:
     """Keep each position, or say why not."""
     by_id = context.api_version >= TOPIC_ID_VERSION_MIN
     asked: AskedPositions[OffsetCommitResponsePartition] = AskedPositions(
@@ -39,12 +38,19 @@ def handle(
         retention_ms=request.retention_time_ms,
     )
 
-    def judged(wanted: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    def judged(wanted: OffsetCommitRequestTopic) -> Steps[OffsetCommitResponseTopic]:
         topic = state.catalog.topic_by_id(wanted.topic_id) if by_id else state.catalog.topic(wanted.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topic_id = ZERO_UUID if topic is None else topic.topic_id
-        answers = asked.judge(topic, wanted.partitions, unknown=unknown, topic_id=topic_id)
+        answers = yield from asked.judge_in_steps(topic, wanted.partitions, unknown=unknown, topic_id=topic_id)
         return OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=answers)
+
+    def judging() -> Steps[OffsetCommitResponse]:
+        topics = []
+        for wanted in request.topics:
+            answered = yield from judged(wanted)
+            topics.append(answered)
+        return OffsetCommitResponse(topics=topics)
 
     def ask(done: Done) -> None:
         coordinator = coordinator_or_code(state, request.group_id)
@@ -60,4 +66,4 @@ def handle(
         )
         coordinator.commit(claim, asked.accepted, done)
 
-    return asked.settle(OffsetCommitResponse(topics=[judged(topic) for topic in request.topics]), ask)
+    return after(run_in_turns(judging()), lambda response: asked.settle(response, ask))

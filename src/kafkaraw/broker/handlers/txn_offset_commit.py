@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.deferred import after
 from kafkaraw.broker.groups.coordinator import Claim, Positions
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.handlers.asked_positions import AskedPositions
@@ -17,6 +17,7 @@ from kafkaraw.broker.handlers.group_claims import coordinator_or_code
 from kafkaraw.broker.handlers.produce_in_transaction import code_for_clients
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -29,22 +30,23 @@ IMPLICIT_VERSION_MIN: Final = 5
 ABORTABLE_VERSION_MIN: Final = 4
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Deferred[TxnOffsetCommitResponse]:
+def handle(state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest) -> object:
     """Keep each position, or say why not."""
     asked: AskedPositions[TxnOffsetCommitResponsePartition] = AskedPositions(
         state, lambda number: TxnOffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.NONE)
     )
-    response = TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=wanted.name, partitions=asked.judge(state.catalog.topic(wanted.name), wanted.partitions)
-            )
-            for wanted in request.topics
-        ]
-    )
-    return asked.settle(response, lambda done: _ask(state, context, request, asked.accepted, done))
+
+    def judging() -> Steps[TxnOffsetCommitResponse]:
+        topics = []
+        for wanted in request.topics:
+            answers = yield from asked.judge_in_steps(state.catalog.topic(wanted.name), wanted.partitions)
+            topics.append(TxnOffsetCommitResponseTopic(name=wanted.name, partitions=answers))
+        return TxnOffsetCommitResponse(topics=topics)
+
+    def settle(response: TxnOffsetCommitResponse) -> object:
+        return asked.settle(response, lambda done: _ask(state, context, request, asked.accepted, done))
+
+    return after(run_in_turns(judging()), settle)
 
 
 def _ask(
