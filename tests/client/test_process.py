@@ -313,3 +313,53 @@ def test_ctrl_c_ends_every_wait_at_once_and_every_record_is_written_or_reported(
     assert not done.stderr or (report and "close()" in call), done.stderr
     reported = int(report[1]) if report else 0
     assert len(values(broker_to_stop, topic)) + reported >= int(interrupted[1])
+
+
+def test_consumers_and_admins_of_a_loop_thread_that_ended_by_a_fault_say_so_and_can_be_closed(broker):
+    done = run_program(
+        """
+        from kafkaraw.net.loop_thread import client_loop_thread
+        partition = TopicPartition("fault", 0)
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            for _ in range(5):
+                producer.send("fault", b"v")
+        consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        consumer.assign([partition])
+        assert consumer.poll(10, 1)
+        member = Consumer(bootstrap_servers=bootstrap, group_id="fault", auto_offset_reset="earliest")
+        member.subscribe(["fault"])
+        assert member.poll(30, 1)
+        admin = Admin(bootstrap_servers=bootstrap)
+        admin.list_topics()
+        unused = Admin(bootstrap_servers=bootstrap)
+        logging.getLogger("kafkaraw").setLevel(logging.CRITICAL + 1)
+        selector = client_loop_thread()._running.descriptors()[0]
+        os.dup2(os.open(os.devnull, os.O_RDONLY), selector)
+        client_loop_thread().call_soon(lambda: None)
+        while client_loop_thread()._running.fault is None:
+            threading.Event().wait(0.01)
+        calls = {
+            "poll": lambda: consumer.poll(10), "columns": lambda: consumer.poll_arrow(timeout=10),
+            "seek": lambda: consumer.seek(partition, 0), "end_offsets": lambda: consumer.end_offsets([partition], 10),
+            "iteration": lambda: list(consumer), "commit": lambda: member.commit(timeout=10),
+            "unsubscribe": lambda: member.unsubscribe(10), "list_topics": lambda: admin.list_topics(),
+        }
+        for name, call in calls.items():
+            try:
+                call()
+            except ClosedError as error:
+                assert "has ended by a fault; make a new one" in str(error), error
+            else:
+                print(name, "raised nothing")
+        for client in (consumer, member, admin):
+            client.close()
+            client.close()
+        unused.list_topics()
+        unused.close()
+        with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as other:
+            other.assign([partition])
+            print(sum(batch.records_count for batch in other.poll(10).values()))
+        """,
+        broker.bootstrap_servers,
+    )
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr

@@ -18,7 +18,9 @@ from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch
 from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.reading.task import _RangeRead
+from kafkaraw.spark.worker import ClientPool
 from kafkaraw.spark.writing import exactly_once
+from kafkaraw.spark.writing import task as writing
 from kafkaraw.spark.writing.decisions import Decisions, Found
 from kafkaraw.spark.writing.exactly_once import Written, commit_batch
 from kafkaraw.spark.writing.outcomes import Outcome
@@ -29,6 +31,7 @@ from kafkaraw.testing.partition_logs import open_transactions, read_logs
 from kafkaraw.testing.sink_history import SinkHistory, SinkSlot, Skipped
 from tests.spark.reading.ranges import read_slow_partition
 from tests.spark.writing.query import TOPIC, Query, Rows, forget_clients
+from tests.spark.writing.reports import write_with_refused_rows
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,10 @@ def sink_leaves_surplus_transactions_open(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Decisions, "abort_leftovers", lambda *_: None)
 
 
+def sink_does_not_wait_for_what_becomes_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_producers", ClientPool(writing.make_producer))
+
+
 PLANTS = {
     plant.name: plant
     for plant in (
@@ -166,6 +173,9 @@ PLANTS = {
             sink_skips_without_comparing_rows, repeat_with_other_rows, frozenset({Invariant.SKIPPED_OTHER_ROWS})
         ),
         SparkPlant(sink_takes_a_refusal_for_aborted, go_on_late, frozenset({Invariant.SEVERAL_DECISIONS})),
+        SparkPlant(
+            sink_does_not_wait_for_what_becomes_of_its_rows, write_with_refused_rows, frozenset({Invariant.UNREPORTED})
+        ),
         SparkPlant(sink_leaves_surplus_transactions_open, repeat_with_fewer_tasks, frozenset({Invariant.LEFT_OPEN})),
     )
 }

@@ -2,30 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 from kafkaraw.client.forking import leave_behind, tell_about_forks
-from kafkaraw.errors import ForkedError
+from kafkaraw.errors import ClosedError, ForkedError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 
 T = TypeVar("T")
 
 
 class Bridge:
-    """The way of one object's calls to the loop thread; closed in a child process."""
+    """The way of one object's calls to the loop thread; closed in a child process, and when that thread has ended.
+
+    Args:
+        owner: what the object is, for errors.
+        inner: what lives on the loop.
+    """
 
     def __init__(self, owner: str, inner: object) -> None:
         self._owner = owner
         self._inner = inner
         self._forked = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         tell_about_forks(self, Bridge._after_fork_in_child)
 
-    def run(self, work: Coroutine[object, None, T]) -> T:
-        """Run it there and wait for the result; the work keeps its own time limit."""
+    def check_usable(self) -> None:
+        """Refuse what cannot be done any more.
+
+        Raises:
+            ForkedError: this is a child process.
+            ClosedError: the loop thread on which the object lived has ended by a fault.
+        """
         if self._forked:
-            work.close()
             raise ForkedError(f"this {self._owner} belongs to the parent process; make a new one after the fork")
+        if self.is_lost:
+            raise ClosedError(f"the loop thread that this {self._owner} lived on has ended by a fault; make a new one")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the loop on which the object lived is no more: it has begun with the first call."""
+        if self._forked:
+            return False
+        loop = client_loop_thread().loop
+        if self._loop is None:
+            self._loop = loop
+        return self._loop is not loop
+
+    def let_go(self) -> None:
+        """Close an object that is lost: nothing of it can be closed on its loop, and finalizers would complain."""
+        leave_behind(self._inner)
+
+    def run(self, work: Coroutine[object, None, T]) -> T:
+        """Run it there and wait for the result; the work keeps its own time limit. Raises as `check_usable`."""
+        try:
+            self.check_usable()
+        except KafkaError:
+            work.close()
+            raise
         return client_loop_thread().run(work)
 
     def call(self, work: Callable[[], T]) -> T:
@@ -38,7 +73,7 @@ class Bridge:
 
     def call_soon(self, work: Callable[[], object]) -> None:
         """Have a plain function called there, before whatever is run there next; does not wait for it."""
-        if not self._forked:
+        if not self._forked and not self.is_lost:
             client_loop_thread().call_soon(work)
 
     def _after_fork_in_child(self) -> None:

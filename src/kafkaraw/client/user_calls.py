@@ -1,10 +1,10 @@
 """Calls of the blocking consumer in which callbacks of a rebalance may have to be called, on the caller's own thread.
 
 A callback is user code: it may block, and may use the blocking consumer, neither of which is possible on the loop
-thread. So the call comes back for it, and is made again afterwards; the handover remembers which steps are done.
-Others wait for the end of a callback, so its end is told whatever becomes of it, and without waiting: a second Ctrl-C
-would end the wait. If it comes even before that, the next call of the consumer on this thread tells it. Start at
-`UserCalls.run`.
+thread. So the call comes back for it, and is made again afterwards; the handover remembers which steps are done. Others
+wait for the end of a callback, so its end is told whatever becomes of it. That is done without waiting, because a
+second Ctrl-C would end the wait; if Ctrl-C comes even before that, the consumer's next call on this thread does it.
+Start at `UserCalls.run`.
 """
 
 from __future__ import annotations

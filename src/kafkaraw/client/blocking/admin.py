@@ -243,4 +243,7 @@ class Admin:
         return self._async.metrics()
 
     def close(self) -> None:
-        self._bridge.run(self._async.close())
+        if self._bridge.is_lost:
+            self._bridge.let_go()
+        else:
+            self._bridge.run(self._async.close())

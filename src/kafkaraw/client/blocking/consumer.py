@@ -281,6 +281,9 @@ class Consumer:
         self._close(timeout, in_doubt=False)
 
     def _close(self, timeout: float | None, *, in_doubt: bool) -> None:
+        if self._bridge.is_lost:
+            self._bridge.let_go()
+            return
         reader = self._reader
         is_elsewhere = reader is not None and reader is not threading.current_thread() and reader.is_alive()
         deadline = self._bridge.call(lambda: closing_deadline(timeout))  # one for all: callbacks interrupt the call
@@ -296,6 +299,7 @@ class Consumer:
     ) -> T:
         """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""
         limit = self._reading.limit(max_records)
+        self._bridge.check_usable()
         self._reading.check_usable()
         use = self._use
         before = use.begin(call)

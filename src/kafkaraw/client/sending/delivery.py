@@ -739,7 +739,7 @@ class Delivery:
         the user's, and may be what has failed. What ends a process (a handler that calls `sys.exit()`, Ctrl-C in the
         middle of a change) the loop raises afterwards.
         """
-        if self._broken is not None:
+        if self._broken is not None or self.is_closed:
             return
         message = f"the producer stopped working: {error!r}; the outcome of what it had sent is unknown"
         self._broken = message
