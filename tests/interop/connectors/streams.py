@@ -461,7 +461,7 @@ _RESTARTS: Final = (
         *THREE,
         Stream(
             options={"subscribe": "$t", "startingOffsets": '{"$t":{"0":1}}'},
-            expect=Refused("startingOffsets", "all partitions"),
+            expect=Refused("startingOffsets", "don't match what are assigned"),
         ),
         suite=_SOURCE,
     ),
