@@ -106,25 +106,25 @@ _OFFSETS: Final[tuple[Scenario, ...]] = (
         THREE,
         "startingOffsets leave a partition out",
         {"startingOffsets": '{"$t":{"0":1}}'},
-        Refused("startingOffsets", "all partitions"),
+        Refused("startingOffsets", "don't match what are assigned"),
     ),
     _of(
         THREE,
         "startingOffsets name a partition that is not there",
         {"startingOffsets": '{"$t":{"0":1,"1":1,"2":1,"3":1}}'},
-        Refused("startingOffsets", "all partitions"),
+        Refused("startingOffsets", "don't match what are assigned"),
     ),
     _of(
         THREE,
         "startingOffsets name a topic that is not read",
         {"startingOffsets": '{"$t":{"0":1,"1":1,"2":1},"$u":{"0":1}}'},
-        Refused("startingOffsets", "all partitions"),
+        Refused("startingOffsets", "don't match what are assigned"),
     ),
     _of(
         THREE,
         "endingOffsets leave a partition out",
         {"endingOffsets": '{"$t":{"0":1}}'},
-        Refused("endingOffsets", "all partitions"),
+        Refused("endingOffsets", "don't match what are assigned"),
     ),
     _of((Create("t", 3),), "an empty topic", {}, rows()),
     _of((*THREE, DeleteRecords("t", 4)), "deleted records, from earliest", {}, numbers(range(4, 21))),
@@ -234,13 +234,13 @@ _TIMES: Final[tuple[Scenario, ...]] = (
         TIMED,
         "times leave a partition out",
         {"startingOffsetsByTimestamp": by_time(_SECOND, _SECOND)},
-        Refused("startingOffsetsByTimestamp", "all partitions"),
+        Refused("startingOffsetsByTimestamp", "don't match what are assigned"),
     ),
     _of(
         TIMED,
         "times name a partition that is not there",
         {"startingOffsetsByTimestamp": by_time(*[_SECOND] * 4)},
-        Refused("startingOffsetsByTimestamp", "all partitions"),
+        Refused("startingOffsetsByTimestamp", "don't match what are assigned"),
     ),
 )
 
@@ -265,7 +265,13 @@ _TOPICS: Final[tuple[Scenario, ...]] = (
     _topics("a topic named twice is read once", {"subscribe": "$u,$u"}, rows("3", "4")),
     _topics("single partitions", {"assign": '{"$t":[1],"$u":[0]}'}, rows("2", "3", "4"), quick=True),
     _topics("assign with blanks around", {"assign": '  {"$t":[1]} '}, rows("2")),
-    _topics("a partition that is not there", {"assign": '{"$t":[7]}'}, Refused("partition", "partition")),
+    _topics(
+        "a partition that is not there",
+        {"assign": '{"$t":[7]}'},
+        rows(),
+        ours=Refused("$t-7"),
+        differs="`kafka.bootstrap.servers`, `assign`, `subscribe`",
+    ),
     _topics("a topic that is not there", {"subscribe": "$v"}, Refused("$v", "UnknownTopicOrPartition")),
     _topics("a topic that is not there beside another", {"subscribe": "$t,$v"}, Refused("", "UnknownTopicOrPartition")),
     _topics("a deleted topic", {"subscribe": "$t,$u"}, Refused("", "UnknownTopicOrPartition"), Delete("u")),
@@ -377,8 +383,18 @@ _COMMITTED: Final[tuple[Step, ...]] = (
 )
 
 
-def _tasks(name: str, options: Options, tasks: int, count: int = 21, **about: object) -> Scenario:
-    read = Read(options={"subscribe": "$t"} | dict(options), tasks=True, expect=rows((tasks, count)))
+_CUT: Final = "`minPartitions`, `maxRecordsPerPartition`"
+
+
+def _tasks(
+    name: str, options: Options, tasks: int, count: int = 21, ours: int | None = None, **about: object
+) -> Scenario:
+    read = Read(
+        options={"subscribe": "$t"} | dict(options),
+        tasks=True,
+        expect=rows((tasks, count)),
+        ours=None if ours is None else rows((ours, count)),
+    )
     return scenario(f"batch read: {name}", *THREE, read, suite=_RELATION, **about)
 
 
@@ -389,9 +405,16 @@ _QUERIES: Final[tuple[Scenario, ...]] = (
     _tasks("one task for a partition", {}, 3),
     _tasks("minPartitions", {"minPartitions": "6"}, 7),
     _tasks("fewer minPartitions than partitions", {"minPartitions": "2"}, 3),
-    _tasks("maxRecordsPerPartition", {"maxRecordsPerPartition": "4"}, 7, quick=True),
+    _tasks("maxRecordsPerPartition", {"maxRecordsPerPartition": "4"}, 3, ours=7, differs=_CUT, quick=True),
     _tasks("maxRecordsPerPartition and minPartitions", {"maxRecordsPerPartition": "5", "minPartitions": "9"}, 9),
-    _tasks("no task for an empty partition", {"startingOffsets": '{"$t":{"0":10,"1":0,"2":1}}'}, 1, 10),
+    _tasks(
+        "no task for an empty partition",
+        {"startingOffsets": '{"$t":{"0":10,"1":0,"2":1}}'},
+        3,
+        10,
+        ours=1,
+        differs=_CUT,
+    ),
     scenario(
         "batch read: a DataFrame used twice in one query",
         Create("t"),

@@ -149,7 +149,7 @@ class Performance:
                 message = _message(error)
             if not any(words in message for words in _NOT_STARTED):
                 break
-        return {"refused": message}
+        return {"refused": self._symbol(message)}
 
     def _observe(self, step: Observation) -> list[list[Any]]:
         match step:
@@ -223,7 +223,10 @@ class Performance:
         found: list[tuple[int, Any]] = []
 
         def keep(batch: DataFrame, number: int) -> None:
-            found.extend((number, tuple(row)) for row in batch.collect())
+            if step.tasks:
+                found.append((number, (batch.rdd.getNumPartitions(), batch.count())))
+            else:
+                found.extend((number, tuple(row)) for row in batch.collect())
 
         writer = frame.writeStream.foreachBatch(keep)
         if step.trigger != "live":

@@ -166,7 +166,7 @@ def main() -> int:
         for line in arguments.results.read_text().splitlines():
             show(json.loads(line))
     connectors = [arguments.connector] if arguments.connector else CONNECTORS
-    missing = [(name, each) for name in by_name for each in connectors if each not in halves[name]]
+    missing = [(name, each) for each in connectors for name in by_name if each not in halves[name]]
     if missing:
         with tempfile.TemporaryDirectory() as scratch, ApacheKafka() as kafka:
             for found in outcomes(kafka.bootstrap_servers, missing, Path(scratch), arguments.threads):

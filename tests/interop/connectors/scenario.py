@@ -5,7 +5,7 @@ scenario says where docs/spark.md has that difference (`differs`). A difference 
 `pending` in place of it.
 
 In texts, `$t` is the name of the topic `t` of the scenario, `$prefix` what begins the names of all its topics, and
-`$servers` the broker. Rows come back with `$t` in place of the names.
+`$servers` the broker. Rows and messages come back with `$t` in place of the names.
 """
 
 from __future__ import annotations
@@ -179,6 +179,7 @@ class Stream(Observation):
         checkpoint: streams of one scenario with the same name go on from each other.
         sizes: whether to give the numbers of rows of the micro-batches that have some, instead of the rows.
         phases: for a live query: actions, and the rows that there must be afterwards, all together.
+        tasks: whether to give the number of tasks, and that of rows, of each micro-batch instead of the rows.
         progress: names of what the last progress with rows must have of its source, given as one row.
     """
 
@@ -188,6 +189,7 @@ class Stream(Observation):
     checkpoint: str = "checkpoint"
     sizes: bool = False
     phases: tuple[tuple[tuple[Action, ...], int], ...] = ()
+    tasks: bool = False
     progress: tuple[str, ...] = ()
 
 
