@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 from kafkaraw.spark import recommended_conf
 
@@ -28,6 +31,14 @@ def test_workers_run_this_interpreter_and_import_compiled_code(spark):
     [(executable, pyspark_file)] = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
     assert executable == sys.executable
     assert ".zip" not in pyspark_file
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the fork server runs on Linux only")
+def test_workers_are_forked_from_a_process_that_has_imported_what_they_need(spark):
+    def look(_):
+        return ["kafkaraw.spark.reading.stream_plan" in sys.modules]
+
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect() == [True]
 
 
 def test_object_stores_keep_sparks_own_checkpoint_writer():
@@ -62,6 +73,7 @@ before = dict(os.environ)
 first = session("first", master="local[1]", conf={"spark.sql.shuffle.partitions": "7"})
 assert first.conf.get("spark.sql.shuffle.partitions") == "7"
 python = first.sparkContext.pythonExec
+assert "scripts" in python, python
 first.stop()
 changed = {name for name in before.keys() | os.environ.keys() if before.get(name) != os.environ.get(name)}
 plain = SparkSession.builder.getOrCreate()
@@ -76,5 +88,7 @@ plain.stop()
 
 
 def test_a_plain_session_in_the_same_process_inherits_neither_settings_nor_environment():
-    done = subprocess.run([sys.executable, "-c", AFTERWARDS], capture_output=True, text=True, check=False, timeout=300)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", AFTERWARDS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout.splitlines()[-1:] == ["[[], [], false]"], done.stderr

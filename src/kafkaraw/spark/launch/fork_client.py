@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 
-_ANSWER_TIMEOUT_S = 5.0  # Spark waits for a process for 10 s; a server that is starting is ready before a new process
+_ANSWER_TIMEOUT_S = 8.0  # Spark waits for a process for 10 s; a server that is starting is ready before a new process
 _READY = b"R"
 _GO = b"G"
 

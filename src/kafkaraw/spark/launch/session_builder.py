@@ -8,6 +8,7 @@ source works in any session.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -131,6 +132,8 @@ def session(
         settings["spark.master"] = master
     with _environment_restored():
         if settings["spark.master"].startswith("local"):
+            if shutil.which(os.environ.get("PYSPARK_PYTHON", "")) == sys.executable:
+                del os.environ["PYSPARK_PYTHON"]  # the script runs the same Python
             prepare_environment(worker_python())
             os.environ[SOCKET_VARIABLE] = str(start_fork_server() or "")
         tell_cores(settings["spark.master"])
