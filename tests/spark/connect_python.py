@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import site
 import subprocess
 import sys
 from pathlib import Path
@@ -29,8 +28,13 @@ def connect_python() -> Path:
             _run(str(folder / "bin" / "pip"), "install", "-q", *_PACKAGES)
             (folder / "complete").touch()
         (own,) = folder.glob("lib/python*/site-packages")
-        (own / "parent.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+        (own / "parent.pth").write_text("\n".join(_packages_of_this_python()) + "\n")
     return folder / "bin" / "python"
+
+
+def _packages_of_this_python() -> list[str]:
+    """Its folders of packages, also those that a `.pth` file names."""
+    return [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
 
 
 def _run(*command: str) -> None:

@@ -38,7 +38,8 @@ from kafkaraw.spark.data_source_api import ReadLimit
 from kafkaraw.spark.options.offsets import OffsetJson
 from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.sink import KafkaCommitMessage, KafkaStreamWriter
-from kafkaraw.spark.source import KafkaDataSource, KafkaStreamReader
+from kafkaraw.spark.source import KafkaDataSource, KafkaStreamReader, KafkaUnlimitedStreamReader
+from kafkaraw.spark.versions import features
 
 STOPS = ("latest", "partitions", "task", "prepared", "sunk")
 NEVER = "never"
@@ -190,16 +191,19 @@ def _around(kind: type, method: str, act: Callable[..., object]) -> Iterator[Non
         setattr(kind, method, proper)
 
 
-class _Reader(KafkaStreamReader):
+_ProperReader: Any = KafkaStreamReader if features().read_limits else KafkaUnlimitedStreamReader
+
+
+class _Reader(_ProperReader):
     def __init__(self, options: SparkOptions, schema: StructType, fault: Fault) -> None:
         super().__init__(options, schema)
         self._fault = fault
         self._batch = 0
         self._end: OffsetJson | None = None
 
-    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
+    def latestOffset(self, *given: OffsetJson | ReadLimit) -> OffsetJson:  # none before Spark 4.2
         self._fault.stop("latest", self._batch)
-        return super().latestOffset(start, limit)
+        return super().latestOffset(*given)
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         self._fault.stop("partitions", self._batch)
@@ -258,7 +262,7 @@ class FaultySource(KafkaDataSource):
     def name(cls) -> str:
         return "faulty"
 
-    def streamReader(self, schema: StructType) -> KafkaStreamReader:
+    def streamReader(self, schema: StructType) -> _Reader:
         return _Reader(self._options, schema, self._fault)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:

@@ -17,6 +17,7 @@ from tests.spark.kill_case import TRIGGERS, KillCase
 from tests.spark.kill_plan import MISHAPS, OUTAGE, REMADE, RETENTION, Plan, drawn
 from tests.spark.killed_driver import driver_at_its_steps
 from tests.spark.mishaps import befall, outage
+from tests.spark.needs import needs_read_limits
 from tests.spark.side_by_side import run_to_their_ends
 
 # As many as `few_at_a_time` lets run side by side.
@@ -130,12 +131,14 @@ def outcomes(spark, kafka, broker, tmp_path_factory) -> dict[Plan, Outcome]:
     return Run(spark, kafka, broker, tmp_path_factory, PLANS).outcomes()
 
 
+@needs_read_limits
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_nothing_is_lost_when_something_goes_wrong(outcomes, plan):
     check(plan, outcomes[plan])
 
 
+@needs_read_limits
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("first", range(0, len(MORE), AT_ONCE))
@@ -145,6 +148,7 @@ def test_nothing_is_lost_whatever_goes_wrong_when(spark, replicated, cluster, tm
         check(plan, outcome)
 
 
+@needs_read_limits
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("first", range(0, len(SEEDS), AT_ONCE))
@@ -154,6 +158,7 @@ def test_nothing_is_lost_with_fifty_seeds(spark, replicated, cluster, tmp_path_f
         check(plan, outcome)
 
 
+@needs_read_limits
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
 def test_nothing_is_lost_on_apache_kafka(spark, apache, tmp_path_factory):

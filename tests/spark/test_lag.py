@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import KafkaLagListener, QueryLag
+from tests.spark.needs import needs_read_limits
 
 QUERY = uuid.UUID(int=7)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -68,6 +69,7 @@ def test_gauges_show_the_last_batch_until_the_query_ends():
     assert shown("kafkaraw_spark_partition_offsets_behind", topic="t", partition="0") is None
 
 
+@needs_read_limits
 def test_a_listener_hears_of_the_queries_of_its_session(spark, kafka, tmp_path):
     topic = kafka.new_topic()
     kafka.produce(topic, range(10))

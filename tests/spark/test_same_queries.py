@@ -16,6 +16,7 @@ from kafkaraw.records import TopicPartition
 from tests.java_options import QUICK_JVM
 from tests.spark import same_queries
 from tests.spark.kafka import Kafka
+from tests.spark.needs import needs_read_limits
 from tests.spark.same_queries import BATCHES, CORE, FAILURES, LOSSES, READY, STREAMS, Asked
 
 pytestmark = pytest.mark.timeout(1200)  # the first run fetches the other connector and its Spark
@@ -95,6 +96,7 @@ def test_batch_reads_have_the_same_rows(outcomes, name):
     assert ours or "too late" in name
 
 
+@needs_read_limits
 @pytest.mark.parametrize("name", core(STREAMS))
 def test_streams_have_the_same_rows_in_batches_that_end_at_the_same_offsets(outcomes, name):
     ours, theirs = (each["streams"][name] for each in outcomes)

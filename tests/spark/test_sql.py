@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.spark.connect_python import FetchError, connect_python
+from tests.spark.needs import needs_partial_inserts
 
 ROOT = Path(__file__).parents[2]
 
 
+@needs_partial_inserts
 def test_a_temporary_view_reads_and_takes_inserts(spark, kafka):
     topic = kafka.new_topic()
     spark.sql(

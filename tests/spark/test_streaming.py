@@ -12,6 +12,7 @@ from kafkaraw import Consumer
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark import batch_writer
+from tests.spark.needs import needs_read_limits, needs_real_time_trigger
 from tests.spark.side_by_side import few_at_a_time
 
 TRIGGERS = {
@@ -105,6 +106,7 @@ def test_every_start_and_trigger_reads_what_it_should_and_goes_on_from_its_check
     assert second == expected
 
 
+@needs_read_limits
 def test_a_limit_makes_batches_of_that_size_and_the_lag_is_reported(spark, kafka, tmp_path):
     topic = kafka.new_topic(partitions=2)
     kafka.produce(topic, range(30))
@@ -118,6 +120,18 @@ def test_a_limit_makes_batches_of_that_size_and_the_lag_is_reported(spark, kafka
     assert source["latestOffset"] == {topic: {"0": 30, "1": 10}}
 
 
+def test_a_limit_holds_from_the_first_micro_batch_and_after_a_restart(spark, kafka, tmp_path):
+    topic = kafka.new_topic()
+    kafka.produce(topic, range(10))
+    copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    trigger = {"processingTime": "0 seconds"}
+    assert [batch["numInputRows"] for batch in copy.run(**trigger) if batch["numInputRows"]] == [4, 4, 2]
+    kafka.produce(topic, range(10, 16))
+    assert [batch["numInputRows"] for batch in copy.run(**trigger) if batch["numInputRows"]] == [4, 2]
+    assert copy.numbers == list(range(16))
+
+
+@needs_read_limits
 def test_what_a_query_has_done_with_is_committed_to_a_group_when_asked_for(spark, kafka, tmp_path):
     topic = kafka.new_topic(partitions=2)
     kafka.produce(topic, range(10))
@@ -189,7 +203,7 @@ def test_a_running_query_reads_new_partitions_and_topics_and_reports_one_that_is
     ("trigger", "message"),
     [
         ({"continuous": "1 second"}, "Data source kafkaraw does not support continuous processing"),
-        ({"realTime": "5 seconds"}, "STREAMING_REAL_TIME_MODE"),
+        pytest.param({"realTime": "5 seconds"}, "STREAMING_REAL_TIME_MODE", marks=needs_real_time_trigger),
     ],
 )
 def test_what_spark_keeps_for_sources_in_java_is_refused_when_the_query_starts(

@@ -39,19 +39,21 @@ class SparkFeatures:
         stream_arrow_writer: Spark has `DataSourceStreamArrowWriter`.
         schema_takes_timezone: `to_arrow_schema` takes the name of a timezone; before, UTC goes without saying.
         checkpoint_package: the Java package of the checkpoint file managers.
+        pipelines: Spark Declarative Pipelines work with this package.
     """
 
     read_limits: bool
     stream_arrow_writer: bool
     schema_takes_timezone: bool
     checkpoint_package: str
+    pipelines: bool
 
 
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
 _SINCE: Final = {
-    (4, 2): SparkFeatures(True, True, True, f"{_STREAMING}.checkpointing"),
-    (4, 1): SparkFeatures(False, True, False, f"{_STREAMING}.checkpointing"),
-    (4, 0): SparkFeatures(False, False, False, _STREAMING),
+    (4, 2): SparkFeatures(True, True, True, f"{_STREAMING}.checkpointing", True),
+    (4, 1): SparkFeatures(False, True, False, f"{_STREAMING}.checkpointing", False),
+    (4, 0): SparkFeatures(False, False, False, _STREAMING, False),
 }
 """From the newest to the oldest."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from click.testing import CliRunner
 
 from kafkaraw.cli import main
 from kafkaraw.errors import ConfigError
+from kafkaraw.spark import versions
 from kafkaraw.spark.launch import declarative
 from tests.spark.connect_python import FetchError, connect_python
+from tests.spark.needs import needs_pipelines
 
 ROOT = Path(__file__).parents[3]
 SPEC = """
@@ -42,9 +45,17 @@ def copy():
 """
 
 
+@needs_pipelines
 def test_a_package_that_is_missing_is_named_with_what_to_install(monkeypatch):
     monkeypatch.setattr(declarative, "_NEEDED", ("no_such_package", "no_such.package"))
     with pytest.raises(ConfigError, match=r"\(no_such_package, no_such.package\): pip install \"kafkaraw\[pipelines\]"):
+        declarative.run_pipelines(["run"], {})
+
+
+def test_a_spark_without_pipelines_is_named(monkeypatch):
+    without = replace(versions.features(), pipelines=False)
+    monkeypatch.setattr(declarative, "features", lambda: without)
+    with pytest.raises(ConfigError, match=r"Pipelines need Spark 4\.2 or newer, this is"):
         declarative.run_pipelines(["run"], {})
 
 
@@ -69,6 +80,7 @@ def test_a_setting_without_a_value_is_refused():
     assert (result.exit_code, "'x' is not NAME=VALUE" in result.output) == (2, True)
 
 
+@needs_pipelines
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_pipeline_from_topic_to_topic_ends_with_exit_code_0_as_often_as_it_runs(kafka, tmp_path):

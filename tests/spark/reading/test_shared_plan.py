@@ -18,7 +18,7 @@ def frame(request, spark, kafka):
     for number in range(30):
         kafka.producer.send(topic, b"%d" % number, partition=number % 3)
     kafka.producer.flush(10)
-    before = spark.conf.get(PUSHDOWN)
+    before = spark.conf.get(PUSHDOWN, "false")  # Spark 4.0 does not know it
     spark.conf.set(PUSHDOWN, request.param)
     try:
         yield kafka.batch(spark, subscribe=topic).load()

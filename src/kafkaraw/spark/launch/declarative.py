@@ -20,6 +20,7 @@ from typing import Final
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.spark.launch.session_builder import prepare_environment, recommended_conf
 from kafkaraw.spark.launch.worker_python import worker_python
+from kafkaraw.spark.versions import features, running
 
 _NEEDED: Final = ("grpc", "grpc_status", "google.rpc", "pandas", "yaml")
 
@@ -39,7 +40,7 @@ def run_pipelines(arguments: Sequence[str], conf: Mapping[str, str], master: str
         master: Spark master that the pipeline's Connect server starts with; "sc://host:port" for a server that runs.
 
     Raises:
-        ConfigError: a package is missing.
+        ConfigError: a package is missing, or Spark is older than 4.2.
         KafkaError: the pipeline failed, or could not be understood.
     """
     _check_installed()
@@ -63,6 +64,11 @@ def run_pipelines(arguments: Sequence[str], conf: Mapping[str, str], master: str
 
 
 def _check_installed() -> None:
+    if not features().pipelines:
+        version = ".".join(map(str, running()))
+        raise ConfigError(
+            f'Spark Declarative Pipelines need Spark 4.2 or newer, this is {version}: pip install "pyspark>=4.2"'
+        )
     missing = [name for name in _NEEDED if not _is_there(name)]
     if missing:
         raise ConfigError(

@@ -47,7 +47,7 @@ def bind_late(spark: SparkSession, format_name: str) -> bool:
         format_name: the format, as given to `format()`.
 
     Returns:
-        whether it does; False for a session without a JVM in this process, where Spark Connect asks each time anyway.
+        whether it does; False for a session without a JVM in this process (Spark Connect).
     """
     context, java_session = getattr(spark, "_sc", None), getattr(spark, "_jsparkSession", None)
     if context is None or java_session is None:

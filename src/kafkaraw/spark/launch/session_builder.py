@@ -182,8 +182,8 @@ def prepare_session(spark: SparkSession) -> None:
     """Do for a session that exists already what can still be done: for notebooks, whose platform makes the session.
 
     Every thread of the driver can then use the format, Ctrl-C ends the running jobs, and each query of a batch
-    DataFrame sees the records that are there when the query starts. `session()` calls it. A session of Spark Connect
-    needs none of it and is left alone. Call it again for a session that `newSession()` makes.
+    DataFrame sees the records that are there when the query starts. `session()` calls it. Call it again for a session
+    that `newSession()` makes. A session of Spark Connect has no JVM here and is left alone.
 
     Args:
         spark: the session.
