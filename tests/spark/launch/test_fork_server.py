@@ -75,6 +75,11 @@ def test_a_forked_child_is_what_a_started_process_would_be(server, modules):
     assert json.loads(forked.stdout)["arguments"] == [str(modules / "shows.py"), "a b", ""]
 
 
+def test_only_its_user_reaches_the_server(server):
+    folder = server.parent.stat()
+    assert (folder.st_uid, folder.st_mode & 0o777) == (os.getuid(), 0o700)
+
+
 def test_limits_are_those_of_the_client(server, modules):
     limited = ["sh", "-c", 'ulimit -Sn 99; exec "$@"', "sh", *command(server, "shows")]
     assert json.loads(run(limited, env=environment(modules), cwd=modules, input="").stdout)["limits"][0] == 99
