@@ -93,7 +93,7 @@ class SeveralBrokers:
             rng=self._rng,
             replication_delay_s=lambda: self._delays.uniform(*self._climate.replication_delay_s),
         )
-        return Cluster(self._climate.nodes, lambda node_id: config(self._climate, node_id), surroundings)
+        return Cluster(range(self._climate.nodes), lambda node_id: config(self._climate, node_id), surroundings)
 
     @property
     def running(self) -> list[int]:
