@@ -47,7 +47,12 @@ _BOTH: Final[dict[str, tuple[str, Options, Outcome, tuple[str, ...]]]] = {
         rows(("k", "v")),
         _KV,
     ),
-    "columns in upper case": ("SELECT 'v' VALUE, 'k' KEY", {"topic": "$t"}, rows(("k", "v")), _KV),
+    "columns in upper case": (
+        "SELECT 'v' VALUE, 'k' KEY",
+        {"topic": "$t"},
+        Refused("value", "attribute 'value' not found"),
+        _KV,
+    ),
     "headers": (
         f"SELECT 'v' value, {_HEADERS} headers",
         {"topic": "$t"},
