@@ -14,6 +14,18 @@ from kafkaraw.spark import batch_writer
 from kafkaraw.spark.versions import features
 
 
+def run_to_the_end(writer) -> None:
+    """Run a query until it has read what is there now."""
+    if features().read_limits:
+        assert writer.trigger(availableNow=True).start().awaitTermination(100)
+        return
+    query = writer.trigger(processingTime="0 seconds").start()  # availableNow would run one batch of four
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
 class Doubt:
     """A query that copies a topic in batches of four, and may be made to forget that it has committed its last."""
 
@@ -28,14 +40,7 @@ class Doubt:
         rows = self._kafka.stream(self._spark, **given).load().select("value")
         writer = rows.writeStream.format("kafkaraw").options(**self.options)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
-        if features().read_limits:
-            assert writer.trigger(availableNow=True).start().awaitTermination(100)
-            return
-        query = writer.trigger(processingTime="0 seconds").start()  # availableNow would end after one batch of four
-        try:
-            query.processAllAvailable()
-        finally:
-            query.stop()
+        run_to_the_end(writer)
 
     def forget_last_commit(self) -> None:
         """As if the driver had died after the sink's commit, before Spark wrote it down."""
@@ -119,7 +124,7 @@ def updating(spark, kafka, topic, target, checkpoint, write):
     rows = kafka.stream(spark, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="4").load()
     counts = rows.groupBy(F.col("partition")).count().select(F.col("count").cast("string").alias("value"))
     writer = counts.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
-    return writer.foreachBatch(write).trigger(availableNow=True).start()
+    return writer.foreachBatch(write)
 
 
 @pytest.mark.parametrize(("options", "repeated"), [({"exactlyOnce": "true"}, 0), ({}, 1)])
@@ -127,13 +132,13 @@ def test_update_mode_through_foreach_batch_is_exactly_once(spark, kafka, tmp_pat
     topic, target = kafka.new_topic(), kafka.new_topic()
     write = batch_writer(kafka.options(topic=target, **options), name="counts")
     kafka.produce(topic, range(8))
-    updating(spark, kafka, topic, target, tmp_path, write).awaitTermination(100)
+    run_to_the_end(updating(spark, kafka, topic, target, tmp_path, write))
     commits = tmp_path / "commits"
     last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
     (commits / str(last)).unlink()
     (commits / f".{last}.crc").unlink(missing_ok=True)
     write = batch_writer(kafka.options(topic=target, **options), name="counts")
-    updating(spark, kafka, topic, target, tmp_path, write).awaitTermination(100)
+    run_to_the_end(updating(spark, kafka, topic, target, tmp_path, write))
     assert kafka.numbers(target) == sorted([4, 8, *[8] * repeated])
 
 
@@ -153,8 +158,8 @@ def test_two_writers_of_one_query_need_names_of_their_own(spark, kafka, tmp_path
 
     query = updating(spark, kafka, topic, target, tmp_path / "same", two_writers("a", "a"))
     with pytest.raises(PySparkException, match=r"two writers of query .* have the name 'a'"):
-        query.awaitTermination(100)
-    updating(spark, kafka, topic, target, tmp_path / "other", two_writers("a", "b")).awaitTermination(100)
+        run_to_the_end(query)
+    run_to_the_end(updating(spark, kafka, topic, target, tmp_path / "other", two_writers("a", "b")))
     assert kafka.numbers(target) == [4, 4, 4]
 
 
@@ -165,7 +170,7 @@ def test_a_batch_writer_may_be_made_anew_for_each_micro_batch(spark, kafka, tmp_
     def write(batch, batch_id):
         batch_writer(kafka.options(topic=target, exactlyOnce="true"))(batch, batch_id)
 
-    updating(spark, kafka, topic, target, tmp_path, write).awaitTermination(100)
+    run_to_the_end(updating(spark, kafka, topic, target, tmp_path, write))
     assert kafka.numbers(target) == [4, 8, 12]
 
 
@@ -185,5 +190,5 @@ def test_an_empty_micro_batch_is_decided_by_one_task(spark, kafka, tmp_path):
     def nothing(batch, batch_id):
         write(batch.where("value = 'none'") if batch_id == 0 else batch, batch_id)
 
-    updating(spark, kafka, topic, target, checkpoint, nothing).awaitTermination(100)
+    run_to_the_end(updating(spark, kafka, topic, target, checkpoint, nothing))
     assert kafka.numbers(target) == [8]

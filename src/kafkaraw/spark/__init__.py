@@ -8,8 +8,9 @@ r"""Spark: format "kafkaraw" for batch and streaming reads and writes, without a
 
 Options have the names of Spark's own Kafka connector. Where to start: `source.py` and `sink.py` are what Spark calls;
 behind them are `options/` (what a user may say), `reading/` and `writing/` (deciding, on the driver, and the work of
-tasks). `errors.py` and `worker.py` are for both. `launch/` starts Spark itself and knows nothing of Kafka; `lag.py` and
-`foreach_batch.py` are helpers of their own. Importing this package imports neither pyspark nor pyarrow.
+tasks). `errors.py` and `worker.py` are for both; `versions.py` says what the running Spark offers. `launch/` starts
+Spark itself and knows nothing of Kafka; `lag.py` and `foreach_batch.py` are helpers of their own. Importing this
+package imports neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations
