@@ -21,6 +21,7 @@ import kafkaraw
 from kafkaraw import Consumer, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch, Record, encode_batch
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -151,6 +152,56 @@ def test_no_moment_of_an_interruption_loses_or_repeats_a_record(
             assert position == len(mine) or (position is None and len(mine) == 5), where
         way(cursor, got)
         assert sorted(got) == sorted(EVERYTHING), where
+
+
+def one_record(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
+    record = cursor.next_record()
+    if record is not None:
+        got.append((record.partition, record.offset))
+
+
+def one_batch(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
+    given = cursor.next_batch()
+    if given is not None:
+        got.extend(offsets_of(given))
+
+
+def one_poll(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
+    got.extend([one for each in cursor.take(3) for one in offsets_of(each)])
+
+
+@contextmanager
+def handled_at(number: int, handle: Callable[[], None]) -> Iterator[list[int]]:
+    """Run a signal handler at the n-th moment at which Python would."""
+    seen: list[int] = []
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event not in ("call", "c_return") or SOURCES not in Path(frame.f_code.co_filename).parents:
+            return
+        seen.append(frame.f_lineno)
+        if len(seen) == number:
+            sys.setprofile(None)
+            with suppress(UsageError):  # in the middle of a record, the next one cannot be asked for
+                handle()
+
+    sys.setprofile(look)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("read", [one_record, one_batch, one_poll])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_signal_handler_that_reads_at_any_moment_loses_and_repeats_no_record(way: Way, read: Way) -> None:
+    for number in range(1, 2_000):
+        cursor, got = in_hand(None), list[tuple[int, int]]()
+        with handled_at(number, lambda cursor=cursor, got=got: read(cursor, got)) as seen:
+            way(cursor, got)
+        if len(seen) < number:
+            assert number > 10, "no handler was called"
+            return
+        assert sorted(got) == sorted(EVERYTHING), f"at {number}, line {seen[-1]}"
 
 
 # -- real signals, a real broker

@@ -148,13 +148,15 @@ async def read_around_the_hook(world: World, moments: Callable[[], Any]) -> None
     """Read in each way, look at the records, and commit."""
     mine = HOOKS[world.case.hook].role is Role.CONSUMER
     with moments() if mine else contextlib.nullcontext():
-        world.armed = mine and world.case.hook in ("on_consume", "deserializer", "signal handler of a consumer")
+        looks = world.case.hook in ("on_consume", "deserializer")  # called by a look at a batch, and by `next`
+        world.armed = world.case.hook == "signal handler of a consumer" or (looks and world.moment % 2 == 0)
         for way in (world.poll, world.poll, world.batches):
             given = await world.step("read", way)
             for batch in given if isinstance(given, list) else [given]:
                 for _ in range(2):  # a hook may have interrupted the first look
                     await world.step("look", lambda batch=batch: batch and [record.value for record in batch] and None)
-        for _ in range(3):
+        world.armed = world.armed or (looks and not world.fired)
+        for _ in range(5):
             await world.step("next", world.next)
         world.armed = world.armed or world.case.hook in ("on_commit", "commit callback")
         await world.step("commit", lambda: world.consumer.commit(timeout=WAIT_S))

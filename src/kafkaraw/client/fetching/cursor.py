@@ -8,14 +8,17 @@ nothing of fetching. Start at `next_batch` and `records`.
 Ctrl-C and what other signal handlers raise may come at any call and at any jump back (that is where Python looks for
 signals). Whatever it interrupts, the next record to give is the one behind the last one that was given: what is given
 is decided first, and noted in statements that have neither a call nor a jump, the last ones before `return` or `yield`.
+A handler may also read, seek or close itself. So before those statements it is asked whether anything has changed since
+the choice (`_changes`); if so, it is made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from types import GeneratorType
+from typing import Final, TypeAlias, TypeVar
 
-from kafkaraw.errors import DeserializationError, ProtocolError
+from kafkaraw.errors import DeserializationError, ProtocolError, UsageError
 from kafkaraw.records import Batch, Record, TopicPartition
 
 T = TypeVar("T")
@@ -24,6 +27,13 @@ Conversion: TypeAlias = Callable[[list[Batch]], tuple[T, Sequence[Batch]]]
 
 When it raises a `ProtocolError`, the first wire batch of the first batch is damaged.
 """
+
+
+class _InNext:
+    """`next_record` is making a record; a generator tells that by itself."""
+
+
+_IN_NEXT: Final = _InNext()
 
 
 class RecordCursor:
@@ -36,10 +46,27 @@ class RecordCursor:
         called_home: while set, nothing is given, as if nothing was in hand, so that the caller comes to ask for more.
     """
 
+    __slots__ = (
+        "_batch",
+        "_changes",
+        "_given",
+        "_giving",
+        "_last",
+        "_moved",
+        "_paused",
+        "_records",
+        "_settled",
+        "_visits",
+        "_waiting",
+        "called_home",
+    )
+
     def __init__(self, paused: Collection[TopicPartition] = ()) -> None:
         self.called_home = False
         self._paused = paused
         self._visits = 0
+        self._giving: Generator[Record, None, None] | _InNext | None = None  # what may be making a record
+        self._changes = 0  # how often batches that wait, or the one being read, were chosen, moved or dropped
         self._waiting: list[Batch] = []  # the loop's thread may still put some at its end after a call was interrupted
         self._batch: Batch | None = None  # the one being read
         self._records: Iterator[Record] | None = None  # None, too, when reading it was interrupted
@@ -58,15 +85,19 @@ class RecordCursor:
 
     def next_batch(self) -> Batch | None:
         """The rest of the batch that was being read, or the next one; None when there is none to give."""
-        index = self._come_for_next()
-        if index is None:
-            return None
-        batch = self._waiting[index]
-        given = {batch.topic_partition: batch.start_offset}
-        self._moved[batch.topic_partition] = None
-        self._given = given
-        del self._waiting[index]
-        return batch
+        self._check_not_inside()
+        while True:
+            choice = self._come_for_next()
+            if choice is None:
+                return None
+            index, batch, change = choice
+            of = batch.topic_partition
+            given = {of: batch.start_offset}
+            if self._changes == change:
+                self._moved[of] = None
+                self._given = given
+                del self._waiting[index]
+                return batch
 
     def take(self, records_max: int | None, size_bytes: int | None = None) -> list[Batch]:
         """Batches for one call, one for each partition.
@@ -89,37 +120,49 @@ class RecordCursor:
             CorruptBatch: the first wire batch is damaged; the next call goes on behind it.
             BatchTooLarge: as above.
         """
-        batches, count, behind = self._chosen(records_max, size_bytes)
-        try:
-            converted, left = convert(batches)
-        except ProtocolError:
-            if not batches:
+        self._check_not_inside()
+        while True:
+            batches, count, behind, change = self._chosen(records_max, size_bytes)
+            try:
+                converted, left = convert(batches)
+            except ProtocolError:
+                if batches:
+                    self._skip_damage_of(batches, count, behind, change)
                 raise
-            rest = batches[0].behind_damage()
-            waiting = [*([rest] if rest.records_count else ()), *batches[1:], *behind]
-            self._moved[rest.topic_partition] = None
-            self._waiting[:count] = waiting
-            raise
-        starts = {batch.topic_partition: batch.start_offset for batch in left}
-        given = {
-            of: batch.start_offset for batch in batches if starts.get(of := batch.topic_partition) != batch.start_offset
-        }
-        self._moved.update(dict.fromkeys(given))
-        waiting = [*left, *behind]
-        self._given = given
-        self._waiting[:count] = waiting
-        return converted
+            starts = {batch.topic_partition: batch.start_offset for batch in left}
+            given = {
+                of: batch.start_offset
+                for batch in batches
+                if starts.get(of := batch.topic_partition) != batch.start_offset
+            }
+            self._moved.update(dict.fromkeys(given))
+            waiting = [*left, *behind]
+            if self._changes == change:
+                self._given = given
+                self._waiting[:count] = waiting
+                return converted
 
-    def _chosen(self, records_max: int | None, size_bytes: int | None) -> tuple[list[Batch], int, list[Batch]]:
-        """The batches of one call, how many that wait they are made of, and what is left of these."""
-        if self._come_for_next() is None:
-            return [], 0, []
+    def _skip_damage_of(self, batches: list[Batch], count: int, behind: list[Batch], change: int) -> None:
+        """The first wire batch of the first batch is damaged: the next call goes on behind it."""
+        rest = batches[0].behind_damage()
+        waiting = [*([rest] if rest.records_count else ()), *batches[1:], *behind]
+        self._moved[rest.topic_partition] = None
+        if self._changes == change:
+            self._waiting[:count] = waiting
+
+    def _chosen(self, records_max: int | None, size_bytes: int | None) -> tuple[list[Batch], int, list[Batch], int]:
+        """The batches of one call, how many that wait they are made of, what is left of these, and `_changes`."""
+        choice = self._come_for_next()
+        if choice is None:
+            return [], 0, [], self._changes
+        _, _, change = choice
         count, left = 0, list[Batch]()
         taken: dict[TopicPartition, Batch] = {}
         while (records_max is None or records_max > 0) and (size_bytes is None or size_bytes > 0):
-            if count == len(self._waiting) or self._waiting[count].topic_partition in taken:
+            next_one = self._waiting[count : count + 1]
+            if not next_one or next_one[0].topic_partition in taken:
                 break  # a second one of a partition waits for the next call
-            batch = self._waiting[count]
+            batch = next_one[0]
             count += 1
             if batch.topic_partition in self._paused:
                 left.append(batch)
@@ -133,7 +176,7 @@ class RecordCursor:
             if size_bytes is not None:
                 size_bytes -= batch.size_bytes
             taken[batch.topic_partition] = batch
-        return list(taken.values()), count, left
+        return list(taken.values()), count, left, change
 
     def records(self) -> Iterator[Record]:
         """Give record by record what is in hand; ends when nothing is left of it.
@@ -141,10 +184,17 @@ class RecordCursor:
         Raises:
             CorruptBatch: a wire batch is damaged; the next call goes on behind it.
             DeserializationError: a record cannot be converted; it is the next one to give.
+            UsageError: a record is being made.
         """
+        self._check_not_inside()
+        self._giving = records = self._one_by_one()
+        return records
+
+    def _one_by_one(self) -> Generator[Record, None, None]:
         while self._begin():
             records = self._records
-            assert records is not None
+            if records is None:
+                continue
             try:
                 for record in records:
                     self._last = record
@@ -154,7 +204,7 @@ class RecordCursor:
                     if self.called_home:
                         return
                 else:
-                    self._forget()
+                    self._end_of(records)
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -168,20 +218,30 @@ class RecordCursor:
 
         Raises:
             CorruptBatch: as `records`.
+            UsageError: a record is being made.
         """
+        if self._giving is not None:
+            self._check_not_inside()
         while self._begin():
             records = self._records
-            assert records is not None
+            if records is None:
+                continue
+            self._giving = _IN_NEXT
             try:
                 record = next(records, None)
             except BaseException as error:
-                self._records = None  # it may have had the next record already
-                self._stopped_by(error)
+                if self._records is records:  # else something else is being read by now
+                    self._records = None  # it may have had the next record already
+                    self._stopped_by(error)
                 raise
+            finally:
+                self._giving = None
+            if self._records is not records:  # dropped
+                continue
             if record is not None:
                 self._last = record
                 return record
-            self._forget()
+            self._end_of(records)
         return None
 
     # -- asking, and letting go
@@ -236,18 +296,21 @@ class RecordCursor:
 
     def set_aside(self) -> None:
         """Put what is left of the batch that is being read in front of those that wait; to be done after a pause."""
-        batch = self._batch
-        if batch is None:
-            return
-        given, rest = self.unsettled, batch.starting_at(_next_offset(batch, self._last))
-        front = [rest] if rest.records_count else []  # none when only a transaction's marker is left
-        self._moved[batch.topic_partition] = None
-        self._given = given
-        self._waiting[:0] = front
-        self._batch = self._records = self._last = None
+        while (batch := self._batch) is not None:
+            last = self._last
+            given, rest = self.unsettled, batch.starting_at(_next_offset(batch, last))
+            front = [rest] if rest.records_count else []  # none when only a transaction's marker is left
+            self._moved[batch.topic_partition] = None
+            if self._batch is batch and self._last is last:
+                self._changes += 1
+                self._given = given
+                self._waiting[:0] = front
+                self._batch = self._records = self._last = None
+                return
 
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
         """Let go of everything, or of what belongs to one partition."""
+        self._changes += 1
         if topic_partition is None:
             self._moved.update((batch.topic_partition, None) for batch in self._waiting)
             self._waiting.clear()
@@ -262,6 +325,21 @@ class RecordCursor:
 
     # -- inside
 
+    def _check_not_inside(self) -> None:
+        """Refuse to read for a deserializer or a signal handler that runs while a record is being made.
+
+        That record would be given after those behind it, or not at all.
+
+        Raises:
+            UsageError: this is one.
+        """
+        giving = self._giving
+        if isinstance(giving, _InNext) or (isinstance(giving, GeneratorType) and giving.gi_running):
+            raise UsageError(
+                "a deserializer, or a signal handler that interrupts the reading of a record, cannot read from the "
+                "same consumer: the record comes first"
+            )
+
     def _read_so_far(self) -> tuple[Batch | None, Record | None]:
         """The batch that is being read and the last record given of it, though their reader may go on meanwhile."""
         while True:
@@ -269,16 +347,18 @@ class RecordCursor:
             if batch is None or last is None or (last.topic, last.partition) == batch.topic_partition:
                 return batch, last
 
-    def _come_for_next(self) -> int | None:
-        """The user comes for a batch: which one that waits is the next to give; None when there is none."""
+    def _come_for_next(self) -> tuple[int, Batch, int] | None:
+        """The user comes for a batch: where the next one to give is, it, and `_changes`; None if there is none."""
         self._visits += 1
+        self._changes += 1
         self.set_aside()
         self._given = {}
         if self.called_home:
             return None
+        change = self._changes
         for index, batch in enumerate(self._waiting):
             if batch.topic_partition not in self._paused:
-                return index
+                return index, batch, change
         return None
 
     def _begin(self) -> bool:
@@ -288,23 +368,23 @@ class RecordCursor:
             is_paused = self._paused and batch is not None and batch.topic_partition in self._paused
             if batch is not None and not is_paused and not self.called_home:
                 if self._records is None:
-                    self._records = iter(batch.starting_at(_next_offset(batch, self._last)))
+                    last = self._last
+                    records = iter(batch.starting_at(_next_offset(batch, last)))
+                    if self._batch is not batch or self._last is not last:
+                        continue
+                    self._records = records
                 return True
-            index = self._come_for_next()
-            if index is None:
+            choice = self._come_for_next()
+            if choice is None:
                 return False
-            batch = self._waiting[index]
+            index, batch, change = choice
             records = iter(batch)  # calls interceptors: meanwhile they or other threads may close, seek or read
-            if self._batch is not None or not any(each is batch for each in self._waiting):
-                continue
-            self._moved[batch.topic_partition] = None
-            self._last, self._records, self._batch = None, records, batch
-            try:
-                self._waiting.remove(batch)
-            except ValueError:  # another thread has dropped it just now
-                self._forget()
-                continue
-            return True
+            of = batch.topic_partition
+            if self._changes == change and self._batch is None:
+                self._moved[of] = None
+                self._last, self._records, self._batch = None, records, batch
+                del self._waiting[index]
+                return True
 
     def _stopped_by(self, error: BaseException) -> None:
         """A record could not be given; when the batch or the record is to blame, and no interruption, see to that."""
@@ -321,9 +401,11 @@ class RecordCursor:
         rest = batch.starting_at(_next_offset(batch, self._last)).behind_damage()
         front = [rest] if rest.records_count else []
         self._moved[batch.topic_partition] = None
-        self._given = {}
-        self._waiting[:0] = front
-        self._batch = self._records = self._last = None
+        if self._batch is batch:
+            self._changes += 1
+            self._given = {}
+            self._waiting[:0] = front
+            self._batch = self._records = self._last = None
 
     def _set_aside_before_the_next(self) -> None:
         """The next record cannot be given; whoever asked for it is done with those before."""
@@ -333,7 +415,16 @@ class RecordCursor:
     def _forget(self) -> None:
         if self._batch is not None:
             self._moved[self._batch.topic_partition] = None
+        self._changes += 1
         self._batch = self._records = self._last = None
+
+    def _end_of(self, records: Iterator[Record]) -> None:
+        """All of the batch that is being read was given; unless a signal handler has noticed that, and read on."""
+        batch = self._batch
+        of = None if batch is None else batch.topic_partition
+        if of is not None and self._records is records:
+            self._moved[of] = None
+            self._batch = self._records = self._last = None
 
 
 def _next_offset(batch: Batch, last: Record | None) -> int:
