@@ -211,6 +211,18 @@ def test_a_topic_whose_name_is_not_known_is_asked_for_and_the_rest_is_read_meanw
     assert group.poll() == Handover(assigned=frozenset({TopicPartition("u", 3)}), after=both)
 
 
+def test_partitions_of_a_topic_that_the_metadata_forgets_stay_assigned() -> None:
+    group = Group()
+    group.beat(0, 1)
+    del group.names[T]
+    assert group.poll() == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
+    assert group.poll() is None
+    assert group.member.owned == partitions(0, 1)
+    group.beat(change=False)
+    assert group.poll() is None
+    assert group.member.owned == partitions(0, 1)
+
+
 def test_a_name_that_becomes_known_by_itself_is_taken_when_it_is_time_to_ask_again() -> None:
     group = Group()
     action = group.next_action()

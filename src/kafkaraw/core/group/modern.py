@@ -295,9 +295,21 @@ class ModernMember(GroupMember):
         self._reconcile(now_ms)
 
     @property
+    def _named(self) -> dict[str, Uuid]:
+        """Topics of the assignment whose names are known, or were when they were assigned.
+
+        A topic that the metadata has forgotten meanwhile keeps its name: its partitions stay with this member until the
+        broker takes them (as assignedTopicNamesCache of Kafka's AbstractMembershipManager).
+        """
+        target = self._target or {}
+        assigned = {name: topic_id for name, topic_id in self._ids.items() if topic_id in target}
+        return assigned | {name: topic_id for topic_id in target if (name := self._name_of(topic_id)) is not None}
+
+    @property
     def _nameless(self) -> tuple[Uuid, ...]:
         """Topics of the assignment whose names are not known."""
-        return tuple(topic_id for topic_id in self._target or () if self._name_of(topic_id) is None)
+        known = set(self._named.values())
+        return tuple(topic_id for topic_id in self._target or () if topic_id not in known)
 
     def _find_names(self) -> None:
         self._find_at_ms = None
@@ -317,7 +329,7 @@ class ModernMember(GroupMember):
         """Hand over what differs between what the user has and what they shall have, as far as names are known."""
         if self._target is None or self._telling is not None:
             return
-        named = {name: topic_id for topic_id in self._target if (name := self._name_of(topic_id)) is not None}
+        named = self._named
         self._ids.update(named)
         after = frozenset(
             TopicPartition(name, number) for name, topic_id in named.items() for number in self._target[topic_id]
