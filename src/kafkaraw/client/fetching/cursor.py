@@ -46,21 +46,6 @@ class RecordCursor:
         called_home: while set, nothing is given, as if nothing was in hand, so that the caller comes to ask for more.
     """
 
-    __slots__ = (
-        "_batch",
-        "_changes",
-        "_given",
-        "_giving",
-        "_last",
-        "_moved",
-        "_paused",
-        "_records",
-        "_settled",
-        "_visits",
-        "_waiting",
-        "called_home",
-    )
-
     def __init__(self, paused: Collection[TopicPartition] = ()) -> None:
         self.called_home = False
         self._paused = paused
