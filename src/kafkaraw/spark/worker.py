@@ -7,6 +7,7 @@ made them. Must not be used on the driver, which owns its clients itself.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import logging
@@ -72,6 +73,8 @@ class ClientPool(Generic[C]):
     were not used for longest. The connections of those that stay close by themselves, after
     `connections_max_idle_ms`.
 
+    Idle clients are closed when the process ends.
+
     Any thread may borrow. There is no lock, which a fork could leave locked: the list of idle clients only changes by
     single appends and removals, and a client belongs to the thread that has removed it.
 
@@ -97,6 +100,7 @@ class ClientPool(Generic[C]):
         self._settle = settle
         self._idle: list[_Idle[C]] = []  # in the order of use
         self._process = os.getpid()
+        atexit.register(self.close)
 
     @contextmanager
     def borrow(self, settings: Settings, *, keep: bool = True) -> Iterator[C]:

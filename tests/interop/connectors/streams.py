@@ -489,7 +489,7 @@ _PROGRESS: Final = (
             ours=rows(("null", "null", "null")),
         ),
         suite=_SOURCE,
-        differs="`sources[].metrics` in progress",
+        differs="`avgOffsetsBehindLatest`, `min...`, `max...`",
     ),
 )
 
