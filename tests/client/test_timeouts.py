@@ -105,6 +105,7 @@ CALLS: dict[str, dict[str, Call]] = {
         "offsets_for_times": lambda consumer, timeout: consumer.offsets_for_times({P0: 0}, timeout),
         "commit": lambda consumer, timeout: consumer.commit({P0: 1}, timeout),
         "committed": lambda consumer, timeout: consumer.committed([P0], timeout),
+        "list_topics": lambda consumer, timeout: consumer.list_topics(timeout),
     },
 }
 EMPTY: dict[str, dict[str, Call]] = {
@@ -131,6 +132,7 @@ UNUSABLE: dict[str, dict[str, Call]] = {
 NEVER_WAITS = {
     "assign", "assignment", "subscribe", "seek", "seek_to_beginning", "seek_to_end", "send_nowait", "metrics",
     "from_properties", "transaction", "pause", "resume", "paused", "lag", "topic_id", "next_offsets", "subscription",
+    "incremental_assign", "incremental_unassign", "store_offsets", "wakeup",
     "commit_nowait", "group_metadata", "unsubscribe",  # what a member does when it leaves has its own tests
     "close",  # has its own tests below and in test_connection
 }  # fmt: skip

@@ -27,7 +27,13 @@ _JAVA_CLASSES: Final = {
 }
 _JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
 _CLASSIC_ONLY: Final = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
-_MEMBERS_ONLY: Final = ("group_instance_id", "enable_auto_commit", "enable_auto_offset_store", "group_remote_assignor")
+_MEMBERS_ONLY: Final[Mapping[str, object]] = {
+    "group_instance_id": None,
+    "enable_auto_commit": False,
+    "enable_auto_offset_store": True,
+    "group_remote_assignor": None,
+}
+"""Settings that need a group, unless they have these values."""
 
 
 def parse_strategies(value: object) -> tuple[Strategy, ...]:
@@ -83,7 +89,7 @@ def check_group(config: ConsumerConfig, given: Mapping[str, object]) -> None:
         ConfigError: two settings exclude each other, or one has no effect.
     """
     if config.group_id is None:
-        idle = [name for name in _MEMBERS_ONLY if given.get(name)]
+        idle = [name for name, unused in _MEMBERS_ONLY.items() if name in given and getattr(config, name) != unused]
         if idle:
             raise ConfigError(f"{', '.join(idle)}: no effect without a group_id")
         return

@@ -41,7 +41,7 @@ else:
         """A streaming writer that takes Arrow batches.
 
         Spark 4.0 has no such class, but gives Arrow batches to every `DataSourceArrowWriter`, whether it writes a batch
-        or a stream (`write_into_data_source.py`).
+        or a stream (pyspark's `write_into_data_source`).
         """
 
 
