@@ -123,13 +123,14 @@ def test_a_function_must_choose_a_partition_that_there_is(choice: object) -> Non
     assert batches.seal_all() == []
 
 
-def test_an_error_of_the_function_is_the_callers_and_nothing_is_sent() -> None:
+def test_an_error_of_the_function_is_the_cause_of_the_callers_and_nothing_is_sent() -> None:
     def fail(*_: object) -> int:
         raise LookupError("no rule")
 
     batches = open_batches(partitioner=Partitioner(function=fail))
-    with pytest.raises(LookupError, match="no rule"):
+    with pytest.raises(UsageError, match="the partitioner raised LookupError") as caught:
         batches.append("t", None, b"", None, None, None)
+    assert isinstance(caught.value.__cause__, LookupError)
     assert batches.append("unknown", None, b"", None, None, None)[0] is AppendStatus.UNKNOWN_TOPIC
     assert batches.seal_all() == []
 

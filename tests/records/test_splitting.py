@@ -14,7 +14,7 @@ from tests.records.promises import FakeClock, FakeWaiter
 
 FIELDS = st.none() | st.binary(max_size=60)
 RECORDS = st.lists(
-    st.tuples(FIELDS, FIELDS, st.integers(-1, 2**41), st.lists(st.tuples(st.text(max_size=5), FIELDS), max_size=2)),
+    st.tuples(FIELDS, FIELDS, st.integers(0, 2**41), st.lists(st.tuples(st.text(max_size=5), FIELDS), max_size=2)),
     min_size=2,
     max_size=30,
 )

@@ -23,6 +23,7 @@ from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort
 from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kafkaraw.records import Ticket, TopicPartition
 from kafkaraw.testing.audit import Outcome, Position, Transaction
+from kafkaraw.testing.discard import discard
 from tests.simulation.climate import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
@@ -171,7 +172,7 @@ class Service:
         producer, self._producer = self._producer, None
         assert producer is not None
         self._sent.clear()
-        await producer._delivery._let_go()
+        await discard(producer)
 
     async def _close(self) -> None:
         producer, self._producer = self._producer, None
