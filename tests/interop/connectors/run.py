@@ -64,15 +64,15 @@ def outcomes(servers: str, pairs: Sequence[Pair], scratch: Path, threads: int = 
             stdin=subprocess.DEVNULL,
             text=True,
         )
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("{"):
-                    yield json.loads(line)
-            process.wait(60)
-        finally:
-            process.kill()
-            process.wait()
+        with process:
+            try:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if line.startswith("{"):
+                        yield json.loads(line)
+                process.wait(60)
+            finally:
+                process.kill()
     if process.returncode:
         raise RuntimeError((scratch / "errors").read_text()[-3000:])
 
