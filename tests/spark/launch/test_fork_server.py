@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -73,6 +74,14 @@ def test_a_forked_child_is_what_a_started_process_would_be(server, modules):
     assert (forked.stderr, started.stderr) == ("IMPORTED\n", "STARTED\n")
     assert json.loads(forked.stdout) == json.loads(started.stdout)
     assert json.loads(forked.stdout)["arguments"] == [str(modules / "shows.py"), "a b", ""]
+
+
+def test_a_temporary_folder_with_a_long_path_is_no_hindrance(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("t" * 100)))
+    Path(tempfile.gettempdir()).mkdir()
+    place = fork_server._new_socket_path()
+    place.parent.rmdir()
+    assert len(os.fsencode(place)) <= 107
 
 
 def test_only_its_user_reaches_the_server(server):

@@ -45,6 +45,8 @@ GO: Final = b"G"
 
 _REQUEST_TIMEOUT_S: Final = 1.0
 _ENDING_TIMEOUT_S: Final = 5.0
+_SOCKET_PATH_MAX: Final = 107
+"""Bytes: `sun_path` of Linux, without its end."""
 
 # Every module here is imported without pyarrow; what a version of Spark does not have is left out.
 _PRELOADED: Final = (
@@ -74,8 +76,8 @@ class _Started:
     """The server of this process: started once, ended with the process."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="kafkaraw-fork-"))
-        self.socket = self._folder / "socket"
+        self.socket = _new_socket_path()
+        self._folder = self.socket.parent
         self._owner = os.getpid()
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self.socket))
@@ -119,6 +121,16 @@ def start_fork_server() -> Path | None:
     if not _started or not _started[-1].is_running:
         _started.append(_Started())
     return _started[-1].socket
+
+
+def _new_socket_path() -> Path:
+    """A path in a new folder that only this user may enter, short enough for a socket."""
+    for parent in (tempfile.gettempdir(), "/tmp"):
+        folder = Path(tempfile.mkdtemp(prefix="kafkaraw-fork-", dir=parent))
+        if len(os.fsencode(folder / "socket")) <= _SOCKET_PATH_MAX:
+            break
+        folder.rmdir()
+    return folder / "socket"
 
 
 # -- in the server ------------------------------------------------------------------------------------------------
@@ -237,7 +249,8 @@ def _received(connection: socket.socket, size: int) -> bytes:
 def main() -> None:
     """Serve until standard input ends; in a child, become what was asked for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    base = sys.path[1 + len(_entries(os.environ)) :]
+    entries = _entries(os.environ)
+    base = [each for each in sys.path[1:] if each not in entries]
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         listener.set_inheritable(False)
         for name in _PRELOADED:
@@ -290,7 +303,7 @@ def _run(request: Request, connection: socket.socket, base: list[str]) -> None:
     differs = counts_at_start(os.environ) != counts_at_start(request.environment)
     os.environ.clear()
     os.environ.update(request.environment)
-    path = [os.getcwd(), *_entries(request.environment), *base]
+    path = [os.getcwd(), *dict.fromkeys([*_entries(request.environment), *base])]  # as site.removeduppaths
     if differs or request.program != sys.executable or request.arguments[0] != "-m" or not _same_packages(path):
         os.execv(request.program, [request.program, *request.arguments])
     sys.path[:] = path
