@@ -453,19 +453,24 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
     simulate(scenario)
 
 
+async def is_aborted_only_without_progress(counter: str, steps: int) -> None:
+    """A byte each 8 s, by one of the link's counters, keeps the connection; none for 15 s ends it."""
+    peer = Peer(connections_max_unsent_ms=10_000)
+    peer.link.unsent_bytes = 5_000
+    for count in range(1, steps + 1):
+        setattr(peer.link, counter, count)
+        await asyncio.sleep(8)
+    assert peer.link.log == []
+    await asyncio.sleep(15)
+    assert "abort" in peer.link.log
+    peer.connection.link_lost(None)
+
+
 def test_a_client_that_takes_no_byte_of_its_answers_is_aborted_and_a_slow_one_is_not(
     caplog: pytest.LogCaptureFixture,
 ):
     async def scenario(_: Simulation) -> None:
-        peer = Peer(connections_max_unsent_ms=10_000)
-        peer.link.unsent_bytes = 5_000
-        for sent in range(1, 40):
-            peer.link.sent_bytes = sent
-            await asyncio.sleep(8)
-        assert peer.link.log == []
-        await asyncio.sleep(15)
-        assert "abort" in peer.link.log
-        peer.connection.link_lost(None)
+        await is_aborted_only_without_progress("sent_bytes", steps=39)
 
     with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
         simulate(scenario)
@@ -477,15 +482,7 @@ def test_a_client_that_takes_no_byte_of_its_answers_is_aborted_and_a_slow_one_is
 
 def test_a_client_that_acknowledges_bytes_of_a_long_part_is_not_aborted():
     async def scenario(_: Simulation) -> None:
-        peer = Peer(connections_max_unsent_ms=10_000)
-        peer.link.unsent_bytes = 5_000
-        for acknowledged in range(1, 10):
-            peer.link.acknowledged_bytes = acknowledged
-            await asyncio.sleep(8)
-        assert peer.link.log == []
-        await asyncio.sleep(15)
-        assert "abort" in peer.link.log
-        peer.connection.link_lost(None)
+        await is_aborted_only_without_progress("acknowledged_bytes", steps=9)
 
     simulate(scenario)
 

@@ -36,7 +36,7 @@ from kafkaraw import Admin, Producer
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.spark.data_source_api import ReadLimit
 from kafkaraw.spark.options.offsets import OffsetJson
-from kafkaraw.spark.options.parsing import SparkOptions, parse_options
+from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.sink import KafkaCommitMessage, KafkaStreamWriter
 from kafkaraw.spark.source import KafkaDataSource, KafkaStreamReader, KafkaUnlimitedStreamReader
 from kafkaraw.spark.versions import features
@@ -263,10 +263,10 @@ class FaultySource(KafkaDataSource):
         return "faulty"
 
     def streamReader(self, schema: StructType) -> _Reader:
-        return _Reader(parse_options(self._given), schema, self._fault)
+        return _Reader(self._parsed(self._given), schema, self._fault)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
-        return _Writer(parse_options(self._given), schema, self._fault)
+        return _Writer(self._parsed(self._given), schema, self._fault)
 
 
 def register(spark: SparkSession) -> None:
