@@ -28,7 +28,7 @@ class Deferred(Generic[T]):
         is_idle: whether nothing is worked on now, only waited for; None is as `is_working` says.
 
     Attributes:
-        is_working: whether a request is being worked on to its end, also if nobody waits for the value any more.
+        is_working: whether the broker works on the request to its end, even after the connection is lost.
     """
 
     def __init__(self, on_cancel: Callable[[], None], *, is_working: bool = False, is_idle: bool | None = None) -> None:
@@ -41,7 +41,7 @@ class Deferred(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """Whether the value was delivered, or nobody waits for it any more."""
+        """Whether the value was delivered or the request cancelled."""
         return self._over
 
     def when_idle(self, tell: Callable[[], None]) -> None:

@@ -39,7 +39,7 @@ class LargeRequests:
             begin()
 
     def leave(self, owner: object) -> None:
-        """A request is answered, or nobody waits for its answer any more: the next one begins soon."""
+        """A request is answered or its connection is lost: the next one begins soon."""
         self._aside.discard(owner)
         self._free(owner)
 

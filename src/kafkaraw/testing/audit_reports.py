@@ -1,6 +1,6 @@
 """What `flush`, `commit_transaction` and `close` promise: what returned without an error is in the log. See `audit`.
 
-And the other half: what is not in the log was reported to somebody, by one of these calls or by its own ticket.
+One of these calls, or its own ticket, reports every record that is not in the log.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class _Creation:
         return CreateTopicsResponse(throttle_time_ms=self._quota.throttle_ms, topics=self._results)
 
     def shorten(self) -> None:
-        """Begin no further topic: nobody waits for the answer."""
+        """Create no further topic: the connection is lost."""
         self._left.clear()
 
     def steps(self) -> Steps[CreateTopicsResponse]:

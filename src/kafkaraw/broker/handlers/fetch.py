@@ -126,7 +126,7 @@ class _Fetch:
     """One request with what it works on.
 
     Attributes:
-        is_long: whether the request names so many partitions that it is worked on in turns with others.
+        is_long: whether the request names too many partitions for one turn of the event loop.
     """
 
     state: BrokerState
@@ -368,7 +368,7 @@ class _WaitingFetch:
         if self._has_left:
             self._unwatch()  # those that were counted since
         elif self.missing_bytes <= 0 or self._is_due:
-            asyncio.get_running_loop().call_soon(self._answer)  # not before somebody waits for the answer
+            asyncio.get_running_loop().call_soon(self._answer)  # the connection registers for the answer first
 
     def readable(self, size_bytes: int) -> None:
         """There is more to read in one of the partitions."""

@@ -25,7 +25,7 @@ NAMES_PER_PART: Final = 200
 NAMES_MAX: Final = 1 << 18
 """What a request may name in all: 100,000 partitions of 100,000 topics twice over. Each has a place in the answer.
 
-A message has so many elements at most (`ELEMENTS_MAX`), but numbers of partitions count less there.
+`ELEMENTS_MAX` limits the elements of a message, too, but partition numbers count less there.
 """
 
 Handler = Callable[[BrokerState, RequestContext, Any], object]
@@ -124,7 +124,7 @@ def in_parts(api: str, handler: Handler) -> Handler:
 
 
 def has_more_than(item: object, fields: Sequence[str], names: int) -> bool:
-    """Whether an item has more elements in its last lists than so many; an empty or null list counts as one."""
+    """Whether an item has more than `names` elements in its last lists; an empty or null list counts as one."""
     return _count(item, fields, names) > names
 
 
@@ -145,7 +145,7 @@ def _count(item: object, fields: Sequence[str], limit: int) -> int:
 
 
 def divide(item: Any, fields: Sequence[str], names: int) -> Iterator[tuple[Any, int]]:  # noqa: ANN401  # any request
-    """Parts of an item with up to so many names each.
+    """Parts of an item with up to `names` names each.
 
     Yields:
         a part, and on how many levels its first element goes on with the last one of the part before.
