@@ -15,9 +15,11 @@ from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.broker.partitions.partition import Appended, Partition
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
+from kafkaraw.broker.turns import run_to_end
 from kafkaraw.protocol import (
     FileSlice,
     RequestHeader,
@@ -28,7 +30,7 @@ from kafkaraw.protocol import (
     encode_response_segments,
 )
 from kafkaraw.protocol.apis import api_of
-from kafkaraw.records import encode_batch
+from kafkaraw.records import encode_batch, unpack_header
 from kafkaraw.testing.virtual import VirtualLoop
 
 NOW_MS = 1_700_000_000_000
@@ -36,6 +38,14 @@ LISTENER = "PLAINTEXT"
 
 Response = TypeVar("Response")
 Answer = TypeVar("Answer")
+
+
+def append_sent(partition: Partition, batch: bytes | memoryview, *, in_transaction: bool = False) -> Appended:
+    """Check a producer's batch and append it, as a Produce request does."""
+    sent = batch if isinstance(batch, memoryview) else memoryview(bytearray(batch))
+    if in_transaction:
+        partition.attempted(unpack_header(sent), bumps_epochs=False)
+    return partition.append(run_to_end(partition.check(sent)), in_transaction=in_transaction)
 
 
 class FixedClock:

@@ -35,7 +35,7 @@ from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from kafkaraw.testing.virtual import run_virtual
 from tests.broker.handlers.test_metadata import create
 from tests.broker.handlers.test_topics import topic
-from tests.broker.support import NOW_MS, ask, batch, make_state
+from tests.broker.support import NOW_MS, append_sent, ask, batch, make_state
 from tests.broker.test_connection import Peer
 
 CAPTURED = Path(__file__).parents[1] / "protocol/vectors/api_versions_v0_response.hex"
@@ -155,7 +155,7 @@ def test_version_0_of_list_offsets_gives_several():
         return ask(state, request, 0).topics[0].partitions[0].old_style_offsets
 
     assert offsets(-1) == [0]
-    partition.append(memoryview(bytearray(batch(b"a", b"b", b"c", timestamp_ms=NOW_MS))))
+    append_sent(partition, memoryview(bytearray(batch(b"a", b"b", b"c", timestamp_ms=NOW_MS))))
     assert offsets(-1) == [3, 0]
     assert offsets(-1, 1) == [3]
     assert offsets(-2) == [0]

@@ -28,7 +28,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaraw.records import TopicPartition
 from tests.broker.log.faulty_storage import FaultyStorage
-from tests.broker.support import NOW_MS, ask, batch, in_a_loop, make_state
+from tests.broker.support import NOW_MS, append_sent, ask, batch, in_a_loop, make_state
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -50,7 +50,7 @@ def create(state: BrokerState, name: str, partitions: int = 1, **configs: str):
 def append(state: BrokerState, name: str, index: int = 0) -> None:
     partition = state.partition(TopicPartition(name, index))
     assert partition is not None
-    partition.append(memoryview(bytearray(batch(b"v"))))
+    append_sent(partition, memoryview(bytearray(batch(b"v"))))
 
 
 def test_topics_ids_settings_and_records_survive_a_restart(reopen):
@@ -58,7 +58,7 @@ def test_topics_ids_settings_and_records_survive_a_restart(reopen):
     topic = create(state, "t", 3, cleanup_policy="compact", max_message_bytes="5000")
     partition = state.partition(TopicPartition("t", 2))
     assert partition is not None
-    partition.append(memoryview(bytearray(batch(b"v", key=b"k"))))
+    append_sent(partition, memoryview(bytearray(batch(b"v", key=b"k"))))
     cluster_id = state.catalog.cluster_id
     state.close()
 

@@ -21,7 +21,7 @@ from kafkaraw.protocol.messages.produce import (
 )
 from kafkaraw.records import Batch, Record, TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual
-from tests.broker.support import ask, batch, content_bytes, through_bytes
+from tests.broker.support import append_sent, ask, batch, content_bytes, through_bytes
 
 HOST, PORT = "127.0.0.1", 9092
 
@@ -84,7 +84,7 @@ class VirtualNodes:
 
     def append(self, *values: bytes, topic: str = "t", **settings: Any) -> int:
         """Write to the leader, past the network, and return the offset."""
-        return self.leader(topic).append(memoryview(bytearray(batch(*values, **settings)))).base_offset
+        return append_sent(self.leader(topic), batch(*values, **settings)).base_offset
 
     async def ask(self, node_id: int, request: Any, version: int) -> Any:
         """What a node answers, also when it takes its time."""

@@ -8,7 +8,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkaraw.records import TopicPartition, encode_batch
 from tests.broker.handlers.test_metadata import create
-from tests.broker.support import ask, make_state
+from tests.broker.support import append_sent, ask, make_state
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def state():
     partition = made.partition(TopicPartition("t", 0))
     for times in ((1000, 2000), (5000, 3000), (4000,)):
         data = bytearray(encode_batch([(time, None, b"v", []) for time in times], codec="gzip"))
-        partition.append(memoryview(data))
+        append_sent(partition, memoryview(data))
     return made
 
 

@@ -7,10 +7,14 @@ import asyncio
 import pytest
 
 from kafkaraw.broker import turns
+from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkaraw.protocol.messages.end_txn import EndTxnRequest
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records import TopicPartition
 from tests.broker.handlers.test_metadata import create
@@ -153,6 +157,18 @@ def test_an_ordinary_client_may_not_write_to_an_internal_topic(topic: str, versi
     assert outcomes(as_admin) == [(ErrorCode.NONE, 0)]
 
 
+def test_an_answer_names_1000_records_at_fault_at_most():
+    state = make_state(log_cleanup_policy="compact")
+    create(state, "t", partitions=3)
+    many = batch(*[b""] * 700, codec="zstd")
+    answer = ask(state, request(state, many, many, many)).responses[0].partition_responses
+    assert [one.error_code for one in answer] == [ErrorCode.INVALID_RECORD] * 3
+    assert [len(one.record_errors) for one in answer] == [700, 300, 0]
+    alone = ask(state, request(state, batch(*[b""] * 5_000, codec="zstd"))).responses[0].partition_responses[0]
+    assert len(alone.record_errors) == 1_000
+    assert "1000 record errors in total" in alone.error_message
+
+
 @pytest.fixture
 def slow_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each partition takes longer than other clients are to wait."""
@@ -207,3 +223,111 @@ def test_replicas_that_catch_up_between_the_partitions_of_a_request_are_not_wait
         assert nodes.simulation.loop.time() - began < 0.5, "long before the request's time is up"
 
     on_nodes(life)
+
+
+@pytest.mark.usefixtures("slow_partitions")
+def test_other_clients_have_their_turn_while_the_records_of_a_batch_are_read():
+    async def life(nodes: VirtualNodes) -> None:
+        state = nodes.cluster.nodes[0].state
+        create(state, "t")
+        state.partition(TopicPartition("t", 0)).reconfigure(compacted(state), 1)
+        turns_of_others = []
+        asked = request(state, batch(*[b""] * 1_500, key=b"k", codec="gzip"), acks=1)
+        answer = through_bytes(await answered_late(state, asked, lambda: turns_of_others.append(None)), 13)
+        assert outcomes(answer) == [(ErrorCode.NONE, 0)]
+        assert len(turns_of_others) == 6, "after 256 records each"
+
+    on_nodes(life, nodes=1)
+
+
+def compacted(state) -> TopicConfig:
+    return TopicConfig.of({"cleanup.policy": "compact"}, state.config.topic_defaults)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_batch_of_more_than_4_mib_is_read_when_no_other_large_request_is_worked_on(codec: str):
+    async def life(nodes: VirtualNodes) -> None:
+        state = nodes.cluster.nodes[0].state
+        create(state, "t", partitions=3)
+        for index in range(3):
+            state.partition(TopicPartition("t", index)).reconfigure(compacted(state), 1)
+        large = batch(bytes(5 << 20), key=b"k", codec=codec)
+        other = object()
+        state.large_requests.enter(other, lambda: None)
+        answer = ask(state, request(state, batch(b"a", key=b"k"), large, batch(b"b", key=b"k"), acks=1))
+        came: list[object] = []
+        answer.when_done(came.append)
+        assert [state.partition(TopicPartition("t", index)).log.log_end_offset for index in range(3)] == [1, 0, 0]
+        small = await nodes.ask(0, request(state, batch(b"c", key=b"k"), acks=1), 13)
+        assert outcomes(small) == [(ErrorCode.NONE, 1)], "it does not wait"
+        await asyncio.sleep(1)
+        assert came == []
+        state.large_requests.leave(other)
+        await asyncio.sleep(1)
+        assert outcomes(through_bytes(came[0], 13)) == [(ErrorCode.NONE, 0)] * 3
+        entered: list[None] = []
+        state.large_requests.enter(other, lambda: entered.append(None))
+        assert entered == [None], "the place is free again"
+
+    on_nodes(life, nodes=1)
+
+
+def test_a_batch_of_more_than_128_mib_that_must_be_read_is_refused():
+    async def life(nodes: VirtualNodes) -> None:
+        state = nodes.cluster.nodes[0].state
+        create(state, "t")
+        state.partition(TopicPartition("t", 0)).reconfigure(compacted(state), 1)
+        bomb = batch(bytes(64 << 20), bytes(64 << 20), b"", key=b"k", codec="zstd")
+        answer = await nodes.ask(0, request(state, bomb, acks=1), 13)
+        assert outcomes(answer) == [(ErrorCode.INVALID_RECORD, -1)]
+        assert "134217728 bytes" in answer.responses[0].partition_responses[0].error_message
+
+    on_nodes(life, nodes=1)
+
+
+@pytest.mark.usefixtures("slow_partitions")
+def test_a_batch_whose_topic_is_made_anew_while_it_is_read_is_not_appended():
+    async def life(nodes: VirtualNodes) -> None:
+        state = nodes.cluster.nodes[0].state
+        create(state, "t")
+        state.partition(TopicPartition("t", 0)).reconfigure(compacted(state), 1)
+        answer = ask(state, request(state, batch(*[b""] * 600, key=b"k"), acks=1))
+        came: list[object] = []
+        answer.when_done(came.append)
+        state.delete_topic(state.catalog.topic("t"))
+        create(state, "t")
+        await asyncio.sleep(1)
+        assert outcomes(through_bytes(came[0], 13)) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+        assert state.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+    on_nodes(life, nodes=1)
+
+
+@pytest.mark.usefixtures("slow_partitions")
+@pytest.mark.parametrize("verification", [True, False])
+def test_a_batch_whose_transaction_ends_while_it_is_read_is_not_appended(verification: bool):
+    async def life(nodes: VirtualNodes) -> None:
+        nodes.create(partitions=2, replicas=1)
+        state = nodes.cluster.nodes[0].state
+        for index in range(2):
+            state.partition(TopicPartition("t", index)).reconfigure(compacted(state), 1_000_000)
+        begin = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+        started = await nodes.ask(0, begin, 4)
+        who = {"transactional_id": "tx", "producer_id": started.producer_id, "producer_epoch": started.producer_epoch}
+        topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
+        names = {"v3_and_below_" + name: value for name, value in who.items()}
+        await nodes.ask(0, AddPartitionsToTxnRequest(**names, v3_and_below_topics=topics), 3)
+        identity = {"producer_id": started.producer_id, "producer_epoch": started.producer_epoch, "base_sequence": 0}
+        sent = batch(*[b""] * 2_000, key=b"k", transactional=True, **identity)
+        asked = request(state, sent, topic="t", acks=1)
+        asked.transactional_id = "tx"
+        answer = asyncio.ensure_future(nodes.ask(0, asked, 11))
+        await asyncio.sleep(0)
+        ended = await nodes.ask(0, EndTxnRequest(**who, committed=True), 3)
+        assert ended.error_code == ErrorCode.NONE
+        await asyncio.sleep(1)
+        assert outcomes(await answer) == [(ErrorCode.INVALID_TXN_STATE, -1)]
+        partition = state.partition(TopicPartition("t", 0))
+        assert partition.last_stable_offset == partition.high_watermark
+
+    on_nodes(life, nodes=1, transaction_partition_verification_enable=verification)

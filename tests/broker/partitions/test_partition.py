@@ -29,7 +29,7 @@ from kafkaraw.records import (
 )
 from kafkaraw.records.control import ControlType
 from kafkaraw.records.header import stamp_crc
-from tests.broker.support import NOW_MS, FixedClock, batch, content_bytes
+from tests.broker.support import NOW_MS, FixedClock, append_sent, batch, content_bytes
 
 VERSION = 13
 
@@ -53,14 +53,14 @@ def make_partition(storage: MemoryStorage | None = None, **configs: str) -> Part
 
 def append(partition: Partition, data: bytes, version: int = VERSION) -> tuple[int, int]:
     """The offset that a batch got, and its time."""
-    appended = partition.append(only_batch(memoryview(bytearray(data)), version))
+    appended = append_sent(partition, only_batch(memoryview(bytearray(data)), version))
     return appended.base_offset, appended.log_append_time_ms
 
 
 def refused(partition: Partition, data: bytes | None, version: int = VERSION) -> ErrorCode:
     before = partition.log.size_bytes
     with pytest.raises(Refusal) as caught:
-        partition.append(only_batch(None if data is None else memoryview(bytearray(data)), version))
+        append_sent(partition, only_batch(None if data is None else memoryview(bytearray(data)), version))
     assert partition.log.size_bytes == before
     return caught.value.code
 
@@ -93,7 +93,7 @@ def test_a_read_only_buffer_is_copied_not_written_to():
     partition = make_partition()
     append(partition, batch(b"first"))
     data = batch(b"second")
-    partition.append(memoryview(data))
+    append_sent(partition, memoryview(data))
     assert parse_header(data).base_offset == 0
     assert partition.high_watermark == 2
 
@@ -221,7 +221,7 @@ def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(setting: str, 
     for number, sent_in in enumerate(("none", "gzip", "zstd")):
         identity = {"producer_id": 9, "producer_epoch": 1, "base_sequence": number * 5}
         data = encode_batch(records, codec=sent_in, transactional=True, **identity)
-        appended = partition.append(memoryview(data), in_transaction=True)
+        appended = append_sent(partition, memoryview(data), in_transaction=True)
         assert (appended.base_offset, appended.log_append_time_ms) == (number * 5, -1)
     kept = Batch("t", 0, memoryview(stored(partition)), start_offset=0, check_crcs=True)
     found = [(record.timestamp_ms, record.key, record.value, record.headers) for record in kept]
@@ -327,13 +327,13 @@ def test_what_was_written_down_of_batches_that_were_cut_off_is_not_believed():
 def test_records_outside_the_transaction_of_their_producer_are_refused():
     partition = make_partition()
     begun = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    partition.append(memoryview(begun), in_transaction=True)
+    append_sent(partition, memoryview(begun), in_transaction=True)
     assert refused(partition, produced(1, b"b")) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_records_that_say_they_are_of_a_transaction_without_a_producer_are_not():
     partition = make_partition()
-    partition.append(memoryview(batch(b"a", transactional=True)))
+    append_sent(partition, memoryview(batch(b"a", transactional=True)))
     assert partition.last_stable_offset == partition.high_watermark == 1
 
 
@@ -341,7 +341,7 @@ def test_an_open_transaction_outlives_its_first_records():
     storage = MemoryStorage()
     partition = make_partition(storage, internal_segment_bytes="150")
     begun = batch(b"a" * 60, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    partition.append(memoryview(begun), in_transaction=True)
+    append_sent(partition, memoryview(begun), in_transaction=True)
     append(partition, batch(b"x" * 80))
     partition.delete_records(1)
     partition.close(sync=True)

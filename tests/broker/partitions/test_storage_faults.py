@@ -23,7 +23,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition, encode_batch, iter_headers
 from tests.broker.log.faulty_storage import FaultyStorage
-from tests.broker.support import NOW_MS, FixedClock, content_bytes, in_a_loop
+from tests.broker.support import NOW_MS, FixedClock, append_sent, content_bytes, in_a_loop
 
 CONFIGS = {"flush.messages": "3"}
 SEGMENT_BYTES = 400
@@ -86,7 +86,7 @@ def send_all(storage: FaultyStorage, inner: LogStorage, partition: Partition) ->
             lead(partition, EPOCH_OF[number])
         while True:
             try:
-                appended = partition.append(sent(number))
+                appended = append_sent(partition, sent(number))
             except Refusal as refusal:
                 refusals += 1
                 assert refusals < 10
@@ -144,13 +144,13 @@ def test_an_epoch_whose_file_write_failed_is_written_with_the_next_batch():
     storage = FaultyStorage(inner)
     partition = open_partition(storage)
     lead(partition, 0)
-    partition.append(sent(0))
+    append_sent(partition, sent(0))
     storage.fail_at(1, errno.ENOSPC, times=2)
     lead(partition, 5)  # the first failure: of beginning to lead
     with pytest.raises(Refusal):
-        partition.append(sent(1))
+        append_sent(partition, sent(1))
     assert (partition.log.log_end_offset, partition.log.epochs.rows) == (2, [(0, 0)])
-    assert partition.append(sent(1)).base_offset == 2
+    assert append_sent(partition, sent(1)).base_offset == 2
     assert inner.read_text("t-0", EPOCHS_FILE) == "0\n2\n0 0\n5 2\n"
 
 
@@ -160,7 +160,7 @@ def test_a_truncation_whose_epoch_file_write_fails_is_written_with_the_next_batc
     partition = open_partition(storage)
     for number, epoch in enumerate((0, 1, 2)):
         lead(partition, epoch)
-        partition.append(sent(number))
+        append_sent(partition, sent(number))
     storage.fail_at(3, errno.EIO)  # behind removal of a segment, or its cut
     partition.log.truncate_to(2)
     assert partition.log.epochs.rows == [(0, 0)]
@@ -174,7 +174,7 @@ def test_a_torn_write_that_cannot_be_cut_off_is_cut_off_before_the_next(
     partition = open_partition(storage)
     partition.log.segment_bytes = 1 << 20
     lead(partition, 0)
-    partition.append(sent(0))
+    append_sent(partition, sent(0))
     real_write, real_truncate = os.pwrite, os.ftruncate
 
     def torn(descriptor: int, data: memoryview, position: int) -> int:
@@ -189,12 +189,12 @@ def test_a_torn_write_that_cannot_be_cut_off_is_cut_off_before_the_next(
     monkeypatch.setattr(file_storage.os, "pwrite", torn)
     monkeypatch.setattr(file_storage.os, "ftruncate", broken)
     with pytest.raises(Refusal, match="cannot be written"):
-        partition.append(long)
+        append_sent(partition, long)
     monkeypatch.setattr(file_storage.os, "pwrite", real_write)
     with pytest.raises(Refusal, match="cannot be written"):
-        partition.append(sent(1))  # not before the rest is cut off
+        append_sent(partition, sent(1))  # not before the rest is cut off
     monkeypatch.setattr(file_storage.os, "ftruncate", real_truncate)
-    partition.append(sent(1))
+    append_sent(partition, sent(1))
     partition.log.close()
     (segment,) = (tmp_path / "data" / "t-0").glob("*.log")
     assert segment.stat().st_size == partition.log.size_bytes

@@ -23,7 +23,7 @@ from kafkaraw.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.virtual import run_virtual
 from tests.broker.log.faulty_storage import FaultyStorage
-from tests.broker.support import ask, batch, make_state
+from tests.broker.support import append_sent, ask, batch, make_state
 from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 
 PARTITIONS = 6
@@ -203,7 +203,7 @@ def test_a_crash_in_the_middle_of_a_deletion_leaves_no_records():
         state = make_state(storage)
         state.create_topic(plan_topic(Wish("t", PARTITIONS, 1), state.catalog, state.config))
         for partition in state.partitions_of(state.catalog.topic("t")):
-            partition.append(memoryview(bytearray(batch(b"v"))))
+            append_sent(partition, memoryview(bytearray(batch(b"v"))))
         await begun(state, deletion("t"), 2)
         assert state.catalog.topic("t") is None
         assert state.partition(TopicPartition("t", PARTITIONS - 1)) is None

@@ -80,7 +80,9 @@ class Arena:
     made_in_tls: int = 0  # those to the listener with TLS
 
     def __post_init__(self) -> None:
-        self.hostile = Hostile(self.rng, self.names, size_max_bytes=MUTATED_SIZE_MAX)
+        self.hostile = Hostile(
+            self.rng, self.names, size_max_bytes=MUTATED_SIZE_MAX, spares_internal_topics=self.target.kind == "open"
+        )
         self._tls = ssl.create_default_context(cadata=self.target.authority)
 
     def peer(self, listener: str = "plain", *, timeout_s: float = ANSWER_TIMEOUT_S, **options: Any) -> Peer:
@@ -237,7 +239,7 @@ def connections_come_and_go(arena: Arena) -> None:
 
 
 def _learn(arena: Arena, answer: Any) -> None:
-    """Take ids from an answer into later requests."""
+    """Take ids from an answer into later requests; of topics that are not honest clients', which any id opens."""
     names = arena.names
     for attribute, known in (("member_id", names.members), ("producer_id", names.producer_ids)):
         value = getattr(answer, attribute, None)
@@ -246,7 +248,8 @@ def _learn(arena: Arena, answer: Any) -> None:
             del known[1:-5]
     for topic in getattr(answer, "topics", None) or ():
         topic_id = getattr(topic, "topic_id", None)
-        if topic_id and topic_id not in names.topic_ids:
+        is_evil = (getattr(topic, "name", None) or "").startswith("evil")
+        if is_evil and topic_id and topic_id not in names.topic_ids:
             names.topic_ids.append(topic_id)
             del names.topic_ids[:-5]
 

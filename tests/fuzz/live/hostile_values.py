@@ -17,7 +17,7 @@ from typing import Any
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Kind, StructOf, spec_of
 from kafkaraw.protocol.types import BOOLEAN, BYTES, FLOAT64, RECORDS, STRING, UUID, ZERO_UUID, Primitive, Uuid
-from kafkaraw.records import encode_batch
+from kafkaraw.records import codec_by_name, encode_batch
 from kafkaraw.records.header import HEADER_SIZE, stamp_crc
 from tests.records.test_legacy import message as old_message
 from tests.records.test_legacy import wrapper as old_wrapper
@@ -115,10 +115,20 @@ class Hostile:
         rng: decides everything.
         names: what may stand in the fields.
         size_max_bytes: about how large a message may get.
+        spares_internal_topics: never name `__consumer_offsets` and its like: without an authorizer anybody may delete
+            them, and all committed offsets with them.
     """
 
-    def __init__(self, rng: random.Random, names: Names | None = None, *, size_max_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        names: Names | None = None,
+        *,
+        size_max_bytes: int = 1 << 20,
+        spares_internal_topics: bool = False,
+    ) -> None:
         self.rng = rng
+        self._odd_strings = [one for one in ODD_STRINGS if not (spares_internal_topics and one.startswith("__"))]
         self.names = names if names is not None else Names()
         self._size_max_bytes = size_max_bytes
         self._left = size_max_bytes
@@ -247,7 +257,7 @@ class Hostile:
             return self.rng.choice(REGEXES)
         if self.rng.random() < 0.2:
             return self.rng.choice("aé\n\x1b") * self._room_for(self.rng.choice((255, 5_000, 16_000)))
-        return self.rng.choice(ODD_STRINGS)
+        return self.rng.choice(self._odd_strings)
 
     def batch(self, *, codec: str | None = None, **fields: Any) -> bytes:
         """A good batch."""
@@ -279,7 +289,9 @@ class Hostile:
 
     def bomb(self, size_bytes: int = 32 << 20) -> bytes:
         """A batch that decompresses to that many bytes, by any codec or in an old format."""
-        kind = self.rng.choice((*CODECS[1:], "old", "many"))
+        kind = self.rng.choice((*CODECS[1:], "old", "many", "records"))
+        if kind == "records":
+            return _record_bomb(self.rng.choice(CODECS[1:]), size_bytes // len(_SHORTEST_RECORD))
         if kind == "old":
             inner = old_message(0, bytes(min(size_bytes, 4 << 20)))
             return b"".join([old_wrapper(0, inner, "gzip")] * 16)
@@ -320,6 +332,23 @@ def _bomb(codec: str, size_bytes: int) -> bytes:
     made = _BOMBS.get((codec, size_bytes))
     if made is None:
         made = _BOMBS[codec, size_bytes] = encode_batch([(0, None, bytes(size_bytes), None)], codec=codec)
+    return made
+
+
+_SHORTEST_RECORD = b"\x0c\0\0\0\x01\0\0"  # six bytes: no key, an empty value
+
+
+def _record_bomb(codec: str, count: int) -> bytes:
+    """A batch of very many records of seven bytes, all at fault: their time lies in the future."""
+    made = _BOMBS.get((codec, -count))
+    if made is None:
+        data = codec_by_name(codec).compress(_SHORTEST_RECORD * count, None)
+        wire = bytearray(encode_batch([(1 << 42, None, b"", None)], codec=codec)[:HEADER_SIZE]) + data
+        struct.pack_into(">i", wire, 8, len(wire) - 12)
+        struct.pack_into(">i", wire, 23, count - 1)
+        struct.pack_into(">i", wire, 57, count)
+        stamp_crc(wire)
+        made = _BOMBS[codec, -count] = bytes(wire)
     return made
 
 

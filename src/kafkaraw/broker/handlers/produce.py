@@ -9,6 +9,8 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,11 +20,13 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
 from kafkaraw.broker.partitions.partition import ALL_IN_SYNC, Partition
-from kafkaraw.broker.refusal import CloseConnection, Refusal
+from kafkaraw.broker.refusal import CloseConnection, RecordError, Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
+from kafkaraw.broker.validation.record_checks import ERRORS_MAX
+from kafkaraw.errors import BatchTooLarge
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -35,7 +39,7 @@ from kafkaraw.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafkaraw.records import TopicPartition
+from kafkaraw.records import DECOMPRESSED_SIZE_MAX_BYTES, TopicPartition
 
 TOPIC_ID_VERSION_MIN: Final = 13
 LEADER_VERSION_MIN: Final = 10
@@ -43,6 +47,8 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
 ACKS: Final = (ALL_IN_SYNC, 0, 1)
 NO_OFFSET: Final = -1
+READ_FREELY_MAX_BYTES: Final = 4 << 20
+"""Up to so many decompressed bytes, a batch whose records must be read waits for no other: many may be in memory."""
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -99,7 +105,9 @@ def _refused(request: ProduceRequest, refusal: Refusal) -> ProduceResponse | Non
     return response
 
 
-def _turned_away(index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET) -> PartitionProduceResponse:
+def _turned_away(
+    index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET, record_errors: Sequence[RecordError] = ()
+) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index,
         error_code=refusal.code,
@@ -107,7 +115,7 @@ def _turned_away(index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET
         log_start_offset=log_start_offset,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=error.batch_index, batch_index_error_message=error.message)
-            for error in refusal.record_errors
+            for error in record_errors
         ],
         error_message=refusal.message,
     )
@@ -115,10 +123,7 @@ def _turned_away(index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET
 
 def _append(state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes) -> object:
     produce = _Produce(state, context, request, codes)
-    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
-        produce.append_to_one(request.topic_data[0])  # most requests: nothing to take turns for
-        return produce.appended(produce.response())
-    return after(run_in_turns(produce.append_to_all(request)), produce.appended)
+    return after(produce.append(), produce.appended)
 
 
 def _check_none_failed(response: ProduceResponse) -> None:
@@ -167,15 +172,50 @@ class _Produce:
         self._acks = request.acks
         self._timeout_ms = request.timeout_ms
         self._by_id = context.api_version >= TOPIC_ID_VERSION_MIN
-        self._answers: list[TopicProduceResponse] = []
+        self._response = ProduceResponse(
+            responses=[
+                TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[])
+                for asked in request.topic_data
+            ]
+        )
+        self._left = deque(
+            (asked, data, answer.partition_responses)
+            for asked, answer in zip(request.topic_data, self._response.responses, strict=True)
+            for data in asked.partition_data
+        )
+        self._record_errors_left = ERRORS_MAX
 
-    def append_to_one(self, asked: TopicProduceData) -> None:
-        """Append to the only partition of a request."""
-        self._answers.append(self._answer_of(asked, [self._try(self._find(asked), asked, asked.partition_data[0])]))
+    def append(self) -> object:
+        """Append to one partition after the other, and give what is known then; others have their turns in between."""
+        return after(run_in_turns(self._append_rest(READ_FREELY_MAX_BYTES)), self._append_large)
 
-    def response(self) -> ProduceResponse:
-        """What is known when all is appended."""
-        return ProduceResponse(responses=self._answers)
+    def _append_large(self, is_done: bool) -> object:
+        """Go on with a batch that takes much memory while it is read, once no other request of the node does."""
+        if is_done:
+            return self._response
+        entered: object = answered(lambda go_on: self._state.large_requests.enter(self, lambda: go_on(None)))
+        return after(entered, lambda _: run_in_turns(self._append_as_large()))
+
+    def _append_as_large(self) -> Steps[ProduceResponse]:
+        try:
+            yield from self._append_rest(DECOMPRESSED_SIZE_MAX_BYTES)
+        finally:
+            self._state.large_requests.leave(self)
+        return self._response
+
+    def _append_rest(self, size_max_bytes: int) -> Steps[bool]:
+        """Append what is left. Returns False at a batch whose records have more bytes when they are decompressed."""
+        while self._left:
+            asked, data, answers = self._left[0]
+            try:
+                answers.append((yield from self._try(asked, data, size_max_bytes)))
+            except BatchTooLarge as error:
+                if size_max_bytes < DECOMPRESSED_SIZE_MAX_BYTES:
+                    return False
+                answers.append(_turned_away(data.index, Refusal(ErrorCode.INVALID_RECORD, error.message)))
+            self._left.popleft()
+            yield None
+        return True
 
     def appended(self, response: ProduceResponse) -> object:
         """The answer, or one that comes when the replicas have what was appended."""
@@ -186,37 +226,23 @@ class _Produce:
             return _WaitingProduce(self, response, self._timeout_ms).deferred
         return self.finished(response)
 
-    def append_to_all(self, request: ProduceRequest) -> Steps[ProduceResponse]:
-        """Append to one partition after the other, and say what is known then; stops behind each."""
-        for asked in request.topic_data:
-            answers: list[PartitionProduceResponse] = []
-            self._answers.append(self._answer_of(asked, answers))
-            topic = self._find(asked)
-            for data in asked.partition_data:
-                answers.append(self._try(topic, asked, data))
-                yield None
-        return self.response()
-
-    @staticmethod
-    def _answer_of(asked: TopicProduceData, answers: list[PartitionProduceResponse]) -> TopicProduceResponse:
-        return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
-
     def _find(self, asked: TopicProduceData) -> Topic | None:
         catalog = self._state.catalog
         return catalog.topic_by_id(asked.topic_id) if self._by_id else catalog.topic(asked.name)
 
     def _try(
-        self, topic: Topic | None, asked: TopicProduceData, data: PartitionProduceData
-    ) -> PartitionProduceResponse:
+        self, asked: TopicProduceData, data: PartitionProduceData, size_max_bytes: int
+    ) -> Steps[PartitionProduceResponse]:
+        topic = self._find(asked)
         try:
             if topic is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 raise Refusal(code, f"this broker has no topic {str(asked.topic_id) if self._by_id else asked.name}")
-            return self._append(topic, data)
+            return (yield from self._append(topic, data, size_max_bytes))
         except Refusal as refusal:
             return _turned_away(data.index, refusal)
 
-    def _append(self, topic: Topic, data: PartitionProduceData) -> PartitionProduceResponse:
+    def _append(self, topic: Topic, data: PartitionProduceData, size_max_bytes: int) -> Steps[PartitionProduceResponse]:
         key = TopicPartition(topic.name, data.index)
         if data.records is not None and not isinstance(data.records, memoryview):
             raise TypeError("records of a decoded request are a memoryview")
@@ -232,12 +258,16 @@ class _Produce:
             partition = led_partition(self._state, key)  # which says why not
         if self._codes.get(key):
             raise Refusal(self._codes[key], "the partition is not part of the transaction")
-        leader_epoch = partition.leader_epoch
         try:
-            appended = partition.append(batch, acks=self._acks, in_transaction=key in self._codes)
+            checked = yield from partition.check(batch, acks=self._acks, size_max_bytes=size_max_bytes)
+            if led_partition(self._state, key) is not partition:  # any longer: others may have had their turns
+                raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key} was made anew")
+            appended = partition.append(checked, acks=self._acks, in_transaction=key in self._codes)
         except Refusal as refusal:
             known = refusal.code in _EXPECTED
-            return _turned_away(data.index, refusal, NO_OFFSET if known else partition.log.log_start_offset)
+            told = refusal.record_errors[: self._record_errors_left]
+            self._record_errors_left -= len(told)
+            return _turned_away(data.index, refusal, NO_OFFSET if known else partition.log.log_start_offset, told)
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
@@ -246,7 +276,7 @@ class _Produce:
             log_start_offset=partition.log.log_start_offset,
         )
         if self._acks == ALL_IN_SYNC and not partition.has_acknowledged(appended.next_offset):
-            self.waiting.append(_Waiting(self._state, partition, leader_epoch, appended.next_offset, answer))
+            self.waiting.append(_Waiting(self._state, partition, partition.leader_epoch, appended.next_offset, answer))
         return answer
 
     def is_waiting(self) -> bool:

@@ -50,11 +50,11 @@ def join_transaction(
     """
     new = _partitions_new_to_it(state, context, request)
     implicit = context.api_version >= IMPLICIT_VERSION_MIN
+    for partition, header in new.values():
+        partition.attempted(header, bumps_epochs=implicit)
     if not new or not (implicit or state.config.transaction_partition_verification_enable):
         go_on(dict.fromkeys(new, ErrorCode.NONE))
         return
-    for partition, header in new.values():
-        partition.attempted(header, bumps_epochs=implicit)
     identities = {Identity(header.producer_id, header.producer_epoch) for _, header in new.values()}
     if len(identities) > 1:
         go_on(dict.fromkeys(new, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
@@ -62,6 +62,8 @@ def join_transaction(
     knows_abortable = context.api_version >= ABORTABLE_VERSION_MIN
 
     def told(codes: Codes) -> None:
+        for partition, header in new.values():
+            partition.attempted(header, bumps_epochs=implicit)  # once more: the last transaction's marker may have come
         go_on(
             {
                 key: _code_for_producers(code_for_clients(code, knows_abortable=knows_abortable), implicit=implicit)

@@ -1,8 +1,8 @@
 """One replica of a partition, on the node that holds it: leader or follower of the others.
 
-A leader appends what producers send (`append`), tells those who wait what can be read, answers its followers
-(`answer_follower`) and moves the high watermark with them. A follower takes over what its leader has (`take`). It knows
-nothing of requests; handlers ask it and put its answers into responses.
+A leader judges and appends what producers send (`check`, `append`), tells those who wait what can be read, answers its
+followers (`answer_follower`) and moves the high watermark with them. A follower takes over what its leader has
+(`take`). It knows nothing of requests; handlers ask it and put its answers into responses.
 Source: kafka.cluster.Partition, UnifiedLog.append.
 """
 
@@ -24,10 +24,12 @@ from kafkaraw.broker.partitions.partition_observers import IsrKeeper, Watcher
 from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.broker.partitions.replica_fetch import Batches, Parts, ReplicaAnswer, ReplicaFetch, StartsLater
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.stored_form import validated
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
+    DECOMPRESSED_SIZE_MAX_BYTES,
     BatchHeader,
     Marker,
     TopicPartition,
@@ -45,6 +47,13 @@ HIGH_WATERMARK: Final = -1
 FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 
 _logger = logging.getLogger("kafkaraw.broker")
+
+
+class Checked(NamedTuple):
+    """A producer's batch in the form in which it is stored, and its header as the producer wrote it."""
+
+    batch: memoryview
+    header: BatchHeader
 
 
 class Appended(NamedTuple):
@@ -200,27 +209,47 @@ class Partition:
 
     # -- leading ---------------------------------------------------------------------------------------------------
 
-    def append(self, sent: memoryview, *, acks: int = ONE, in_transaction: bool = False) -> Appended:
-        """Check one batch from a producer and append it.
+    def check(
+        self, sent: memoryview, *, acks: int = ONE, size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
+    ) -> Steps[Checked]:
+        """Judge a producer's batch by itself, and give it the form in which it is stored.
 
         Args:
             sent: the bytes of the batch; patched in place where they are writable.
             acks: of the Produce request.
-            in_transaction: this partition is part of the transaction that the batch may belong to.
+            size_max_bytes: limit on its decompressed size, if its records must be read.
+
+        Raises:
+            BatchTooLarge: it has more than `size_max_bytes` when decompressed.
+            Refusal: with the code that the producer is to see.
+        """
+        if acks == ALL_IN_SYNC:
+            self._check_in_sync()
+        batch, header = yield from validated(
+            sent,
+            self.config,
+            where=self.log.folder,
+            now_ms=self._clock.time_ms(),
+            reads_all=self._reads_all_records,
+            size_max_bytes=size_max_bytes,
+        )
+        return Checked(batch, header)
+
+    def append(self, checked: Checked, *, acks: int = ONE, in_transaction: bool = False) -> Appended:
+        """Append a producer's batch that this partition has checked.
+
+        Args:
+            checked: the batch.
+            acks: of the Produce request.
+            in_transaction: this partition was part of the transaction that the batch may belong to when it was
+                `attempted`.
 
         Raises:
             Refusal: with the code that the producer is to see.
         """
         if acks == ALL_IN_SYNC:
             self._check_in_sync()
-        now_ms = self._clock.time_ms()
-        batch, header = validated(
-            sent,
-            self.config,
-            where=self.log.folder,
-            now_ms=now_ms,
-            reads_all=self._reads_all_records,
-        )
+        batch, header = checked
         if header.producer_id >= 0:
             old = self.producers.check(header)
             if old is not None:
@@ -228,9 +257,10 @@ class Partition:
             if self.transactions.first_offset_of(header.producer_id) is not None and not header.is_transactional:
                 message = f"Expected transactional write from producer {header.producer_id}"
                 raise Refusal(ErrorCode.INVALID_TXN_STATE, message)
-            if header.is_transactional and not (in_transaction or self.knows_transaction(header)):
+            is_awaited = in_transaction and self.producers.is_attempted(header)  # and no marker has come since
+            if header.is_transactional and not (is_awaited or self.knows_transaction(header)):
                 raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
-        return self._write(batch, now_ms)
+        return self._write(batch, self._clock.time_ms())
 
     def knows_transaction(self, header: BatchHeader) -> bool:
         """Whether the transaction of a batch has records here already, under the same epoch."""

@@ -146,6 +146,11 @@ class ProducerTable:
             lowest = min(lowest, attempt.lowest_sequence)
         self._attempts[header.producer_id] = _Attempt(epoch, lowest, bumps_epochs, now_ms)
 
+    def is_attempted(self, header: BatchHeader) -> bool:
+        """Whether a batch is still to be appended: no marker has ended its transaction since it was `attempted`."""
+        attempt = self._attempts.get(header.producer_id)
+        return attempt is not None and attempt.epoch == header.producer_epoch
+
     def epoch_of(self, producer_id: int) -> int | None:
         """The newest epoch of a producer; None when it is not known."""
         entry = self._entries.get(producer_id)
@@ -211,10 +216,10 @@ class ProducerTable:
             entry = ProducerEntry(header.producer_epoch, header.max_timestamp, known)
             self._entries[header.producer_id] = entry
         entry.last_timestamp_ms = header.max_timestamp
+        self._attempts.pop(header.producer_id, None)
         if header.is_control:
             entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
             return
-        self._attempts.pop(header.producer_id, None)
         last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)
         entry.batches.append(
             AppendedBatch(

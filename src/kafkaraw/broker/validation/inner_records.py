@@ -1,24 +1,20 @@
 """The records of one batch, read the way a Kafka broker does, to tell what is wrong with them.
 
 Slow and in plain view: it runs when the readers of `kafkaraw.records` found something odd. They are stricter in one
-point: a broker does not look at the offsets within a batch, and gives its own.
+point: a broker does not look at the offsets within a batch, and gives its own. One record is in memory at a time, for a
+few hundred bytes may hold millions of them.
 Source: DefaultRecordBatch, DefaultRecord.readFrom.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import CorruptBatch
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import (
-    DECOMPRESSED_SIZE_MAX_BYTES,
-    HEADER_SIZE,
-    TIMESTAMP_LOG_APPEND_TIME,
-    BatchHeader,
-    codec_by_id,
-)
+from kafkaraw.records import HEADER_SIZE, TIMESTAMP_LOG_APPEND_TIME, BatchHeader, codec_by_id
 from kafkaraw.records.varint import as_int64, read_raw_varint
 
 _NO_RECORDS_LEFT: Final = "Incorrect declared batch size, premature EOF reached"
@@ -34,30 +30,32 @@ class InnerRecord(NamedTuple):
     headers: list[tuple[bytes, bytes | None]]
 
 
-def inner_records(batch: memoryview, header: BatchHeader) -> list[InnerRecord]:
-    """Read all records of a batch.
+def inner_records(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> Iterator[InnerRecord]:
+    """Give the records of a batch, one after another.
+
+    Args:
+        batch: its bytes.
+        header: its header.
+        size_max_bytes: limit on its decompressed size.
 
     Raises:
+        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
         Refusal: INVALID_RECORD for what is no record, UNKNOWN_SERVER_ERROR when they cannot be decompressed.
     """
-    payload = _decompressed(batch[HEADER_SIZE:], header)
+    payload = _decompressed(batch[HEADER_SIZE:], header, size_max_bytes)
     append_time = header.max_timestamp if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME else None
     reader = _Reader(payload)
-    found = []
     for _ in range(header.records_count):
         if reader.at >= len(payload):
             raise Refusal(ErrorCode.INVALID_RECORD, _NO_RECORDS_LEFT)
-        found.append(reader.record(header, append_time))
+        yield reader.record(header, append_time)
     if reader.at < len(payload):
         raise Refusal(ErrorCode.INVALID_RECORD, "Incorrect declared batch size, records still remaining in file")
-    return found
 
 
-def _decompressed(payload: memoryview, header: BatchHeader) -> bytes:
+def _decompressed(payload: memoryview, header: BatchHeader, size_max_bytes: int) -> bytes:
     try:
-        return codec_by_id(header.codec_id).decompress(payload, DECOMPRESSED_SIZE_MAX_BYTES)
-    except BatchTooLarge as error:
-        raise Refusal(ErrorCode.INVALID_RECORD, error.message) from error
+        return codec_by_id(header.codec_id).decompress(payload, size_max_bytes)
     except CorruptBatch as error:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
 

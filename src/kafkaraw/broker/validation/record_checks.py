@@ -1,26 +1,33 @@
 """What the records of a batch must be, where somebody looks at them, and their highest timestamp.
 
 The quick reader looks first. Only when it finds anything odd are the records read again, slowly, to tell each one's
-fault as Kafka tells it (KIP-467). Start at `must_be_read`, `check_records` and `checked_rows`.
+fault as Kafka tells it (KIP-467). A batch of some hundred bytes may hold 18 million records: they are read one by one,
+in turns with other work, and at most `ERRORS_MAX` faults are told. Start at `must_be_read`, `check_records` and
+`checked_rows`.
 Source: LogValidator.validateRecord, processRecordErrors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.refusal import RecordError, Refusal
 from kafkaraw.broker.settings import LONG_MAX
+from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.inner_records import InnerRecord, inner_records
-from kafkaraw.errors import ProtocolError
+from kafkaraw.errors import BatchTooLarge, ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, Record
+from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader
 from kafkaraw.records.batch import PlainRecord
 
 NO_TIMESTAMP: Final = -1
 ERRORS_SHOWN: Final = 3
+ERRORS_MAX: Final = 1_000
+"""Reading ends at so many faulty records. Kafka tells of all of them, which may be megabytes for each byte received."""
+RECORDS_PER_STEP: Final = 256
+"""How many records are looked at before other work may have its turn: some 0.3 ms."""
 
 
 def must_be_read(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
@@ -37,7 +44,9 @@ def must_be_read(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
     return header.max_timestamp > now_ms + config.timestamp_after_max_ms
 
 
-def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, where: str, now_ms: int) -> int:
+def check_records(
+    batch: memoryview, header: BatchHeader, config: TopicConfig, where: str, now_ms: int, size_max_bytes: int
+) -> Steps[int]:
     """Judge the records of a batch whose header is right.
 
     Args:
@@ -46,45 +55,48 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, w
         config: the topic's settings.
         where: topic and partition, for messages.
         now_ms: wall clock.
+        size_max_bytes: limit on its decompressed size.
 
     Returns:
         Their highest timestamp; -1 when none has one.
 
     Raises:
+        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
         Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed, or when their offsets are such that Kafka would have to write the batch anew and cannot.
     """
-    highest = _highest_when_sound(_read(batch), header, config, now_ms)
+    highest = yield from _highest_when_sound(batch, header, config, now_ms, size_max_bytes)
     if highest is not None:
         return highest
-    records = inner_records(batch, header)
-    _raise_for(list(_errors(records, header, config, where, now_ms)))
-    if header.codec_id and any(record.offset != at for at, record in enumerate(records)):
-        message = f"the offsets within the compressed batch are not 0 to {len(records) - 1} in topic partition {where}"
+    highest, are_in_order = yield from _judge(batch, header, config, where, now_ms, size_max_bytes)
+    if header.codec_id and not are_in_order:
+        count = header.records_count
+        message = f"the offsets within the compressed batch are not 0 to {count - 1} in topic partition {where}"
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
-    return max(NO_TIMESTAMP, *(record.timestamp_ms for record in records))
+    return highest
 
 
 def checked_rows(
-    batch: memoryview, header: BatchHeader, config: TopicConfig, where: str, now_ms: int
-) -> list[PlainRecord]:
+    batch: memoryview, header: BatchHeader, config: TopicConfig, where: str, now_ms: int, size_max_bytes: int
+) -> Steps[Iterator[PlainRecord]]:
     """Judge the records of a batch that is to be stored in another form, and give them.
 
     Their offsets do not matter, for they are counted anew. Arguments as for `check_records`.
 
     Raises:
+        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
         Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed.
     """
-    quick = _read_all(batch)
-    if quick and _highest_when_sound(quick, header, config, now_ms) is not None:
-        return [(record.timestamp_ms, record.key, record.value, record.headers) for record in quick]
-    records = inner_records(batch, header)
-    _raise_for(list(_errors(records, header, config, where, now_ms)))
-    return [
+    highest = yield from _highest_when_sound(batch, header, config, now_ms, size_max_bytes)
+    if highest is not None:
+        records = _read(batch, size_max_bytes)
+        return ((record.timestamp_ms, record.key, record.value, record.headers) for record in records)
+    yield from _judge(batch, header, config, where, now_ms, size_max_bytes)
+    return (
         (record.timestamp_ms, record.key, record.value, [(_text(name), value) for name, value in record.headers])
-        for record in records
-    ]
+        for record in inner_records(batch, header, size_max_bytes)
+    )
 
 
 def _text(name: bytes) -> str:
@@ -92,18 +104,13 @@ def _text(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 
-def _read(batch: memoryview) -> Batch:
-    return Batch("", 0, batch, start_offset=0, check_crcs=False)
+def _read(batch: memoryview, size_max_bytes: int) -> Batch:
+    return Batch("", 0, batch, start_offset=0, check_crcs=False, size_max_bytes=size_max_bytes)
 
 
-def _read_all(batch: memoryview) -> list[Record] | None:
-    try:
-        return list(_read(batch))
-    except ProtocolError:
-        return None
-
-
-def _highest_when_sound(records: Iterable[Record], header: BatchHeader, config: TopicConfig, now_ms: int) -> int | None:
+def _highest_when_sound(
+    batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int, size_max_bytes: int
+) -> Steps[int | None]:
     """The highest timestamp; None when something is odd."""
     if _claims_a_brokers_time(header, config):
         return None
@@ -111,16 +118,42 @@ def _highest_when_sound(records: Iterable[Record], header: BatchHeader, config: 
     compacted = config.is_compacted
     highest = NO_TIMESTAMP
     try:
-        for record in records:
+        for at, record in enumerate(_read(batch, size_max_bytes), 1):
             timestamp = record.timestamp_ms
             if compacted and record.key is None:
                 return None
             if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
                 return None
             highest = max(highest, timestamp)
+            if not at % RECORDS_PER_STEP:
+                yield None
+    except BatchTooLarge:
+        raise
     except ProtocolError:
         return None
     return highest
+
+
+def _judge(
+    batch: memoryview, header: BatchHeader, config: TopicConfig, where: str, now_ms: int, size_max_bytes: int
+) -> Steps[tuple[int, bool]]:
+    """Read the records slowly. Returns their highest timestamp, and whether their offsets count from 0."""
+    fault_of = _faults(header, config, where, now_ms)
+    found: list[tuple[ErrorCode, RecordError]] = []
+    highest, are_in_order = NO_TIMESTAMP, True
+    yield None  # the batch is decompressed a second time, which may take half a second
+    for at, record in enumerate(inner_records(batch, header, size_max_bytes)):
+        fault = fault_of(at, record)
+        if fault is not None:
+            found.append(fault)
+            if len(found) == ERRORS_MAX:
+                break
+        highest = max(highest, record.timestamp_ms)
+        are_in_order = are_in_order and record.offset == at
+        if not at % RECORDS_PER_STEP:
+            yield None
+    _raise_for(found)
+    return highest, are_in_order
 
 
 def _claims_a_brokers_time(header: BatchHeader, config: TopicConfig) -> bool:
@@ -136,28 +169,33 @@ def _bounds(config: TopicConfig, now_ms: int) -> tuple[int, int]:
     return now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
 
 
-def _errors(
-    records: list[InnerRecord], header: BatchHeader, config: TopicConfig, where: str, now_ms: int
-) -> Iterator[tuple[ErrorCode, RecordError]]:
+def _faults(
+    header: BatchHeader, config: TopicConfig, where: str, now_ms: int
+) -> Callable[[int, InnerRecord], tuple[ErrorCode, RecordError] | None]:
+    """What says of a record, and of its place in the batch, what is wrong with it."""
     earliest, latest = _bounds(config, now_ms)
     stamped = header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME
-    for at, record in enumerate(records):
+
+    def fault_of(at: int, record: InnerRecord) -> tuple[ErrorCode, RecordError] | None:
         if config.is_compacted and record.key is None:
             message = f"Compacted topic cannot accept message without key in topic partition {where}"
-            yield ErrorCode.INVALID_RECORD, RecordError(at, message)
-        elif not config.stamps_on_append and record.timestamp_ms != NO_TIMESTAMP:
+            return ErrorCode.INVALID_RECORD, RecordError(at, message)
+        if not config.stamps_on_append and record.timestamp_ms != NO_TIMESTAMP:
             if not earliest <= record.timestamp_ms <= latest:
                 message = (
                     f"Timestamp {record.timestamp_ms} of message with offset {record.offset} is out of range. "
                     f"The timestamp should be within [{earliest}, {latest}]"
                 )
-                yield ErrorCode.INVALID_TIMESTAMP, RecordError(at, message)
+                return ErrorCode.INVALID_TIMESTAMP, RecordError(at, message)
         elif stamped:
             message = (
                 f"Invalid timestamp type in message {_shown(record, header)}. Producer should not set timestamp type "
                 "to LogAppendTime."
             )
-            yield ErrorCode.INVALID_TIMESTAMP, RecordError(at, message)
+            return ErrorCode.INVALID_TIMESTAMP, RecordError(at, message)
+        return None
+
+    return fault_of
 
 
 def _shown(record: InnerRecord, header: BatchHeader) -> str:

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.batch_checks import check_batch, check_size
 from kafkaraw.broker.validation.recompression import recompressed, wants_other_codec
 from kafkaraw.broker.validation.record_checks import check_records, checked_rows, must_be_read
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, BatchHeader, stamp_create_time
+from kafkaraw.records import (
+    DECOMPRESSED_SIZE_MAX_BYTES,
+    TIMESTAMP_LOG_APPEND_TIME,
+    BatchHeader,
+    stamp_create_time,
+)
 
 
 def validated(
-    sent: memoryview, config: TopicConfig, *, where: str, now_ms: int, reads_all: bool = False
-) -> tuple[memoryview, BatchHeader]:
+    sent: memoryview,
+    config: TopicConfig,
+    *,
+    where: str,
+    now_ms: int,
+    reads_all: bool = False,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> Steps[tuple[memoryview, BatchHeader]]:
     """Judge a batch that a client sent for a partition, and give it the form in which it is stored.
 
     Args:
@@ -26,22 +38,24 @@ def validated(
         where: topic and partition, for messages.
         now_ms: wall clock.
         reads_all: read every record, also where the topic's settings do not depend on them.
+        size_max_bytes: limit on its decompressed size, if its records are read.
 
     Returns:
         The batch, writable, with the offsets and the header that its producer gave it.
 
     Raises:
+        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
         Refusal: with the code and the records that Kafka names.
     """
     header = check_batch(sent, config, where)
     highest = header.max_timestamp
     if wants_other_codec(header, config):
-        rows = checked_rows(sent, header, config, where, now_ms)
-        stored = memoryview(recompressed(rows, header, config))
+        rows = yield from checked_rows(sent, header, config, where, now_ms, size_max_bytes)
+        stored = yield from recompressed(rows, header, config)
         check_size(stored, config, where)
     else:
         if reads_all or must_be_read(header, config, now_ms):
-            highest = check_records(sent, header, config, where, now_ms)
+            highest = yield from check_records(sent, header, config, where, now_ms, size_max_bytes)
         stored = memoryview(bytearray(sent)) if sent.readonly else sent
         if not config.stamps_on_append and (
             highest != header.max_timestamp or header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME
