@@ -55,8 +55,7 @@ def test_every_difference_between_the_connectors_is_documented():
 def test_a_scenario_differs_where_it_says_so_and_nowhere_else():
     for scenario in SCENARIOS:
         differs = any(getattr(step, "ours", None) is not None for step in scenario.steps)
-        assert differs == bool(scenario.differs or scenario.pending), scenario.name
-        assert not (scenario.differs and scenario.pending), scenario.name
+        assert differs == bool(scenario.differs), scenario.name
 
 
 _READ = Read(options={}, expect=rows("1", "2"))
@@ -84,11 +83,10 @@ def test_a_refusal_is_judged_by_the_words_of_each_connector():
     assert mistakes(one, OURS, _came({"rows": []}))
 
 
-def test_a_difference_must_be_there_unless_it_is_pending():
+def test_a_difference_must_be_there():
     refused, same = _came({"refused": "no such option"}), _came({"rows": [["1"]]})
-    for about in ({"differs": "x"}, {"pending": "x"}):
-        one = Scenario("one", (_DIFFERS,), **about)
-        assert not mistakes(one, OURS, refused)
-        assert not mistakes(one, THEIRS, same)
-        assert mistakes(one, THEIRS, refused)
-        assert bool(mistakes(one, OURS, same)) == ("differs" in about)
+    one = Scenario("one", (_DIFFERS,), differs="x")
+    assert not mistakes(one, OURS, refused)
+    assert not mistakes(one, THEIRS, same)
+    assert mistakes(one, THEIRS, refused)
+    assert mistakes(one, OURS, same)

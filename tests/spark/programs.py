@@ -1,8 +1,8 @@
 """Programs of DataFrame operations as data, and the same program run over a topic and over a Parquet copy of it.
 
-A program is a list of nodes, each made of earlier ones, and a list of results, which are collected in order. A node may
-be used by several others and collected more than once. `programs()` is a Hypothesis strategy for them. The topic does
-not grow while a program runs.
+A program is a list of nodes, each made of earlier ones, and a list of steps: results, which are collected in order, and
+growth of the topic between them. A node may be used by several others and collected more than once. `programs()` is a
+Hypothesis strategy for them. After growth, DataFrames over the topic are used again; those over the copy are made anew.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,11 @@ from hypothesis import strategies as st
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkaraw import Producer
+
 PARTITIONS = 3
-RECORDS = 12  # of each partition
+RECORDS = 12  # of each partition, at first
+GROWTH_MAX = 3
 COLUMNS = ("partition", "offset", "k", "v")
 _SCHEMA = "partition int, offset long, k string, v string"
 _STREAM_SECONDS_MAX = 120
@@ -121,18 +125,32 @@ class StreamJoin:
     condition: str
 
 
+@dataclass(frozen=True)
+class Grow:
+    """Each partition gets so many more records."""
+
+    records: int
+
+
 Result = Collect | Count | Group | StreamJoin
+Step = Result | Grow
 
 
 @dataclass(frozen=True)
 class Program:
     nodes: tuple[Node, ...]
-    results: tuple[Result, ...]
+    steps: tuple[Step, ...]
 
 
 @st.composite
-def programs(draw: st.DrawFn, streams: bool = True) -> Program:
-    """Any program; `streams` allows joins with streams, which take longest."""
+def programs(draw: st.DrawFn, streams: bool = True, growth: bool = False) -> Program:
+    """Any program.
+
+    Args:
+        streams: allows joins with streams, which take longest.
+        growth: allows programs in which the topic grows. They have no caches, which keep their rows.
+    """
+    grows = growth and draw(st.booleans())
     nodes: list[Node] = [Load()]
 
     def earlier() -> int:
@@ -152,34 +170,73 @@ def programs(draw: st.DrawFn, streams: bool = True) -> Program:
         "distinct": lambda: Distinct(earlier()),
         "load": lambda: Load(draw(st.none() | st.integers(0, PARTITIONS - 1)), draw(st.sampled_from([0, 0, 5]))),
     }
+    if grows:
+        del makers["cache"]
     kinds = ["filter", "filter", "filter", *makers]
     for _ in range(draw(st.integers(1, 7))):
         nodes.append(makers[draw(st.sampled_from(kinds))]())  # noqa: PERF401  # a node uses those before it
-    results: list[Result] = []
+    steps: list[Step] = []
     for _ in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from([Collect, Collect, Count, Group]))
-        results.append(kind(earlier()))
+        steps.append(kind(earlier()))
+        if grows:
+            steps += (Grow(draw(st.integers(1, GROWTH_MAX))), kind(earlier()))
     if streams and draw(st.integers(0, 4)) == 0:
-        results.append(StreamJoin(earlier(), draw(st.sampled_from(_CONDITIONS))))
-    return Program(tuple(nodes), tuple(results))
+        steps.append(StreamJoin(earlier(), draw(st.sampled_from(_CONDITIONS))))
+    return Program(tuple(nodes), tuple(steps))
 
 
-def records() -> list[tuple[int, int, str | None, str]]:
-    """What the topic has: partition, offset, key, value; values come again, keys are null now and then."""
+def records(start: int, end: int) -> list[tuple[int, int, str | None, str]]:
+    """What the topic has from one offset to another: partition, offset, key, value.
+
+    Values come again, keys are null now and then.
+    """
     return [
         (partition, offset, None if offset % 4 == 0 else f"k{offset % 3}", str((offset + partition) % 5))
         for partition in range(PARTITIONS)
-        for offset in range(RECORDS)
+        for offset in range(start, end)
     ]
+
+
+class Records:
+    """The topic in Kafka.
+
+    Attributes:
+        name: of the topic, which is there and empty at first.
+        size: how many records each partition has.
+    """
+
+    def __init__(self, producer: Producer, name: str) -> None:
+        self._producer = producer
+        self.name = name
+        self.size = 0
+        self.grow(RECORDS)
+
+    def grow(self, count: int) -> None:
+        for partition, _, key, value in records(self.size, self.size + count):
+            self._producer.send(self.name, value.encode(), None if key is None else key.encode(), partition=partition)
+        self._producer.flush(30)
+        self.size += count
 
 
 class Topic:
     """The topic as a source of programs."""
 
-    def __init__(self, spark: SparkSession, servers: str, topic: str) -> None:
+    keeps_frames = True
+
+    def __init__(self, spark: SparkSession, servers: str, content: Records) -> None:
         self.spark = spark
-        self._topic = topic
+        self._content = content
+        self._topic = content.name
         self._options = {"kafka.bootstrap.servers": servers}
+
+    @property
+    def size(self) -> int:
+        """How many records each partition has."""
+        return self._content.size
+
+    def grow(self, count: int) -> None:
+        self._content.grow(count)
 
     def load(self, what: Load) -> DataFrame:
         partitions = list(range(PARTITIONS)) if what.partition is None else [what.partition]
@@ -199,12 +256,31 @@ class Topic:
 
 
 class Copy:
-    """The Parquet copy as a source of programs, made of what was sent."""
+    """Parquet copies as a source of programs, made of what was sent: one for each size of the topic.
+
+    Attributes:
+        size: how many records each partition has in the copy that programs read.
+    """
+
+    keeps_frames = False  # a DataFrame over files reads those that were there when it was made
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
-        self._folder = str(folder / "copy")
-        spark.createDataFrame(records(), _SCHEMA).write.mode("overwrite").parquet(self._folder)
+        self._scratch = folder
+        self.resize(RECORDS)
+
+    @property
+    def _folder(self) -> str:
+        return str(self._scratch / f"of-{self.size}")
+
+    def grow(self, count: int) -> None:
+        self.resize(self.size + count)
+
+    def resize(self, size: int) -> None:
+        """Take the copy with so many records of each partition."""
+        self.size = size
+        if not Path(self._folder).exists():
+            self.spark.createDataFrame(records(0, self.size), _SCHEMA).coalesce(1).write.parquet(self._folder)
 
     def load(self, what: Load) -> DataFrame:
         frame = self.spark.read.parquet(self._folder).where(f"offset >= {what.start}")
@@ -217,25 +293,36 @@ class Copy:
 _names = itertools.count()
 
 
+def outcomes(program: Program, topic: Topic, copy: Copy, scratch: Path) -> tuple[list[Any], list[Any]]:
+    """What the results of a program are over the topic, and over the copy."""
+    copy.resize(topic.size)
+    return run(program, topic, scratch), run(program, copy, scratch)
+
+
 def run(program: Program, source: Topic | Copy, scratch: Path) -> list[Any]:
     """What the results of a program are, over one of the sources."""
+    with ExitStack() as ending:
+        frames = _frames(program, source, ending)
+        found: list[Any] = []
+        for step in program.steps:
+            if not isinstance(step, Grow):
+                found.append(_result(step, frames, source, scratch))
+                continue
+            source.grow(step.records)
+            if not source.keeps_frames:
+                frames = _frames(program, source, ending)
+        return found
+
+
+def _frames(program: Program, source: Topic | Copy, ending: ExitStack) -> list[DataFrame]:
+    """The DataFrames of the nodes; `ending` drops views and caches."""
     frames: list[DataFrame] = []
-    cached: list[DataFrame] = []
-    views: list[str] = []
-    try:
-        for node in program.nodes:
-            frames.append(_frame(node, frames, source, cached, views))
-        return [_result(result, frames, source, scratch) for result in program.results]
-    finally:
-        for frame in cached:
-            frame.unpersist()
-        for view in views:
-            source.spark.catalog.dropTempView(view)
+    for node in program.nodes:
+        frames.append(_frame(node, frames, source, ending))
+    return frames
 
 
-def _frame(
-    node: Node, frames: Sequence[DataFrame], source: Topic | Copy, cached: list[DataFrame], views: list[str]
-) -> DataFrame:
+def _frame(node: Node, frames: Sequence[DataFrame], source: Topic | Copy, ending: ExitStack) -> DataFrame:
     match node:
         case Load():
             return source.load(node)
@@ -246,12 +333,14 @@ def _frame(
         case Join(left, right, on, how):
             return _joined(frames[left], frames[right], on, how)
         case View(child):
-            views.append(f"view_{next(_names)}")
-            frames[child].createOrReplaceTempView(views[-1])
-            return source.spark.table(views[-1])
+            view = f"view_{next(_names)}"
+            frames[child].createOrReplaceTempView(view)
+            ending.callback(source.spark.catalog.dropTempView, view)
+            return source.spark.table(view)
         case Cache(child):
-            cached.append(frames[child].cache())
-            return cached[-1]
+            cached = frames[child].cache()
+            ending.callback(cached.unpersist)
+            return cached
         case Distinct(child):
             return frames[child].distinct()
 

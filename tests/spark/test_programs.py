@@ -1,4 +1,7 @@
-"""Any program of filters, unions, joins, views and caches gives over a topic what it gives over a Parquet copy."""
+"""Any program of filters, unions, joins, views and caches gives over a topic what it gives over a Parquet copy.
+
+The comparison proves itself: it finds faults of earlier versions, which `faulty_reads` has.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 
+from tests.spark.faulty_reads import FAULTS
+from tests.spark.needs import needs_filters
 from tests.spark.programs import (
     PARTITIONS,
     Cache,
@@ -17,16 +22,17 @@ from tests.spark.programs import (
     Copy,
     Count,
     Filter,
+    Grow,
     Join,
     Load,
     Program,
+    Records,
     StreamJoin,
     Topic,
     Union,
     View,
+    outcomes,
     programs,
-    records,
-    run,
 )
 
 pytestmark = pytest.mark.timeout(600)  # the first of them starts a session, and streams
@@ -35,6 +41,7 @@ QUICK = settings(
     max_examples=3, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], print_blob=True
 )
 SOAK_PROGRAMS = 200
+FAULT_PROGRAMS_MAX = 25
 
 # One load that several branches and results share, with all that may change what it reads.
 SHARED = Program(
@@ -52,14 +59,16 @@ SHARED = Program(
 )
 
 
+# The same DataFrames and a view after the topic has grown, joined with each other and with a stream.
+GROWING = Program(
+    (Load(), Filter(0, "partition IN (1, 2)"), View(1), Join(0, 2, ("partition", "v"), "left_semi"), Union(3, 1)),
+    (Collect(4), Collect(2), Grow(2), Collect(4), Count(2), Collect(2), StreamJoin(1, "offset >= 6")),
+)
+
+
 @pytest.fixture(scope="module")
-def topic(kafka) -> str:
-    """The topic with the records."""
-    name = kafka.new_topic(partitions=PARTITIONS)
-    for partition, _, key, value in records():
-        kafka.producer.send(name, value.encode(), None if key is None else key.encode(), partition=partition)
-    kafka.producer.flush(30)
-    return name
+def content(kafka) -> Records:
+    return Records(kafka.producer, kafka.new_topic(partitions=PARTITIONS))
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +78,38 @@ def copy(spark, tmp_path_factory) -> Copy:
 
 @QUICK
 @example(program=SHARED)
-@given(program=programs(streams=False))
-def test_a_program_gives_the_same_over_a_topic_as_over_a_copy(spark, kafka, topic, copy, tmp_path, program):
-    assert run(program, Topic(spark, kafka.servers, topic), tmp_path) == run(program, copy, tmp_path)
+@example(program=GROWING)
+@given(program=programs(streams=False, growth=True))
+def test_a_program_gives_the_same_over_a_topic_as_over_a_copy(spark, kafka, content, copy, tmp_path, program):
+    over_topic, over_copy = outcomes(program, Topic(spark, kafka.servers, content), copy, tmp_path)
+    assert over_topic == over_copy
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(each, marks=needs_filters if each == "takes_filters" else ()) for each in FAULTS]
+)
+def test_random_programs_find_faults_of_earlier_versions(spark, kafka, content, copy, tmp_path, fault):
+    faulty = FAULTS[fault](spark)
+    topic = Topic(faulty, kafka.servers, content)
+    found: list[Program] = []
+
+    @settings(max_examples=FAULT_PROGRAMS_MAX, deadline=None, derandomize=True, phases=[Phase.generate])
+    @given(program=programs(streams=False, growth=True))
+    def compare(program: Program) -> None:
+        if not found:
+            over_topic, over_copy = outcomes(program, topic, copy, tmp_path)
+            if over_topic != over_copy:
+                found.append(program)
+
+    compare()
+    assert found, f"{FAULT_PROGRAMS_MAX} programs gave the same rows"
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("session", ["recommended", "plain", "pushdown"])
-def test_hundreds_of_programs_give_the_same_in_any_session(kafka, topic, tmp_path, session):
+def test_hundreds_of_programs_give_the_same_in_any_session(kafka, tmp_path, session):
+    topic = kafka.new_topic(partitions=PARTITIONS)
     command = [sys.executable, "-m", "tests.spark.run_programs", session, kafka.servers, topic, str(SOAK_PROGRAMS)]
     environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     environ["PYTHONPATH"] = f"{ROOT / 'src'}{os.pathsep}{ROOT}"

@@ -430,10 +430,8 @@ _QUERIES: Final[tuple[Scenario, ...]] = (
             options={"subscribe": "$t", "startingOffsets": "earliest", "endingOffsets": "latest"},
             again=(send("t", range(21, 30), partition=2),),
             expect=numbers(range(30)),
-            ours=numbers(range(21)),
         ),
         suite=_RELATION,
-        pending="27 A2",
     ),
     scenario(
         "batch read: a DataFrame used again keeps ends that are offsets",
@@ -446,10 +444,8 @@ _QUERIES: Final[tuple[Scenario, ...]] = (
             },
             again=(send("t", range(31, 40), partition=2), send("t", range(21, 31), partition=1)),
             expect=numbers(range(31)),
-            ours=numbers(range(21)),
         ),
         suite=_RELATION,
-        pending="27 A2",
     ),
     scenario(
         "batch read: a DataFrame used again starts at what is earliest then",
@@ -459,10 +455,8 @@ _QUERIES: Final[tuple[Scenario, ...]] = (
             options={"subscribe": "$t"},
             again=(DeleteRecords("t", 10), send("t", range(10, 20))),
             expect=numbers(range(10, 20)),
-            ours=Refused("failOnDataLoss"),
         ),
         suite=_RELATION,
-        pending="27 A2",
     ),
 )
 

@@ -241,6 +241,10 @@ class Performance:
             query.stop()
         if step.progress:
             return [self._progress(query, step.progress)]
+        if step.ends:
+            reports = self._reports(query)
+            ends = (json.dumps(each["sources"][0]["endOffset"], sort_keys=True) for each in reports)
+            return [(place, end) for place, end in enumerate(ends)]
         if step.sizes:
             sizes: dict[int, int] = {}
             for number, _ in found:
@@ -265,16 +269,19 @@ class Performance:
         if error is not None:
             raise error
 
-    def _progress(self, query: StreamingQuery, names: tuple[str, ...]) -> tuple[Any, ...]:
+    def _reports(self, query: StreamingQuery) -> list[dict[str, Any]]:
+        """The progress of the micro-batches that have rows; they are there a moment after the last batch."""
         deadline = time.monotonic() + _PROGRESS_SECONDS
         while True:
             reports = [json.loads(each.json) for each in query.recentProgress]
             with_rows = [each for each in reports if each["numInputRows"]]
             if with_rows:
-                break
+                return with_rows
             assert time.monotonic() < deadline, "no progress with rows"
             time.sleep(0.05)
-        source = with_rows[-1]["sources"][0]
+
+    def _progress(self, query: StreamingQuery, names: tuple[str, ...]) -> tuple[Any, ...]:
+        source = self._reports(query)[-1]["sources"][0]
         source |= source.get("metrics") or {}
         return tuple(json.dumps(source.get(name), sort_keys=True) for name in names)
 

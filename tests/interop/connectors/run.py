@@ -5,8 +5,8 @@
     .venv/bin/python -m tests.interop.connectors.run --failed     # shows only what is not as expected
     .venv/bin/python -m tests.interop.connectors.run --results F  # keeps what came in F; a next run does what F lacks
 
-The table has a line per scenario: same (both give the same rows), refused (both refuse), differs (as documented),
-pending (as known, to be settled), and WRONG with what was expected and what came.
+The table has a line per scenario: same (both give the same rows), refused (both refuse), differs (as documented), and
+WRONG with what was expected and what came.
 """
 
 from __future__ import annotations
@@ -82,13 +82,7 @@ def mistakes(scenario: Scenario, connector: str, found: Found) -> list[str]:
     if "fault" in found:
         return [found["fault"]]
     steps = [step for step in scenario.steps if isinstance(step, Observation)]
-    wrong = _wrong([_expected(step, connector) for step in steps], connector, found)
-    if wrong and scenario.pending and connector == OURS and not _wrong([step.expect for step in steps], OURS, found):
-        return []  # settled
-    return wrong
-
-
-def _wrong(expected: Sequence[Outcome], connector: str, found: Found) -> list[str]:
+    expected = [_expected(step, connector) for step in steps]
     wrong = [
         f"step {number}: expected {shown(outcome)}, came {shown_found(came)}"
         for number, (outcome, came) in enumerate(zip(expected, found["outcomes"], strict=False), 1)
@@ -129,8 +123,6 @@ def shown_found(came: Found) -> str:
 
 def kind(scenario: Scenario) -> str:
     """What a scenario that went as expected is called in the table."""
-    if scenario.pending:
-        return "pending"
     if scenario.differs:
         return "differs"
     observed = [step.expect for step in scenario.steps if isinstance(step, Observation)]

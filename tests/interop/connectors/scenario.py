@@ -1,8 +1,7 @@
 """What a scenario is: topics, steps on a Spark connector, and what each step must give. Data only.
 
 Each expectation is stated once. Both connectors meet it, or the step says what ours does instead (`ours`), and the
-scenario says where docs/spark.md has that difference (`differs`). A difference that is known and not yet settled has
-`pending` in place of it.
+scenario says where docs/spark.md has that difference (`differs`).
 
 In texts, `$t` is the name of the topic `t` of the scenario, `$prefix` what begins the names of all its topics, and
 `$servers` the broker. Rows and messages come back with `$t` in place of the names.
@@ -136,7 +135,7 @@ class Observation:
 
     Args:
         expect: what both connectors must give.
-        ours: what ours gives instead, where that is a difference on purpose, or one that is pending.
+        ours: what ours gives instead, where that is a difference on purpose.
     """
 
     expect: Outcome
@@ -178,6 +177,7 @@ class Stream(Observation):
         trigger: `availableNow`, `once`, or `live`: a query that goes on until all of `phases` are done.
         checkpoint: streams of one scenario with the same name go on from each other.
         sizes: whether to give the numbers of rows of the micro-batches that have some, instead of the rows.
+        ends: whether to give the offsets at which the micro-batches with rows end, as JSON, instead of the rows.
         phases: for a live query: actions, and the rows that there must be afterwards, all together.
         tasks: whether to give the number of tasks, and that of rows, of each micro-batch instead of the rows.
         progress: names of what the last progress with rows must have of its source, given as one row.
@@ -188,6 +188,7 @@ class Stream(Observation):
     trigger: str = "availableNow"
     checkpoint: str = "checkpoint"
     sizes: bool = False
+    ends: bool = False
     phases: tuple[tuple[tuple[Action, ...], int], ...] = ()
     tasks: bool = False
     progress: tuple[str, ...] = ()
@@ -226,7 +227,6 @@ class Scenario:
         steps: what is done.
         suite: the suite of Spark whose rule it is, without `Suite`; empty for rules of our own.
         differs: words of the line of docs/spark.md's table that states the difference.
-        pending: why ours may still differ; the item that settles it.
         quick: whether it is run by `make test`.
     """
 
@@ -234,7 +234,6 @@ class Scenario:
     steps: tuple[Step, ...]
     suite: str = ""
     differs: str | None = None
-    pending: str | None = None
     quick: bool = False
 
 

@@ -256,10 +256,18 @@ _MODES: Final = (
                 "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
             },
             expect=rows("v", "v", "v", "v"),
-            ours=Refused("partitioner"),
         ),
         suite=_BATCH,
-        differs="`kafka.*` of Java's clients",
+    ),
+    scenario(
+        "batch write: a partitioner that is not there",
+        Create("t"),
+        Write(
+            query="SELECT 'v' value",
+            options={"topic": "$t", "kafka.partitioner.class": "example.Own"},
+            expect=Refused("kafka.partitioner.class", "example.Own"),
+        ),
+        suite=_BATCH,
     ),
 )
 

@@ -212,6 +212,36 @@ _PORTIONS: Final = (
         suite=_SOURCE,
     ),
     scenario(
+        "stream: maxOffsetsPerTrigger is shared by partitions of two topics, which end where their backlog says",
+        Create("t", 2),
+        Create("u"),
+        send("t", range(20), partition=0),
+        send("t", range(20), partition=1),
+        send("u", range(5)),
+        Stream(
+            options={"subscribe": "$t,$u", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "18"},
+            ends=True,
+            expect=rows(
+                (0, '{"$t": {"0": 8, "1": 8}, "$u": {"0": 2}}'),
+                (1, '{"$t": {"0": 16, "1": 16}, "$u": {"0": 4}}'),
+                (2, '{"$t": {"0": 20, "1": 20}, "$u": {"0": 5}}'),
+            ),
+        ),
+        suite=_SOURCE,
+    ),
+    scenario(
+        "stream: maxOffsetsPerTrigger from offsets and latest",
+        Create("t", 2),
+        send("t", range(20), partition=0),
+        send("t", range(20), partition=1),
+        Stream(
+            options={"subscribe": "$t", "startingOffsets": '{"$t":{"0":15,"1":-1}}', "maxOffsetsPerTrigger": "3"},
+            ends=True,
+            expect=rows((0, '{"$t": {"0": 18, "1": 20}}'), (1, '{"$t": {"0": 20, "1": 20}}')),
+        ),
+        suite=_SOURCE,
+    ),
+    scenario(
         "stream: a restart goes on in portions of another size",
         *_FIFTEEN,
         Stream(options=_EARLIEST | {"maxOffsetsPerTrigger": "5"}, sizes=True, expect=rows((0, 5), (1, 5), (2, 5))),
