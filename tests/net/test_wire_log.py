@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -126,6 +127,32 @@ def test_both_ends_log_every_frame_and_the_inspector_reads_it_all(caplog: pytest
         assert form == "log line"
         assert int(entry.partition("[")[2].partition("]")[0]) == len(data)
         assert len(split_frames(data)) == 1
+
+
+def test_a_log_handler_that_raises_keeps_no_frame_from_its_way(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG, "kafkaraw.wire")
+    raised: list[object] = []
+
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ValueError(record.getMessage().partition("[")[0])
+
+    async def test(cluster: VirtualCluster) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: raised.append(str(context["exception"]).split()[0]))
+        began = loop.time()
+        await cluster.create("t")
+        async with cluster.producer() as producer:
+            await producer.send("t", b"hello")
+        assert loop.time() - began < 1, "no answer was waited for in vain"
+
+    logger, handler = logging.getLogger("kafkaraw.wire"), Raises()
+    logger.addHandler(handler)
+    try:
+        on_cluster(test)
+    finally:
+        logger.removeHandler(handler)
+    assert set(raised) == {"Connected", "Write", "Read", "Disconnected"}
 
 
 def test_the_environment_switches_it_on_to_standard_error(

@@ -2,11 +2,13 @@
 
 Switched on by `KAFKARAW_WIRE_LOG=1` (to standard error) or by the logger `kafkaraw.wire` at DEBUG, for connections made
 from then on. When it is off, `tapped` gives back what it was given, so that a connection costs nothing more. What it
-prints `kafkaraw wire decode` reads. It changes nothing on the way. Start at `tapped`.
+prints `kafkaraw wire decode` reads. It changes nothing on the way, whatever the log's handlers raise: the event loop
+raises it behind the frame. Start at `tapped`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections import deque
@@ -77,6 +79,18 @@ def _log_to_standard_error() -> None:
         log.propagate = False
 
 
+def _say(text: str, *values: object) -> None:
+    """Write a line. A handler that raises, `KeyboardInterrupt` included, must not keep a frame from its way."""
+    try:
+        log.debug(text, *values)
+    except BaseException as error:  # noqa: BLE001  # raised again by the event loop
+        asyncio.get_running_loop().call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 class _Tap:
     """Stands between a link and its handler."""
 
@@ -90,17 +104,17 @@ class _Tap:
         """See `LinkHandler.link_made`."""
         if self._frames.end == "broker":
             self._client = f", client {link.peer}"
-        log.debug("Connected %s, from %s", self._who, link.local)
+        _say("Connected %s, from %s", self._who, link.local)
         self._handler.link_made(_TappedLink(link, self))
 
     def frame_received(self, frame: memoryview) -> None:
         """See `LinkHandler.frame_received`."""
-        log.debug("%s", self._frames.text("Read", self._who, [frame]))
+        _say("%s", self._frames.text("Read", self._who, [frame]))
         self._handler.frame_received(frame)
 
     def link_lost(self, error: KafkaError | None) -> None:
         """See `LinkHandler.link_lost`."""
-        log.debug("Disconnected %s%s", self._who, f": {error}" if error else "")
+        _say("Disconnected %s%s", self._who, f": {error}" if error else "")
         self._handler.link_lost(error)
 
     def writing_paused(self, paused: bool) -> None:
@@ -113,7 +127,7 @@ class _Tap:
 
     def sending(self, segments: Segments) -> None:
         """A frame is about to be sent."""
-        log.debug("%s", self._frames.text("Write", self._who, segments))
+        _say("%s", self._frames.text("Write", self._who, segments))
 
 
 class _TappedLink:
@@ -169,7 +183,7 @@ class _TappedLink:
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""
-        log.debug("Write %d bytes that are no frame: %s", len(data), data[:_RAW_SHOWN_MAX].hex(" "))
+        _say("Write %d bytes that are no frame: %s", len(data), data[:_RAW_SHOWN_MAX].hex(" "))
         self._link.send_raw(data)
 
     def limit_frames(self, frame_size_max: int) -> None:

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -25,6 +26,8 @@ from kafkaraw.net.loop_thread import client_loop_thread
 from tests.client.hooks.table import HOOKS, Role
 from tests.client.hooks.world import REFUSED_BYTES, SOURCE, WAIT_S, World
 
+LINES = 12
+"""A log handler is the hook at one of so many lines."""
 SOURCES_OF_THE_CLIENT = Path(kafkaraw.__file__).parent
 
 
@@ -186,27 +189,40 @@ async def close(world: World) -> None:
 
 @contextmanager
 def log_handler(world: World) -> Iterator[None]:
-    """A handler that is the hook. It has no lock: with one, a thread in it would hold up every other that logs."""
+    """A handler that is the hook, at one of the next lines: those of frames, or of everything else.
+
+    It has no lock: with one, a thread in it would hold up every other that logs.
+    """
     if world.case.hook != "log handler":
         yield
         return
+
+    lines = count(-(world.moment % LINES))
 
     class Handler(logging.Handler):
         def createLock(self) -> None:
             self.lock = None
 
         def emit(self, record: logging.LogRecord) -> None:
-            if client_loop_thread().is_current or threading.current_thread() is threading.main_thread():
-                world.fire()  # and not on the broker's thread
+            if world.armed and not _on_the_brokers_thread() and next(lines) >= 0:
+                world.fire()
 
     log, handler = logging.getLogger("kafkaraw"), Handler()
     log.addHandler(handler)
     log.setLevel(logging.DEBUG)
+    wire = logging.getLogger("kafkaraw.wire")
+    wire.setLevel(logging.NOTSET if world.moment % 2 else logging.CRITICAL)
     try:
         yield
     finally:
         log.removeHandler(handler)
         log.setLevel(logging.CRITICAL)
+        wire.setLevel(logging.NOTSET)
+
+
+def _on_the_brokers_thread() -> bool:
+    """Whether a blocking call would wait for the thread that it is made on: that of the embedded broker."""
+    return not (client_loop_thread().is_current or threading.current_thread() is threading.main_thread())
 
 
 class _Litter:
@@ -216,8 +232,8 @@ class _Litter:
         self.world, self.left, self.me = world, left, self
 
     def __del__(self) -> None:
-        if self.left and gc.get_threshold()[0] == 1:
-            _Litter(self.world, self.left - 1)
+        if _on_the_brokers_thread() or (self.left and gc.get_threshold()[0] == 1):
+            _Litter(self.world, max(0, self.left - 1))
         else:
             self.world.fire()
 
