@@ -224,8 +224,9 @@ class Topic:
 
     keeps_frames = True
 
-    def __init__(self, spark: SparkSession, servers: str, content: Records) -> None:
+    def __init__(self, spark: SparkSession, servers: str, content: Records, format_name: str = "kafkaraw") -> None:
         self.spark = spark
+        self._format = format_name
         self._content = content
         self._topic = content.name
         self._options = {"kafka.bootstrap.servers": servers}
@@ -245,11 +246,11 @@ class Topic:
         read = (
             {"subscribe": self._topic} if what.partition is None else {"assign": json.dumps({self._topic: partitions})}
         )
-        return self._typed(self.spark.read.format("kafkaraw").options(**options, **read).load())
+        return self._typed(self.spark.read.format(self._format).options(**options, **read).load())
 
     def stream(self) -> DataFrame:
         options = self._options | {"subscribe": self._topic, "startingOffsets": "earliest"}
-        return self._typed(self.spark.readStream.format("kafkaraw").options(**options).load())
+        return self._typed(self.spark.readStream.format(self._format).options(**options).load())
 
     def _typed(self, frame: DataFrame) -> DataFrame:
         return frame.selectExpr("partition", "offset", "CAST(key AS STRING) AS k", "CAST(value AS STRING) AS v")
