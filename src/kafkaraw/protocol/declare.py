@@ -1,14 +1,15 @@
 """The message language: a class with annotations is the description of a message in all its versions.
 
     @request(api_key=19, versions="2-7", flexible="5+")
-    class CreateTopicsRequest:
+    class CreateTopicsRequest(Request["CreateTopicsResponse"]):
         topics: list[CreatableTopic]
         timeout_ms: int32 = 60_000
         validate_only: boolean = field(versions="1+", default=False)
 
-The decorators turn the class into a slotted, keyword-only dataclass and keep what they were told; `spec_of(cls)` reads
-the annotations on first use. Everything else derives from the spec: codecs (`compile`), explanations (`annotate`),
-documentation. This module must not encode or decode anything.
+The decorators turn the class into a slotted, keyword-only dataclass and keep their arguments; `spec_of(cls)` reads
+the annotations on first use. The base class of a request names the class of its response, for type checkers.
+Everything else derives from the spec: codecs (`compile`), explanations (`annotate`), documentation. This module must
+not encode or decode anything.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 
 from kafkaraw.protocol.types import PLAIN_ANNOTATIONS, Primitive
 
 T = TypeVar("T")
+R_co = TypeVar("R_co", bound="Response", covariant=True)
 VERSION_MAX = 32_767
 UNKNOWN_TAGGED_FIELDS = "unknown_tagged_fields"
 
@@ -139,6 +141,21 @@ class Spec:
     def name(self) -> str:
         """The class's name, which is Kafka's."""
         return self.cls.__name__
+
+
+class Response:
+    """Base class of the responses. It has no fields: type checkers tell a response from any other object by it."""
+
+    __slots__ = ()
+
+
+class Request(Generic[R_co]):
+    """Base class of the requests; its argument is the class of the response.
+
+    So a caller that sends a `Request[R]` gets an `R`, and a handler that takes one must return an `R`.
+    """
+
+    __slots__ = ()
 
 
 _FIELD_KEY = "kafkaraw"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 
@@ -43,7 +43,7 @@ class FinalizedFeatureKey:
 
 
 @request(api_key=18, versions="0-4", flexible="3+")
-class ApiVersionsRequest:
+class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     """Ask what the broker speaks; any broker answers, even before authentication.
 
     A broker that does not know the version asked for answers UNSUPPORTED_VERSION in version 0 (KIP-511), and the
@@ -59,7 +59,7 @@ class ApiVersionsRequest:
 
 
 @response(api_key=18, versions="0-4", flexible="3+")
-class ApiVersionsResponse:
+class ApiVersionsResponse(Response):
     """What the broker speaks; its header is version 0 always.
 
     Version 4 exists because older clients refuse a feature whose lowest version is 0 (KAFKA-17011).
