@@ -20,7 +20,7 @@ from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
 from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort
-from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkaraw.records import Ticket, TopicPartition
 from kafkaraw.testing.audit import Outcome, Position, Transaction
 from kafkaraw.testing.discard import discard
@@ -269,8 +269,7 @@ async def ask_positions(world: World) -> None:
                 require_stable=True,
             )
             response = await coordinator.ask(
-                lambda _, request=request: request,
-                OffsetFetchResponse,
+                request,
                 lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code,
                 deadline=Deadline(20),
                 version_max=ONE_GROUP_VERSION_MAX,
