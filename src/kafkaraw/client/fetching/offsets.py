@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkaraw.client.deadline import Deadline, shown
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.retry import Backoff
@@ -27,7 +27,6 @@ from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from kafkaraw.records import TopicPartition
@@ -160,7 +159,7 @@ async def _ask(
     except KafkaError as error:
         return dict.fromkeys(timestamps, error)
     outcomes: dict[TopicPartition, Outcome] = {}
-    for topic in reply(answer, ListOffsetsResponse).topics:
+    for topic in answer.topics:
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             outcomes[topic_partition] = (

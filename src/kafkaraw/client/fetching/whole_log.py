@@ -21,7 +21,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.offsets import look_up
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import NO_EPOCH
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -32,7 +32,6 @@ from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     FetchTopic,
     PartitionData,
 )
@@ -184,11 +183,10 @@ class WholeLog:
         connection = await self._engine.connection(leader, timeout=timeout, lane="fetch")
         if connection.version_for(_FETCH_KEY) < _BY_ID_FROM_VERSION:
             await self._refresh(deadline)  # such a broker is asked by name: the id is in the metadata
-        answer = await connection.request(
+        response = await connection.request(
             self._request(offset, last_epoch, wait_ms, connection),
             timeout=deadline.at_most(config.request_timeout_ms / 1000),
         )
-        response = reply(answer, FetchResponse)
         if response.error_code:
             raise error_for(response.error_code, f"read {self._name}")
         found = response.responses[0].partitions[0]
