@@ -110,7 +110,6 @@ class Commits:
             who = identity()
             response = await self._coordinator.ask(
                 partial(self._commit_request, offsets, who),
-                OffsetCommitResponse,
                 _code_that_may_pass,
                 deadline=deadline,
                 version_max=self._version_max({partition.topic for partition in offsets}),
@@ -151,7 +150,6 @@ class Commits:
         while True:
             response = await self._coordinator.ask(
                 lambda connection: self._fetch_request(connection, wanted, identity),
-                OffsetFetchResponse,
                 _code_of_fetch,
                 deadline=deadline,
                 version_max=_NAMES_UP_TO_VERSION if wanted is None else self._version_max(wanted),

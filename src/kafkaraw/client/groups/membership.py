@@ -30,6 +30,7 @@ from kafkaraw.core.fetch.positions import Start
 from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailed, KafkaError, UsageError, copy_to_raise
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 
@@ -364,7 +365,7 @@ class Membership:
             await asyncio.wait(set(self._parting))
         find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
 
-        def make(connection: Connection) -> object:
+        def make(connection: Connection) -> Request[Response]:
             if not self.member.awaits(action.attempt):
                 raise _Withdrawn
             return action.make(connection.version_for(action.api_key))
