@@ -15,16 +15,18 @@ not encode or decode anything.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
 from kafkaraw.protocol.types import PLAIN_ANNOTATIONS, Primitive
 
 T = TypeVar("T")
+Q_co = TypeVar("Q_co", covariant=True)
 R_co = TypeVar("R_co", bound="Response", covariant=True)
 VERSION_MAX = 32_767
 UNKNOWN_TAGGED_FIELDS = "unknown_tagged_fields"
@@ -156,6 +158,28 @@ class Request(Generic[R_co]):
     """
 
     __slots__ = ()
+
+    @classmethod
+    def exchange(cls) -> tuple[type[Self], type[R_co]]:
+        """The class of the request, and that of its response.
+
+        Raises:
+            TypeError: the declaration of the request does not name its response.
+        """
+        for base in getattr(cls, "__orig_bases__", ()):
+            if typing.get_origin(base) is Request:
+                (response,) = typing.get_args(base)
+                # It is declared below its request, so that the request names it as a string.
+                return cls, getattr(sys.modules[cls.__module__], response.__forward_arg__)
+        raise TypeError(f'{cls.__name__} does not name its response: declare it as Request["...Response"]')
+
+
+class RequestClass(Protocol[Q_co, R_co]):
+    """A class of requests, with the types of its instances and of their responses: `type[Q]` has the first one only."""
+
+    def exchange(self) -> tuple[type[Q_co], type[R_co]]:
+        """See `Request.exchange`."""
+        ...
 
 
 _FIELD_KEY = "kafkaraw"

@@ -219,7 +219,7 @@ def encode_request(header: RequestHeader, message: Request[Response]) -> bytes:
     return join_segments(encode_request_segments(header, message))
 
 
-def encode_response(header: ResponseHeader, message: object, api_version: int) -> bytes:
+def encode_response(header: ResponseHeader, message: Response, api_version: int) -> bytes:
     """Encode a whole response; raises as `encode_request`."""
     return join_segments(encode_response_segments(header, message, api_version))
 
@@ -246,7 +246,7 @@ def encode_request_segments(header: RequestHeader, message: Request[Response]) -
     return _encode_body(message, header.api_version, parts)
 
 
-def encode_response_segments(header: ResponseHeader, message: object, api_version: int) -> list[Segment]:
+def encode_response_segments(header: ResponseHeader, message: Response, api_version: int) -> list[Segment]:
     """Encode a response as pieces for `net`; record batches and file slices stay as they are."""
     api = api_of(message)
     parts: list[Segment] = [_CORRELATION_ID.pack(header.correlation_id)]
@@ -256,7 +256,7 @@ def encode_response_segments(header: ResponseHeader, message: object, api_versio
 
 
 def encode_response_in_steps(
-    header: ResponseHeader, message: object, api_version: int
+    header: ResponseHeader, message: Response, api_version: int
 ) -> Generator[None, None, list[Segment]]:
     """Encode a large response as `encode_response_segments`, with a stop after every few elements.
 

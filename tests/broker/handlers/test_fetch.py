@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kafkaraw.broker import turns
-from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.fetch import PARTITIONS_PER_STEP
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

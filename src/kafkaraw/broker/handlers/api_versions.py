@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import REGISTERED, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -29,64 +31,20 @@ TRANSACTION_VERSION: Final = "transaction.version"
 TRANSACTION_VERSION_MAX: Final = 2
 EPOCH_BUMP_END_TXN: Final = 5
 FEATURES_EPOCH: Final = 1
-# The APIs with a handler; `handlers.table` has the same names, a test compares the two.
-OFFERED: Final = (
-    "Produce",
-    "Fetch",
-    "ListOffsets",
-    "Metadata",
-    "OffsetCommit",
-    "OffsetFetch",
-    "FindCoordinator",
-    "ApiVersions",
-    "ConsumerGroupDescribe",
-    "ConsumerGroupHeartbeat",
-    "JoinGroup",
-    "SyncGroup",
-    "Heartbeat",
-    "LeaveGroup",
-    "DescribeGroups",
-    "ListGroups",
-    "DeleteGroups",
-    "OffsetDelete",
-    "CreateTopics",
-    "DeleteTopics",
-    "InitProducerId",
-    "OffsetForLeaderEpoch",
-    "CreatePartitions",
-    "DeleteRecords",
-    "DescribeCluster",
-    "DescribeTopicPartitions",
-    "DescribeConfigs",
-    "AddOffsetsToTxn",
-    "AddPartitionsToTxn",
-    "AlterConfigs",
-    "DescribeProducers",
-    "DescribeTransactions",
-    "EndTxn",
-    "IncrementalAlterConfigs",
-    "ListTransactions",
-    "TxnOffsetCommit",
-    "WriteTxnMarkers",
-    "DescribeAcls",
-    "CreateAcls",
-    "DeleteAcls",
-    "SaslHandshake",
-    "SaslAuthenticate",
-    "DescribeClientQuotas",
-    "AlterClientQuotas",
-    "DescribeUserScramCredentials",
-    "AlterUserScramCredentials",
-)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+@handles(
+    ApiVersionsRequest,
+    authorize=None,
+    note="open: asked before the login",
+)
+def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> Reply[ApiVersionsResponse]:
     """Answer with the table of APIs."""
     if context.api_version >= SOFTWARE_VERSION_MIN and not _names_itself(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     response = ApiVersionsResponse(
-        error_code=ErrorCode.NONE, api_keys=advertised(state, (API_BY_NAME[name] for name in OFFERED))
+        error_code=ErrorCode.NONE, api_keys=advertised(state, (served.api for served in REGISTERED.values()))
     )
     if state.offer.versions(API_BY_NAME["EndTxn"]).max >= EPOCH_BUMP_END_TXN:
         level = state.config.transaction_version
