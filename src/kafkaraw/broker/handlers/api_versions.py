@@ -1,6 +1,6 @@
 """ApiVersions: which APIs and versions this broker speaks.
 
-Source: KIP-35, KIP-511; KAFKA-18659 for Produce.
+Source: KIP-35, KIP-511, KIP-1242; KAFKA-18659 for Produce.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 TRANSACTION_VERSION_MAX: Final = 2
 EPOCH_BUMP_END_TXN: Final = 5
 FEATURES_EPOCH: Final = 1
+ANY_NODE: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -43,6 +44,8 @@ def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequ
     """Answer with the table of APIs."""
     if context.api_version >= SOFTWARE_VERSION_MIN and not _names_itself(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    if _is_misrouted(state, request):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
     response = ApiVersionsResponse(
         error_code=ErrorCode.NONE, api_keys=advertised(state, (served.api for served in REGISTERED.values()))
     )
@@ -77,6 +80,12 @@ def advertised(state: BrokerState, apis: Iterable[Api]) -> list[ApiVersion]:
         for key, (low, high) in rows
         if low <= high
     ]
+
+
+def _is_misrouted(state: BrokerState, request: ApiVersionsRequest) -> bool:
+    """Whether the client means another broker: behind a proxy, an address may have passed to this one."""
+    other_cluster = request.cluster_id is not None and request.cluster_id != state.catalog.cluster_id
+    return other_cluster or request.node_id not in (ANY_NODE, state.node_id)
 
 
 def _names_itself(request: ApiVersionsRequest) -> bool:

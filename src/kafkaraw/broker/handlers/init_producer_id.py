@@ -71,6 +71,10 @@ def handle(
     )
     if not name:
         return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
+    if request.enable2_pc:  # as a broker of Kafka whose transaction.two.phase.commit.enable is off
+        return _response(context, Outcome(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if request.keep_prepared_txn:
+        return _response(context, Outcome(ErrorCode.UNSUPPORTED_VERSION))
     try:
         coordinator = state.transactions.coordinator(name)
     except Refusal as refusal:
