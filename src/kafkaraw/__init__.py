@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed
     from kafkaraw.errors import TransactionError as TransactionError
     from kafkaraw.errors import TransactionMustAbort as TransactionMustAbort
+    from kafkaraw.errors import UnknownTopicError as UnknownTopicError
     from kafkaraw.errors import UnsupportedVersionError as UnsupportedVersionError
     from kafkaraw.errors import UsageError as UsageError
     from kafkaraw.errors import WakeupError as WakeupError
@@ -197,6 +198,7 @@ _HOMES = {
         "StaleMetadataError",
         "TransactionError",
         "TransactionMustAbort",
+        "UnknownTopicError",
         "UnsupportedVersionError",
         "UsageError",
         "WakeupError",

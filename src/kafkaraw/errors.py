@@ -5,7 +5,8 @@
     |   +-- NetworkError        nothing usable at the other end, or it went away (names the stage)
     |   +-- KafkaTimeoutError   a deadline passed (also a built-in TimeoutError)
     |   +-- BufferFull          `send_nowait` found no room
-    |   +-- StaleMetadataError  a topic or a leader is not known (yet)
+    |   +-- StaleMetadataError  a leader, or a topic's metadata, is not known (yet)
+    +-- UnknownTopicError       the topic or partition does not exist: create it, or fix its name
     +-- DeliveryError           records were not acknowledged; says which, and whether they may be written
     |   +-- DeliveryTimeout     ... in time (also a KafkaTimeoutError)
     +-- TransactionError        a transaction cannot go on
@@ -206,7 +207,15 @@ class BufferFull(RetriableError):
 
 
 class StaleMetadataError(RetriableError):
-    """A topic, partition or leader is not known; a metadata refresh may find it."""
+    """A broker, a leader or a topic's metadata is not known; a metadata refresh may find it."""
+
+
+class UnknownTopicError(KafkaError):
+    """A topic or partition does not exist: create it, or fix its name.
+
+    The client has asked for a few seconds, because a new topic reaches the brokers one after another. Java's
+    `UnknownTopicOrPartitionException`, which is retriable there.
+    """
 
 
 class AuthenticationError(KafkaError):

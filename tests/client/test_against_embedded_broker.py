@@ -15,7 +15,7 @@ from kafkaraw.client.admin import AsyncAdmin, NewTopic
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.network.engine import Engine
-from kafkaraw.errors import BrokerError, NetworkError, StaleMetadataError
+from kafkaraw.errors import BrokerError, NetworkError, UnknownTopicError
 from kafkaraw.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -129,7 +129,7 @@ def test_an_unknown_topic_without_auto_create_is_a_clear_error(broker: EmbeddedB
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
             consumer.assign([TopicPartition("nope", 0)])
-            with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+            with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
                 await consumer.poll(30)
 
     asyncio.run(main())

@@ -15,7 +15,7 @@ from kafkaraw.errors import (
     CorruptBatch,
     KafkaTimeoutError,
     NetworkError,
-    StaleMetadataError,
+    UnknownTopicError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -526,11 +526,11 @@ def test_offsets_follow_a_leader_that_moved() -> None:
 def test_offsets_of_what_does_not_exist_are_an_error_within_seconds() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         began = cluster.simulation.loop.time()
-        with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+        with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
             await consumer.end_offsets([TopicPartition("nope", 0)])
-        with pytest.raises(StaleMetadataError, match="there is no partition 5"):
+        with pytest.raises(UnknownTopicError, match="there is no partition 5"):
             await consumer.end_offsets([TopicPartition("t", 5)])
-        with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+        with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
             await consumer.partitions_for("nope")
         assert cluster.simulation.loop.time() - began < 10
 
@@ -670,7 +670,7 @@ def test_no_server_at_all_is_an_error_at_once() -> None:
 def test_an_unknown_topic_is_an_error_within_seconds_even_with_short_polls() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         consumer.assign([TopicPartition("nope", 0)])
-        with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+        with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
             for _ in range(100):
                 assert await consumer.poll(0.1) == {}
         assert cluster.simulation.loop.time() < 5

@@ -25,6 +25,7 @@ from kafkaraw.errors import (
     NetworkError,
     RecordTooLarge,
     StaleMetadataError,
+    UnknownTopicError,
     UsageError,
 )
 from kafkaraw.records import RecordMetadata, TopicPartition, partition_for_key
@@ -277,7 +278,7 @@ def test_text_is_refused_with_advice():
 def test_an_unknown_topic_is_a_quick_error_when_nobody_creates_it():
     async def test(cluster):
         async with cluster.producer() as producer:
-            with pytest.raises(StaleMetadataError, match="'nowhere' does not exist"):
+            with pytest.raises(UnknownTopicError, match="'nowhere' does not exist"):
                 await producer.send("nowhere", b"v")
             return cluster.now
 
@@ -601,7 +602,7 @@ def test_a_deleted_topic_is_noticed():
                 await admin.delete_topics(["t"])
             with pytest.raises(DeliveryTimeout, match="UNKNOWN_TOPIC_OR_PARTITION"):
                 await (await producer.send("t", b"two"))
-            with pytest.raises(StaleMetadataError, match="does not exist"):
+            with pytest.raises(UnknownTopicError, match="does not exist"):
                 await producer.send("t", b"three")
 
     on_cluster(test, auto_create_topics_enable=False)

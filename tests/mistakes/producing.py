@@ -15,6 +15,7 @@ from kafkaraw import (
     SerializationError,
     StaleMetadataError,
     TransactionMustAbort,
+    UnknownTopicError,
     UsageError,
 )
 from tests.mistakes.mistake import T0, Desk, Mistake
@@ -98,7 +99,7 @@ RECORDS = (
     send("a topic of two dots", ("..", b"v"), "'..'", "but not '.' or '..'", stage="INVALID_TOPIC_EXCEPTION",
          error=BrokerError),
     Mistake("send: a topic that does not exist", lambda on: on.produce(lambda p: p.send("missing", b"v"), **BRIEFLY),
-            StaleMetadataError, "does not exist", "'missing'", "create it with Admin.create_topics"),
+            UnknownTopicError, "does not exist", "'missing'", "create it with Admin.create_topics"),
     send("a record that is too large", ("t", bytes(2_000_000)), "2000082 bytes", "max_request_size is 1048576; raise",
          stage="a record for topic 't'", error=RecordTooLarge),
     Mistake("send: a record that is too large for its topic", lambda on: on.produce(
@@ -133,7 +134,7 @@ RECORDS = (
             UsageError, "partitions_for: topic", "['t']", "the name of one topic"),
     Mistake("partitions_for: a topic that does not exist",
             lambda on: on.produce(lambda p: p.partitions_for("missing", 0.3)),
-            StaleMetadataError, "does not exist", "'missing'", "check the spelling"),
+            UnknownTopicError, "does not exist", "'missing'", "check the spelling"),
     Mistake("partitions_for: text for a timeout", lambda on: on.produce(lambda p: p.partitions_for("t", "5")),
             UsageError, "timeout", "'5'", "a number of seconds"),
 )  # fmt: skip
@@ -182,7 +183,7 @@ ARROW = (
           "column 'topic'", "row 0 is null", "goes nowhere"),
     Mistake("send_arrow: a topic that does not exist",
             lambda on: on.produce(lambda p: p.send_arrow("missing", pyarrow.table(VALUE)), **BRIEFLY),
-            StaleMetadataError, "does not exist", "'missing'", "Admin.create_topics"),
+            UnknownTopicError, "does not exist", "'missing'", "Admin.create_topics"),
     Mistake("send_arrow: a row that is too large",
             lambda on: on.produce(lambda p: p.send_arrow("t", pyarrow.table({"value": [bytes(2_000_000)]}))),
             RecordTooLarge, "row 0", "2000082 bytes", "max_request_size"),

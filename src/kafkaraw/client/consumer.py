@@ -424,7 +424,7 @@ class AsyncConsumer:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
             KafkaError: no broker gave an answer.
         """
         self._reading.check_usable()

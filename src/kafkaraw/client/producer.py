@@ -113,7 +113,7 @@ class AsyncProducer:
         Raises:
             RecordTooLarge: over `max_request_size`, before compression.
             KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`.
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
             UsageError: a field of the wrong type, or a partition that the topic does not have.
             SerializationError: a serializer refuses the value or the key.
             KafkaError: no broker can be reached.
@@ -207,7 +207,7 @@ class AsyncProducer:
                 does not have.
             RecordTooLarge: a row over `max_request_size`, before compression.
             KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`; some rows may be sent.
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
         """
         delivery = self._delivery
         sending = delivery.arrow_sending(data, topic)
@@ -363,7 +363,7 @@ class AsyncProducer:
             timeout: seconds; None is `max_block_ms`.
 
         Raises:
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
             KafkaError: no broker gave an answer.
         """
         return await self._delivery.partitions_for(topic, timeout)

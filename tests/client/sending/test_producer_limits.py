@@ -15,7 +15,7 @@ from kafkaraw.errors import (
     DeliveryTimeout,
     KafkaError,
     KafkaTimeoutError,
-    StaleMetadataError,
+    UnknownTopicError,
 )
 from kafkaraw.records import TopicPartition
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -341,7 +341,7 @@ def test_an_unknown_topic_costs_no_more_than_one_look():
     async def test(cluster: VirtualCluster) -> float:
         async with cluster.producer(max_block_ms=60_000) as producer:
             began = cluster.now
-            with pytest.raises(StaleMetadataError, match="does not exist"):
+            with pytest.raises(UnknownTopicError, match="does not exist"):
                 await producer.send("nowhere", b"v")
             return cluster.now - began
 

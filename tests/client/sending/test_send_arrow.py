@@ -21,8 +21,8 @@ from kafkaraw.errors import (
     ClosedError,
     KafkaTimeoutError,
     RecordTooLarge,
-    StaleMetadataError,
     TransactionMustAbort,
+    UnknownTopicError,
     UsageError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -356,7 +356,7 @@ def test_when_one_row_cannot_be_sent_none_is(columns, error, message):
 def test_a_topic_that_is_not_there_is_told():
     async def test(cluster):
         async with cluster.producer(allow_auto_create_topics=False, max_block_ms=500) as producer:
-            with pytest.raises(StaleMetadataError, match="nowhere"):
+            with pytest.raises(UnknownTopicError, match="nowhere"):
                 await producer.send_arrow("nowhere", pa.table({"value": [b""]}))
 
     on_cluster(test)

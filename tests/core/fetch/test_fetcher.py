@@ -16,7 +16,7 @@ from kafkaraw.errors import (
     NetworkError,
     RecordTooLarge,
     Stage,
-    StaleMetadataError,
+    UnknownTopicError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -298,7 +298,7 @@ def test_an_unknown_topic_is_told_within_seconds() -> None:
     made.still_without_leader({"t"}, view, 0)
     assert problem_of(made, 2_999) is None
     problem = problem_of(made, 3_000)
-    assert isinstance(problem, StaleMetadataError)
+    assert isinstance(problem, UnknownTopicError)
     assert "'t' does not exist" in str(problem)
 
 

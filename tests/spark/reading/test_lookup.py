@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, OffsetLookupTimeout
-from kafkaraw.errors import BrokerError, NetworkError, Stage, StaleMetadataError, UsageError
+from kafkaraw.errors import BrokerError, NetworkError, Stage, UnknownTopicError, UsageError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import TopicPartition
@@ -55,7 +55,7 @@ class Cluster:
         if self.end_lookups == 4:
             self.ends[T0] = 6
         if any(tp.topic not in self.topics for tp in partitions):
-            raise StaleMetadataError("not there")
+            raise UnknownTopicError("not there")
         return {tp: self.ends[tp] for tp in partitions}
 
     def close(self) -> None:

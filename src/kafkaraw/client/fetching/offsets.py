@@ -21,7 +21,7 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     NetworkError,
     RetriableError,
-    StaleMetadataError,
+    UnknownTopicError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.list_offsets import (
@@ -83,7 +83,7 @@ async def look_up(
         committed_only: the end is the last stable offset: the first of a transaction that is open.
 
     Raises:
-        StaleMetadataError: a topic or partition does not exist.
+        UnknownTopicError: a topic or partition does not exist.
         BrokerError: a broker refuses.
         OffsetLookupTimeout: some are not known in time; names them, and why.
         KafkaTimeoutError: no broker can be reached in time.
@@ -199,7 +199,7 @@ def _check_partitions(engine: Engine, topic_partitions: Mapping[TopicPartition, 
     for topic_partition in topic_partitions:
         view = engine.cluster.topics.get(topic_partition.topic)
         if view is not None and topic_partition.partition not in view.partitions:
-            raise StaleMetadataError(
+            raise UnknownTopicError(
                 f"topic {topic_partition.topic!r} has {len(view.partitions)} partitions, "
                 f"there is no partition {topic_partition.partition}"
             )

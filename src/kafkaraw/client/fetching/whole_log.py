@@ -26,7 +26,14 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import NO_EPOCH
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, LogTruncated, RetriableError, StaleMetadataError
+from kafkaraw.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncated,
+    RetriableError,
+    StaleMetadataError,
+    UnknownTopicError,
+)
 from kafkaraw.protocol import ZERO_UUID, FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.fetch import (
@@ -158,7 +165,7 @@ class WholeLog:
                 elif code not in _PASSING and not is_retriable(code):
                     raise error_for(code, f"read {self._name}", resource=self._topic_partition.topic, operation="READ")
                 problem = error_for(code, f"read {self._name}")
-            except RetriableError as error:
+            except (RetriableError, UnknownTopicError) as error:  # `_refresh` tells a topic that was deleted
                 if problem is None or not deadline.expired:  # at the end the time is up for whatever is asked
                     problem = error
             if deadline.expired:

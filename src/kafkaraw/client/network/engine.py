@@ -287,7 +287,7 @@ class Engine:
             allow_auto_create: the broker may create what does not exist; None is `allow_auto_create_topics`.
 
         Raises:
-            StaleMetadataError: a topic does not exist and was not created within a few seconds.
+            UnknownTopicError: a topic does not exist and was not created within a few seconds.
             BrokerError: a name is not allowed, or this client may not see it.
             KafkaTimeoutError: no leader in time.
         """

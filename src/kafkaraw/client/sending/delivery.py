@@ -228,7 +228,7 @@ class Delivery:
 
         Raises:
             KafkaTimeoutError: `max_block_ms` passed.
-            StaleMetadataError: there is no such topic.
+            UnknownTopicError: there is no such topic.
             UsageError: the topic has no such partition.
             ClosedError: the producer is closed.
         """
@@ -272,7 +272,7 @@ class Delivery:
 
         Raises:
             KafkaTimeoutError: `max_block_ms` passed.
-            StaleMetadataError: there is no such topic.
+            UnknownTopicError: there is no such topic.
         """
         self._begin()
         deadline = Deadline(self._config.max_block_ms / 1000)
