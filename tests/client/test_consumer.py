@@ -12,7 +12,7 @@ from kafkaraw.errors import (
     AuthorizationError,
     BrokerError,
     ClosedError,
-    CorruptBatch,
+    CorruptBatchError,
     KafkaTimeoutError,
     NetworkError,
     UnknownTopicError,
@@ -706,7 +706,7 @@ def test_a_damaged_batch_is_an_error_and_a_seek_goes_past_it() -> None:
         damaged = bytearray(log.batches[1])
         damaged[-1] ^= 1
         log.batches[1] = bytes(damaged)
-        with pytest.raises(CorruptBatch, match="checksum of the batch at offset 1"):
+        with pytest.raises(CorruptBatchError, match="checksum of the batch at offset 1"):
             values(await consumer.poll(5))
         consumer.seek(P0, 2)
         assert values(await consumer.poll(5)) == [b"c"]
@@ -730,7 +730,7 @@ def test_columns_skip_a_damaged_batch_once_and_keep_the_records_around_it_and_of
                 rows = await consumer.poll_arrow(timeout=5)
                 assert rows.num_rows, "records are missing"
                 got += rows["value"].to_pylist()
-            except CorruptBatch:
+            except CorruptBatchError:
                 errors += 1
                 assert await consumer.position(P0) == 2
         assert (sorted(got), errors) == ([b"a", b"aa", b"bb", b"c", b"cc"], 1)
@@ -824,7 +824,7 @@ def test_a_damaged_batch_among_arrow_columns_takes_no_other_partition_s_records_
         for _ in range(4):
             try:
                 found += (await consumer.poll_arrow(timeout=0.5))["value"].to_pylist()
-            except CorruptBatch as problem:
+            except CorruptBatchError as problem:
                 problems.append(str(problem))
         assert found == [b"%d" % (1 - damaged_partition)]
         (problem,) = problems

@@ -11,10 +11,10 @@ from kafkaraw import (
     BrokerError,
     ClosedError,
     DeliveryError,
-    RecordTooLarge,
+    RecordTooLargeError,
     SerializationError,
     StaleMetadataError,
-    TransactionMustAbort,
+    TransactionAbortableError,
     UnknownTopicError,
     UsageError,
 )
@@ -101,7 +101,7 @@ RECORDS = (
     Mistake("send: a topic that does not exist", lambda on: on.produce(lambda p: p.send("missing", b"v"), **BRIEFLY),
             UnknownTopicError, "does not exist", "'missing'", "create it with Admin.create_topics"),
     send("a record that is too large", ("t", bytes(2_000_000)), "2000082 bytes", "max_request_size is 1048576; raise",
-         stage="a record for topic 't'", error=RecordTooLarge),
+         stage="a record for topic 't'", error=RecordTooLargeError),
     Mistake("send: a record that is too large for its topic", lambda on: on.produce(
                 lambda p: outcome_of(on, p, "small", bytes(5000))),
             BrokerError, "MESSAGE_TOO_LARGE", "5070 bytes", "raise the topic's max.message.bytes"),
@@ -186,7 +186,7 @@ ARROW = (
             UnknownTopicError, "does not exist", "'missing'", "Admin.create_topics"),
     Mistake("send_arrow: a row that is too large",
             lambda on: on.produce(lambda p: p.send_arrow("t", pyarrow.table({"value": [bytes(2_000_000)]}))),
-            RecordTooLarge, "row 0", "2000082 bytes", "max_request_size"),
+            RecordTooLargeError, "row 0", "2000082 bytes", "max_request_size"),
 )  # fmt: skip
 
 
@@ -242,7 +242,7 @@ TRANSACTIONS = (
                 lambda p: p.init_transactions(), transactional_id="long", transaction_timeout_ms=10**9),
             BrokerError, "init_transactions", "transaction_timeout_ms=1000000000", "transaction.max.timeout.ms"),
     Mistake("two producers with one transactional id", lambda on: on.transact(lambda p: overtaken(on, p)),
-            TransactionMustAbort, "transaction that failed", "a newer producer with the same id",
+            TransactionAbortableError, "transaction that failed", "a newer producer with the same id",
             "call abort_transaction()"),
 )  # fmt: skip
 

@@ -20,8 +20,8 @@ from kafkaraw.errors import (
     BrokerError,
     ClosedError,
     KafkaTimeoutError,
-    RecordTooLarge,
-    TransactionMustAbort,
+    RecordTooLargeError,
+    TransactionAbortableError,
     UnknownTopicError,
     UsageError,
 )
@@ -334,7 +334,7 @@ def test_what_is_written_is_what_is_read(data):
 @pytest.mark.parametrize(
     ("columns", "error", "message"),
     [
-        ({"value": [b"", bytes(900)]}, RecordTooLarge, "row 1 takes 982 bytes uncompressed, and 800 are the most"),
+        ({"value": [b"", bytes(900)]}, RecordTooLargeError, "row 1 takes 982 bytes uncompressed, and 800 are the most"),
         ({"value": [b"", b""], "partition": [0, 3]}, UsageError, "row 1 says 3; 't' has partitions 0 to 2"),
         ({"value": [b"", b""], "timestamp": [0, -5]}, UsageError, "column 'timestamp': row 1 says -5"),
         ({"value": [b"", b""], "timestamp": [0, -1]}, UsageError, "column 'timestamp': row 1 says -1"),
@@ -581,7 +581,7 @@ def test_a_producer_that_was_fenced_says_so_for_rows_too():
             async with cluster.producer(transactional_id="id") as second:
                 await second.init_transactions()
             ticket = await first.send_arrow("t", pa.table({"value": [b""]}))
-            with pytest.raises((BrokerError, TransactionMustAbort)):
+            with pytest.raises((BrokerError, TransactionAbortableError)):
                 await ticket
 
     on_cluster(test)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     DECOMPRESSED_SIZE_MAX_BYTES,
@@ -56,9 +56,9 @@ def inner_records(batch: memoryview, header: BatchHeader) -> list[InnerRecord]:
 def _decompressed(payload: memoryview, header: BatchHeader) -> bytes:
     try:
         return codec_by_id(header.codec_id).decompress(payload, DECOMPRESSED_SIZE_MAX_BYTES)
-    except BatchTooLarge as error:
+    except BatchTooLargeError as error:
         raise Refusal(ErrorCode.INVALID_RECORD, error.message) from error
-    except CorruptBatch as error:
+    except CorruptBatchError as error:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
 
 
@@ -121,7 +121,7 @@ class _Reader:
     def _number(self) -> int:
         try:
             raw, self.at = read_raw_varint(self._payload, self.at)
-        except (CorruptBatch, IndexError) as error:
+        except (CorruptBatchError, IndexError) as error:
             raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure") from error
         return raw >> 1 ^ -(raw & 1)
 

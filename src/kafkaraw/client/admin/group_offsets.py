@@ -16,7 +16,7 @@ from kafkaraw.client.arguments import partitions_of, positions_of
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.core.group.subscription import by_topic
-from kafkaraw.errors import KafkaError, RebalanceUnderWay, RetriableError
+from kafkaraw.errors import KafkaError, RebalanceInProgressError, RetriableError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import offset_fetch
 from kafkaraw.protocol.messages.offset_commit import (
@@ -199,7 +199,7 @@ def _failures(
     ]
     for key, code in codes:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            failures[key] = RebalanceUnderWay(f"{what}: the group is rebalancing")
+            failures[key] = RebalanceInProgressError(f"{what}: the group is rebalancing")
         elif code == ErrorCode.GROUP_AUTHORIZATION_FAILED or code in _NOT_SET:
             failures[key] = group_failure(code, words.get(ErrorCode(code)), what, group_id, operation)
         elif code:

@@ -16,7 +16,14 @@ from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.sending.transactions import ask_to_end
 from kafkaraw.core.producer.transaction import Reaction, reaction_to
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProducerFenced, StaleMetadataError, UsageError
+from kafkaraw.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    ProducerFencedError,
+    StaleMetadataError,
+    UsageError,
+)
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -143,8 +150,8 @@ class TransactionAdmin:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            ProducerFenced: another producer has taken over its id, or it was open for too long. This does not tell how
-                it ended: a transaction that was committed before the id was taken over gets the same answer.
+            ProducerFencedError: another producer has taken over its id, or it was open for too long. This does not tell
+                how it ended: a transaction that was committed before the id was taken over gets the same answer.
             BrokerError: the coordinator refuses, as when it was ended the other way.
             KafkaError: no coordinator gave an answer in time.
         """
@@ -155,7 +162,7 @@ class TransactionAdmin:
         code = (await ask_to_end(coordinator, prepared, commit=commit, deadline=deadline)).error_code
         what = f"{'commit' if commit else 'abort'} the transaction of {who!r}"
         if reaction_to(code) is Reaction.FENCED:
-            raise ProducerFenced(
+            raise ProducerFencedError(
                 f"{what}: the coordinator refuses, because it was open for too long (transaction_timeout_ms) or "
                 f"because "
                 "another producer has taken over its transactional id; it may have been committed before that"

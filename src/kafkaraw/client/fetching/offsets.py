@@ -49,7 +49,7 @@ class OffsetAndTimestamp(NamedTuple):
 Outcome = OffsetAndTimestamp | KafkaError
 
 
-class OffsetLookupTimeout(KafkaTimeoutError):
+class OffsetLookupTimeoutError(KafkaTimeoutError):
     """The offsets of some partitions are not known in time.
 
     Attributes:
@@ -85,7 +85,7 @@ async def look_up(
     Raises:
         UnknownTopicError: a topic or partition does not exist.
         BrokerError: a broker refuses.
-        OffsetLookupTimeout: some are not known in time; names them, and why.
+        OffsetLookupTimeoutError: some are not known in time; names them, and why.
         KafkaTimeoutError: no broker can be reached in time.
     """
     await engine.start(deadline.remaining)
@@ -221,7 +221,7 @@ def _raise_for(
         names = ", ".join(map(_name, failures))
         last = next(iter(failures.values()))
         message = f"offsets of {names}: not known within {shown(deadline.timeout)} s; last error: {last}"
-        raise OffsetLookupTimeout(message, found, failures) from last
+        raise OffsetLookupTimeoutError(message, found, failures) from last
 
 
 def _name(topic_partition: TopicPartition) -> str:

@@ -29,7 +29,7 @@ from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     KafkaError,
     KafkaTimeoutError,
-    LogTruncated,
+    LogTruncationError,
     RetriableError,
     StaleMetadataError,
     UnknownTopicError,
@@ -140,7 +140,7 @@ class WholeLog:
 
         Raises:
             TopicReplacedError: the topic that `open` found is gone.
-            LogTruncated: the log ends before `offset`, or has other batches there than when it was read.
+            LogTruncationError: the log ends before `offset`, or has other batches there than when it was read.
             KafkaTimeoutError: the time is up; says what happened last.
             KafkaError: an error that no attempt would change.
         """
@@ -161,7 +161,7 @@ class WholeLog:
                         continue
                     out_of_range += 1  # a leader that is behind says so, too: ask again before it counts
                     if out_of_range == _TRIES_OUT_OF_RANGE:
-                        raise LogTruncated(f"{self._name} ends before offset {offset}, where it was read before")
+                        raise LogTruncationError(f"{self._name} ends before offset {offset}, where it was read before")
                 elif code not in _PASSING and not is_retriable(code):
                     raise error_for(code, f"read {self._name}", resource=self._topic_partition.topic, operation="READ")
                 problem = error_for(code, f"read {self._name}")
@@ -200,7 +200,7 @@ class WholeLog:
         if found.error_code in _REPLACED:
             await self._refresh(deadline)  # raises if it is another topic
         if found.diverging_epoch.end_offset >= 0:
-            raise LogTruncated(
+            raise LogTruncationError(
                 f"{self._name} was cut off at offset {found.diverging_epoch.end_offset} and has grown again: what was "
                 f"read before offset {offset} is not there any more"
             )

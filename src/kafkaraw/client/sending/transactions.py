@@ -36,9 +36,9 @@ from kafkaraw.core.producer.transaction import Change, Phase, Reaction, Transact
 from kafkaraw.errors import (
     DeliveryError,
     KafkaError,
-    ProducerFenced,
-    TransactionalIdAuthorizationFailed,
-    TransactionMustAbort,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationError,
     UsageError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -235,7 +235,7 @@ class Transactions:
 
     def note_failure(self, error: KafkaError) -> None:
         """Records of the transaction were given up."""
-        if isinstance(error, ProducerFenced | TransactionalIdAuthorizationFailed):
+        if isinstance(error, ProducerFencedError | TransactionalIdAuthorizationError):
             self._machine.break_down(error)
         else:
             self._machine.fail(error)
@@ -353,8 +353,8 @@ class Transactions:
         """Turn a coordinator's refusal into the error that says what to do: abort, or make a new producer.
 
         Raises:
-            ProducerFenced: another producer has taken over.
-            TransactionMustAbort: the transaction has to be aborted.
+            ProducerFencedError: another producer has taken over.
+            TransactionAbortableError: the transaction has to be aborted.
             KafkaError: nothing will succeed any more.
         """
         reaction = reaction_to(code)
@@ -377,10 +377,10 @@ class Transactions:
             self._machine.fail(cause)
             self._delivery.take_records(False)
             hint = self._timeout_hint if code == ErrorCode.INVALID_TXN_STATE else ""
-            raise TransactionMustAbort(f"call abort_transaction(): {cause}{hint}") from cause
+            raise TransactionAbortableError(f"call abort_transaction(): {cause}{hint}") from cause
         error: KafkaError = cause
         if reaction is Reaction.FENCED:
-            error = ProducerFenced(
+            error = ProducerFencedError(
                 f"another producer has taken over the transactional id {self.transactional_id!r}{self._timeout_hint}; "
                 f"make a new one if this is the one that should go on: {cause}"
             )

@@ -11,7 +11,7 @@ from kafkaraw.errors import (
     AuthenticationError,
     BrokerError,
     KafkaError,
-    LogTruncated,
+    LogTruncationError,
     StaleMetadataError,
     UnknownTopicError,
     UnsupportedVersionError,
@@ -28,9 +28,9 @@ def where(target: FetchTarget) -> str:
     return f"{target.topic_partition.topic}-{target.topic_partition.partition} at offset {target.offset}"
 
 
-def truncated(target: FetchTarget, end_offset: int) -> LogTruncated:
+def truncated(target: FetchTarget, end_offset: int) -> LogTruncationError:
     """The broker no longer has what was read before the position."""
-    return LogTruncated(
+    return LogTruncationError(
         f"{where(target)}: the log was truncated, and goes on with other records from offset {end_offset} on, as after "
         f"an unclean election; what was read behind that is lost; seek(), or set auto_offset_reset"
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.client.admin.topics import TopicDescription, TopicListing
 from kafkaraw.client.config import ConsumerConfig
-from kafkaraw.client.fetching.offsets import OffsetLookupTimeout
+from kafkaraw.client.fetching.offsets import OffsetLookupTimeoutError
 from kafkaraw.errors import (
     BrokerError,
     KafkaError,
@@ -200,7 +200,7 @@ class ClusterLookup:
         try:
             found = dict(self._again(lambda: self._client.end_offsets(partitions, _END_PATIENCE_S)))
             self._unknown_ends = frozenset()
-        except OffsetLookupTimeout as error:
+        except OffsetLookupTimeoutError as error:
             refused = frozenset(
                 tp for tp, failure in error.failures.items() if tp in known and _is_not_available(failure)
             )
