@@ -1,4 +1,4 @@
-"""Writes the table of APIs and rights in docs/security.md from the broker's own table.
+"""Writes the table of APIs and permissions in docs/security.md from what the handlers of the broker register.
 
     python -m docs.generate_rights
 
@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kafkaraw.broker.handlers.guards.table import RULES, Right
+from kafkaraw.broker.handlers.registration import REGISTERED, Permission
+from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.protocol.acl_codes import ResourceType
 
 PAGE: Final = Path(__file__).with_name("security.md")
@@ -23,14 +24,15 @@ _WORDS: Final = {ResourceType.TRANSACTIONAL_ID: "transactional id"}
 def table() -> str:
     """One row for each API."""
     rows = ["| API | rights | |", "|---|---|---|"]
-    for api, rule in sorted(RULES.items()):
-        rows.append(f"| {api} | {', '.join(map(_right, rule.rights)) or 'none'} | {rule.note} |")
+    for served in sorted((REGISTERED[key] for key in HANDLERS), key=lambda served: served.api.name):
+        permissions = ", ".join(map(_permission, served.permissions)) or "none"
+        rows.append(f"| {served.api.name} | {permissions} | {served.note} |")
     return "\n".join(rows) + "\n"
 
 
-def _right(right: Right) -> str:
-    on = _WORDS.get(right.resource_type, right.resource_type.name.lower())
-    return f"{right.operation.name} {on}" + (f" ({right.when})" if right.when else "")
+def _permission(permission: Permission) -> str:
+    on = _WORDS.get(permission.resource_type, permission.resource_type.name.lower())
+    return f"{permission.operation.name} {on}" + (f" ({permission.when})" if permission.when else "")
 
 
 def with_table(page: str) -> str:

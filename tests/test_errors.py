@@ -9,16 +9,16 @@ import pytest
 
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.errors import (
-    BatchTooLarge,
+    BatchTooLargeError,
     DeliveryError,
-    DeliveryTimeout,
+    DeliveryTimeoutError,
     DeserializationError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
     ProtocolError,
     Stage,
-    TopicAuthorizationFailed,
+    TopicAuthorizationError,
     copy_to_raise,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -29,13 +29,13 @@ ERRORS = [
     NetworkError("gone", stage=Stage.CONNECT),
     KafkaTimeoutError("late"),
     DeliveryError("lost", unacknowledged=[ENTRY]),
-    DeliveryTimeout("late", unacknowledged=[ENTRY]),
+    DeliveryTimeoutError("late", unacknowledged=[ENTRY]),
     DeserializationError("bad", topic="t", partition=1, offset=2),
     ProtocolError("bad", path="a.b", offset=4),
-    BatchTooLarge("large", path="a", offset=1),
+    BatchTooLargeError("large", path="a", offset=1),
     error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"),
     error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no", resource="t", operation="WRITE"),
-    TopicAuthorizationFailed("no", code=29, name="N", retriable=False, principal="User:ada"),
+    TopicAuthorizationError("no", code=29, name="N", retriable=False, principal="User:ada"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"),
     FileNotFoundError(2, "none", "name"),
 ]

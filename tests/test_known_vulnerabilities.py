@@ -26,10 +26,10 @@ from kafkaraw.core.sasl.plain import PlainServer
 from kafkaraw.core.sasl.scram import ScramClient, ScramServer, make_credential
 from kafkaraw.errors import (
     AuthenticationError,
-    BatchTooLarge,
+    BatchTooLargeError,
     ConfigError,
-    CorruptBatch,
-    DeliveryTimeout,
+    CorruptBatchError,
+    DeliveryTimeoutError,
     ProtocolError,
 )
 from kafkaraw.protocol import FrameReader
@@ -69,7 +69,7 @@ def test_cve_2026_35554_a_buffer_in_flight_is_never_written_to_again():
             cluster.silence()
             late = [await producer.send("first", b"first" * 100) for _ in range(50)]
             for ticket in late:
-                with pytest.raises(DeliveryTimeout):
+                with pytest.raises(DeliveryTimeoutError):
                     await ticket
             other = [await producer.send("second", b"second" * 100) for _ in range(50)]
             cluster.silence(False)
@@ -154,7 +154,7 @@ def test_cve_2017_12610_nobody_becomes_another_by_asking():
 def test_cve_2023_34455_and_2023_43642_snappy_chunk_lengths_allocate_nothing(data: bytes):
     tracemalloc.start()
     try:
-        with pytest.raises((CorruptBatch, BatchTooLarge)):
+        with pytest.raises((CorruptBatchError, BatchTooLargeError)):
             codec_by_name("snappy").decompress(data, LIMIT)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -171,7 +171,7 @@ def lz4_frame(block: bytes) -> bytes:
 def test_cve_2025_12183_and_2025_66566_lz4_copies_from_before_the_beginning_are_refused():
     """A match that points outside of what was written would show somebody else's memory."""
     assert codec_by_name("lz4").decompress(lz4_frame(b"\x50hello"), LIMIT) == b"hello"
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         codec_by_name("lz4").decompress(lz4_frame(b"\x1fA\xff\xff\x00\x50hello"), LIMIT)
 
 
@@ -185,5 +185,5 @@ def test_cve_2026_59949_and_2026_44302_short_hostile_frames_come_to_an_end(name:
         frame += rng.randbytes(15 - len(frame)) if len(frame) < 15 else b""
         try:
             assert len(codec.decompress(bytes(frame), LIMIT)) <= LIMIT
-        except (CorruptBatch, BatchTooLarge):
+        except (CorruptBatchError, BatchTooLargeError):
             continue

@@ -59,42 +59,43 @@ if TYPE_CHECKING:
     from kafkaraw.core.producer.report import Unacknowledged as Unacknowledged
     from kafkaraw.errors import AuthenticationError as AuthenticationError
     from kafkaraw.errors import AuthorizationError as AuthorizationError
-    from kafkaraw.errors import BatchTooLarge as BatchTooLarge
+    from kafkaraw.errors import BatchTooLargeError as BatchTooLargeError
     from kafkaraw.errors import BrokerError as BrokerError
-    from kafkaraw.errors import BufferFull as BufferFull
+    from kafkaraw.errors import BufferFullError as BufferFullError
     from kafkaraw.errors import ClosedError as ClosedError
-    from kafkaraw.errors import ClusterAuthorizationFailed as ClusterAuthorizationFailed
-    from kafkaraw.errors import CommitFailed as CommitFailed
+    from kafkaraw.errors import ClusterAuthorizationError as ClusterAuthorizationError
+    from kafkaraw.errors import CommitFailedError as CommitFailedError
     from kafkaraw.errors import ConcurrentUseError as ConcurrentUseError
     from kafkaraw.errors import ConfigError as ConfigError
-    from kafkaraw.errors import CorruptBatch as CorruptBatch
-    from kafkaraw.errors import DelegationTokenAuthorizationFailed as DelegationTokenAuthorizationFailed
+    from kafkaraw.errors import CorruptBatchError as CorruptBatchError
+    from kafkaraw.errors import DelegationTokenAuthorizationError as DelegationTokenAuthorizationError
     from kafkaraw.errors import DeliveryError as DeliveryError
-    from kafkaraw.errors import DeliveryTimeout as DeliveryTimeout
+    from kafkaraw.errors import DeliveryTimeoutError as DeliveryTimeoutError
     from kafkaraw.errors import DeserializationError as DeserializationError
+    from kafkaraw.errors import FencedInstanceIdError as FencedInstanceIdError
     from kafkaraw.errors import ForkedError as ForkedError
-    from kafkaraw.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
+    from kafkaraw.errors import GroupAuthorizationError as GroupAuthorizationError
     from kafkaraw.errors import GroupError as GroupError
     from kafkaraw.errors import InternalError as InternalError
     from kafkaraw.errors import KafkaError as KafkaError
     from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
-    from kafkaraw.errors import LogTruncated as LogTruncated
-    from kafkaraw.errors import MaxPollExceeded as MaxPollExceeded
-    from kafkaraw.errors import MemberFenced as MemberFenced
+    from kafkaraw.errors import LogTruncationError as LogTruncationError
+    from kafkaraw.errors import MaxPollExceededError as MaxPollExceededError
     from kafkaraw.errors import NetworkError as NetworkError
-    from kafkaraw.errors import ProducerFenced as ProducerFenced
+    from kafkaraw.errors import ProducerFencedError as ProducerFencedError
     from kafkaraw.errors import ProtocolError as ProtocolError
-    from kafkaraw.errors import RebalanceUnderWay as RebalanceUnderWay
-    from kafkaraw.errors import RecordTooLarge as RecordTooLarge
+    from kafkaraw.errors import RebalanceInProgressError as RebalanceInProgressError
+    from kafkaraw.errors import RecordTooLargeError as RecordTooLargeError
     from kafkaraw.errors import RetriableBrokerError as RetriableBrokerError
     from kafkaraw.errors import RetriableError as RetriableError
     from kafkaraw.errors import SerializationError as SerializationError
     from kafkaraw.errors import Stage as Stage
     from kafkaraw.errors import StaleMetadataError as StaleMetadataError
-    from kafkaraw.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
-    from kafkaraw.errors import TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed
+    from kafkaraw.errors import TopicAuthorizationError as TopicAuthorizationError
+    from kafkaraw.errors import TransactionAbortableError as TransactionAbortableError
+    from kafkaraw.errors import TransactionalIdAuthorizationError as TransactionalIdAuthorizationError
     from kafkaraw.errors import TransactionError as TransactionError
-    from kafkaraw.errors import TransactionMustAbort as TransactionMustAbort
+    from kafkaraw.errors import UnknownTopicError as UnknownTopicError
     from kafkaraw.errors import UnsupportedVersionError as UnsupportedVersionError
     from kafkaraw.errors import UsageError as UsageError
     from kafkaraw.errors import WakeupError as WakeupError
@@ -159,44 +160,45 @@ _HOMES = {
     "kafkaraw.core.group.subscription": ("MemberSubscription",),
     "kafkaraw.core.producer.report": ("Unacknowledged",),
     "kafkaraw.errors": (
-        "ClusterAuthorizationFailed",
-        "DelegationTokenAuthorizationFailed",
-        "GroupAuthorizationFailed",
-        "TopicAuthorizationFailed",
-        "TransactionalIdAuthorizationFailed",
+        "ClusterAuthorizationError",
+        "DelegationTokenAuthorizationError",
+        "GroupAuthorizationError",
+        "TopicAuthorizationError",
+        "TransactionalIdAuthorizationError",
         "AuthenticationError",
         "AuthorizationError",
-        "BatchTooLarge",
+        "BatchTooLargeError",
         "BrokerError",
-        "BufferFull",
-        "CommitFailed",
+        "BufferFullError",
+        "CommitFailedError",
         "ClosedError",
         "InternalError",
         "ConcurrentUseError",
         "ConfigError",
-        "CorruptBatch",
+        "CorruptBatchError",
         "DeliveryError",
-        "DeliveryTimeout",
+        "DeliveryTimeoutError",
         "DeserializationError",
         "ForkedError",
         "GroupError",
         "KafkaError",
         "KafkaTimeoutError",
-        "LogTruncated",
-        "MaxPollExceeded",
-        "MemberFenced",
+        "LogTruncationError",
+        "MaxPollExceededError",
+        "FencedInstanceIdError",
         "NetworkError",
-        "ProducerFenced",
+        "ProducerFencedError",
         "ProtocolError",
-        "RebalanceUnderWay",
-        "RecordTooLarge",
+        "RebalanceInProgressError",
+        "RecordTooLargeError",
         "RetriableBrokerError",
         "RetriableError",
         "SerializationError",
         "Stage",
         "StaleMetadataError",
         "TransactionError",
-        "TransactionMustAbort",
+        "TransactionAbortableError",
+        "UnknownTopicError",
         "UnsupportedVersionError",
         "UsageError",
         "WakeupError",

@@ -1,39 +1,41 @@
 """Exceptions, split by what the caller can do about them.
 
     KafkaError
-    +-- RetriableError          try again: the same call may succeed later
-    |   +-- NetworkError        nothing usable at the other end, or it went away (names the stage)
-    |   +-- KafkaTimeoutError   a deadline passed (also a built-in TimeoutError)
-    |   +-- BufferFull          `send_nowait` found no room
-    |   +-- StaleMetadataError  a topic or a leader is not known (yet)
-    +-- DeliveryError           records were not acknowledged; says which, and whether they may be written
-    |   +-- DeliveryTimeout     ... in time (also a KafkaTimeoutError)
-    +-- TransactionError        a transaction cannot go on
-    |   +-- TransactionMustAbort  ... abort it; the next one may succeed
-    |   +-- ProducerFenced        ... ever: another producer took over its transactional id; make a new one, or stop
-    +-- GroupError              membership of a consumer group
-    |   +-- CommitFailed        positions were not committed: the group has moved on without this member
-    |   +-- RebalanceUnderWay   positions were not committed: call poll() first, so that the rebalance can end
-    |   +-- MaxPollExceeded     the consumer stayed away for too long and left; the next poll() joins again
-    |   +-- MemberFenced        another member has taken over the static name; make a new one, or stop
-    +-- WakeupError             `wakeup()` of the consumer was called: the call ended early, and lost nothing
-    +-- AuthenticationError     re-authenticate: the credentials were refused
-    +-- UsageError              fix the call: wrong argument, state or setting
-    |   +-- ConfigError         a setting or option is unknown, missing or out of range
-    |   +-- RecordTooLarge      one record exceeds a size limit
-    |   +-- ConcurrentUseError  another thread or task uses the consumer at the moment
-    |   +-- ForkedError         the object belongs to the parent process
-    |   +-- ClosedError         the object was closed
-    +-- InternalError           a fault in kafkaraw itself: report it, with its cause
-    +-- ProtocolError           give up on this connection: the bytes make no sense
+    +-- RetriableError               try again: the same call may succeed later
+    |   +-- NetworkError             nothing usable at the other end, or it went away (names the stage)
+    |   +-- KafkaTimeoutError        a deadline passed (also a built-in TimeoutError)
+    |   +-- BufferFullError          `send_nowait` found no room
+    |   +-- StaleMetadataError       a broker, a leader or a topic's metadata is not known (yet)
+    +-- UnknownTopicError            the topic or partition does not exist: create it, or fix its name
+    +-- DeliveryError                records were not acknowledged; says which, and whether they may be written
+    |   +-- DeliveryTimeoutError     ... in time (also a KafkaTimeoutError)
+    +-- TransactionError             a transaction cannot go on
+    |   +-- TransactionAbortableError  ... abort it; the next one may succeed
+    |   +-- ProducerFencedError      ... ever: another producer took over its transactional id; make a new one, or stop
+    +-- GroupError                   membership of a consumer group
+    |   +-- CommitFailedError        offsets were not committed: the group has moved on without this member
+    |   +-- RebalanceInProgressError offsets were not committed: call poll() first, so that the rebalance can end
+    |   +-- MaxPollExceededError     the consumer stayed away for too long and left; the next poll() joins again
+    |   +-- FencedInstanceIdError    another member has taken over the static name; make a new one, or stop
+    +-- LogTruncationError           a partition no longer has records that were read from it
+    +-- WakeupError                  `wakeup()` of the consumer was called: the call ended early, and lost nothing
+    +-- AuthenticationError          re-authenticate: the credentials were refused
+    +-- UsageError                   fix the call: wrong argument, state or setting
+    |   +-- ConfigError              a setting or option is unknown, missing or out of range
+    |   +-- RecordTooLargeError      one record exceeds a size limit
+    |   +-- ConcurrentUseError       another thread or task uses the consumer at the moment
+    |   +-- ForkedError              the object belongs to the parent process
+    |   +-- ClosedError              the object was closed
+    +-- InternalError                a fault in kafkaraw itself: report it, with its cause
+    +-- ProtocolError                give up on this connection: the bytes make no sense
     |   +-- UnsupportedVersionError  the peer and this call share no version of an API
-    |   +-- CorruptBatch        a record batch is damaged
-    |   +-- BatchTooLarge       a record batch is larger, decompressed, than allowed
-    +-- BrokerError             a broker answered with an error code; see `code`, `name`, `retriable`
+    |   +-- CorruptBatchError        a record batch is damaged
+    |   +-- BatchTooLargeError       a record batch is larger, decompressed, than allowed
+    +-- BrokerError                  a broker answered with an error code; see `code`, `name`, `retriable`
         +-- RetriableBrokerError     also a RetriableError
         +-- AuthorizationError       an ACL forbids it; says to whom, and what it would take
-            +-- TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed,
-                TransactionalIdAuthorizationFailed, DelegationTokenAuthorizationFailed
+            +-- TopicAuthorizationError, GroupAuthorizationError, ClusterAuthorizationError,
+                TransactionalIdAuthorizationError, DelegationTokenAuthorizationError
 
 Broker codes stay data: `protocol.error_codes.error_for(code)` builds the one class that fits. A message says what
 happened, at which stage, with which broker and values, and what to try.
@@ -165,7 +167,7 @@ def _delivery_error(kind: type[DeliveryError], message: str, entries: Sequence[U
     return kind(message, unacknowledged=entries)
 
 
-class DeliveryTimeout(DeliveryError, KafkaTimeoutError):
+class DeliveryTimeoutError(DeliveryError, KafkaTimeoutError):
     """Records were not acknowledged within the time that the call or the settings allow."""
 
 
@@ -173,11 +175,11 @@ class TransactionError(KafkaError):
     """A transaction cannot go on."""
 
 
-class TransactionMustAbort(TransactionError):
+class TransactionAbortableError(TransactionError):
     """Something in the transaction failed: abort it. The producer can then begin the next one."""
 
 
-class ProducerFenced(TransactionError):
+class ProducerFencedError(TransactionError):
     """Another producer has taken over the transactional id: this one can do nothing any more."""
 
 
@@ -185,28 +187,36 @@ class GroupError(KafkaError):
     """Something about this consumer's membership of its group."""
 
 
-class CommitFailed(GroupError):
+class CommitFailedError(GroupError):
     """Positions were not committed: this consumer is not, or no longer, the member that owns the partitions."""
 
 
-class RebalanceUnderWay(GroupError, RetriableError):
+class RebalanceInProgressError(GroupError, RetriableError):
     """Positions were not committed because the group is rebalancing; they can be after the next `poll()`."""
 
 
-class MaxPollExceeded(GroupError):
+class MaxPollExceededError(GroupError):
     """The consumer was not asked for records for `max_poll_interval_ms` and has left; the next call joins again."""
 
 
-class MemberFenced(GroupError):
+class FencedInstanceIdError(GroupError):
     """Another consumer with the same `group_instance_id` has taken over: this one can do nothing any more."""
 
 
-class BufferFull(RetriableError):
+class BufferFullError(RetriableError):
     """`send_nowait` found no room in the producer's buffer memory."""
 
 
 class StaleMetadataError(RetriableError):
-    """A topic, partition or leader is not known; a metadata refresh may find it."""
+    """A broker, a leader or a topic's metadata is not known; a metadata refresh may find it."""
+
+
+class UnknownTopicError(KafkaError):
+    """A topic or partition does not exist: create it, or fix its name.
+
+    The client has asked for a few seconds, because a new topic reaches the brokers one after another. Java's
+    `UnknownTopicOrPartitionException`, which is retriable there.
+    """
 
 
 class AuthenticationError(KafkaError):
@@ -221,11 +231,11 @@ class ConfigError(UsageError, ValueError):
     """A setting or option is unknown, missing, or outside its limits."""
 
 
-class RecordTooLarge(UsageError):
+class RecordTooLargeError(UsageError):
     """One record is larger than a size limit allows."""
 
 
-class LogTruncated(KafkaError):
+class LogTruncationError(KafkaError):
     """A partition no longer has records that were read from it: a leader without them was elected (KIP-320)."""
 
 
@@ -296,11 +306,11 @@ class UnsupportedVersionError(ProtocolError):
     """No version of an API is known to both ends, or the version asked for is not declared."""
 
 
-class CorruptBatch(ProtocolError):
+class CorruptBatchError(ProtocolError):
     """A record batch is damaged: wrong checksum, wrong length, or undecodable content."""
 
 
-class BatchTooLarge(ProtocolError):
+class BatchTooLargeError(ProtocolError):
     """A record batch is larger, decompressed, than the limit."""
 
 
@@ -390,31 +400,31 @@ class AuthorizationError(BrokerError):
         return (self._maker(), (self.message,))
 
 
-class TopicAuthorizationFailed(AuthorizationError):
+class TopicAuthorizationError(AuthorizationError):
     """An ACL forbids this for a topic."""
 
     resource_type = "topic"
 
 
-class GroupAuthorizationFailed(AuthorizationError):
+class GroupAuthorizationError(AuthorizationError):
     """An ACL forbids this for a consumer group."""
 
     resource_type = "group"
 
 
-class ClusterAuthorizationFailed(AuthorizationError):
+class ClusterAuthorizationError(AuthorizationError):
     """An ACL forbids this for the cluster."""
 
     resource_type = "cluster"
 
 
-class TransactionalIdAuthorizationFailed(AuthorizationError):
+class TransactionalIdAuthorizationError(AuthorizationError):
     """An ACL forbids this for a transactional id."""
 
     resource_type = "transactional id"
 
 
-class DelegationTokenAuthorizationFailed(AuthorizationError):
+class DelegationTokenAuthorizationError(AuthorizationError):
     """An ACL forbids this for a delegation token."""
 
     resource_type = "delegation token"

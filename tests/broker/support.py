@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kafkaraw.broker.configs.config import BrokerConfig
-from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.partitions.partition import Appended, Partition
+from kafkaraw.broker.replies import Deferred, NoReply
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
@@ -80,14 +80,14 @@ def ask(
 ) -> Any:
     """Send a request through its bytes to its handler, and the answer back through its bytes.
 
-    A deferred answer is returned as it is, None for no answer.
+    A deferred answer, and no reply, are returned as they are.
     """
     api = api_of(request)
     version = api.supported.max if version is None else version
     header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, client_id), request)))
     context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000", principal)
     answer = in_a_loop(lambda: HANDLERS[api.key](state, context, message))
-    if answer is None or isinstance(answer, Deferred):
+    if isinstance(answer, Deferred | NoReply):
         return answer
     return through_bytes(answer, version)
 

@@ -11,11 +11,11 @@ from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.broker.handlers.api_versions import OFFERED
+from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.old_releases import MAX_VERSIONS, NOT_OFFERED, Offer
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.protocol import decode_response
-from kafkaraw.protocol.apis import API_BY_NAME, API_TABLE
+from kafkaraw.protocol.apis import API_BY_KEY, API_TABLE
 from kafkaraw.protocol.declare import NO_VERSIONS
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
@@ -60,7 +60,7 @@ def test_the_table_agrees_with_that_of_kafka_python(release: str):
 @pytest.mark.parametrize("release", MAX_VERSIONS)
 def test_the_smallest_versions_agree_too_where_we_have_the_api(release: str):
     theirs = BROKER_API_VERSIONS[tuple(map(int, release.split(".")))]
-    offered = {API_BY_NAME[name].key: Offer(release).versions(API_BY_NAME[name]) for name in OFFERED}
+    offered = {key: Offer(release).versions(API_BY_KEY[key]) for key in HANDLERS}
     for key, versions in offered.items():
         assert (key in theirs) == (versions != NO_VERSIONS)
         assert key not in theirs or tuple(versions) == theirs[key]

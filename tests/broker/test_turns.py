@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaraw.broker.deferred import Deferred, Failed
+from kafkaraw.broker.replies import Deferred, Failed
 from kafkaraw.broker.turns import Steps, TurnQueue, run_in_turns
 from kafkaraw.testing.virtual import run_virtual
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.configs.config import BrokerConfig
-from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.partitions.partition import Partition
+from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (

@@ -14,12 +14,11 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.client.admin import AsyncAdmin, NewTopic
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer
-from kafkaraw.client.network.engine import Engine, reply
-from kafkaraw.errors import BrokerError, NetworkError, StaleMetadataError
+from kafkaraw.client.network.engine import Engine
+from kafkaraw.errors import BrokerError, NetworkError, UnknownTopicError
 from kafkaraw.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
-    ProduceResponse,
     TopicProduceData,
 )
 from kafkaraw.records import TopicPartition, encode_batch
@@ -53,7 +52,7 @@ async def produce(engine: Engine, partition: TopicPartition, values: Iterable[by
     )
     leader = engine.cluster.leader_of(partition)
     assert leader is not None
-    answer = reply(await engine.request(leader, request, timeout=10), ProduceResponse)
+    answer = await engine.request(leader, request, timeout=10)
     assert [part.error_code for topic in answer.responses for part in topic.partition_responses] == [0]
 
 
@@ -130,7 +129,7 @@ def test_an_unknown_topic_without_auto_create_is_a_clear_error(broker: EmbeddedB
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
             consumer.assign([TopicPartition("nope", 0)])
-            with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+            with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
                 await consumer.poll(30)
 
     asyncio.run(main())

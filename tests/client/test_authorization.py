@@ -21,16 +21,16 @@ from kafkaraw import (
     Admin,
     AuthorizationError,
     BrokerError,
-    ClusterAuthorizationFailed,
+    ClusterAuthorizationError,
     ConfigResource,
     Consumer,
-    GroupAuthorizationFailed,
+    GroupAuthorizationError,
     NewTopic,
     PatternType,
     Producer,
     ResourcePattern,
     ResourceType,
-    TopicAuthorizationFailed,
+    TopicAuthorizationError,
     TopicPartition,
     UsageError,
 )
@@ -98,7 +98,7 @@ def test_a_ticket_fails_with_what_is_missing_and_other_topics_go_on(root: Admin,
     root.create_acls([WRITE, AclBinding(ResourcePattern(ResourceType.TOPIC, "planes"), "User:ada", AclOperation.READ)])
     with Producer(**ada) as producer:
         refused, written = producer.send("planes", b"x"), producer.send("flights", b"x")
-        with pytest.raises(TopicAuthorizationFailed) as raised:
+        with pytest.raises(TopicAuthorizationError) as raised:
             refused.result(10)
         assert written.result(10).offset >= 0
     assert (raised.value.resource_type, raised.value.resource_name) == ("topic", "planes")
@@ -108,7 +108,7 @@ def test_a_ticket_fails_with_what_is_missing_and_other_topics_go_on(root: Admin,
 
 
 def test_sending_to_a_topic_that_one_may_not_see_fails_at_once(ada: dict[str, object]) -> None:
-    with Producer(**ada) as producer, pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'"):
+    with Producer(**ada) as producer, pytest.raises(TopicAuthorizationError, match="DESCRIBE on topic 'flights'"):
         producer.send("flights", b"x")
 
 
@@ -117,7 +117,7 @@ def test_a_right_that_is_taken_away_fails_the_next_batch_only(root: Admin, ada: 
     with Producer(**ada) as producer:
         assert producer.send("flights", b"1").result(10).offset >= 0
         root.delete_acls([AclBindingFilter(operation=AclOperation.WRITE)])
-        with pytest.raises(TopicAuthorizationFailed):
+        with pytest.raises(TopicAuthorizationError):
             producer.send("flights", b"2").result(10)
         root.create_acls([WRITE])
         assert producer.send("flights", b"3").result(10).offset >= 0
@@ -131,7 +131,7 @@ def test_a_topic_that_may_not_be_seen_any_more_is_not_asked_for_again_and_again(
         assert producer.send("flights", b"1").result(10).offset >= 0
         root.delete_acls([EVERYTHING])
         broker.faults.on("Produce").answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'; asked as User:ada"):
+        with pytest.raises(TopicAuthorizationError, match="DESCRIBE on topic 'flights'; asked as User:ada"):
             producer.send("flights", b"2").result(10)
         broker.faults.clear()
 
@@ -146,7 +146,7 @@ def test_a_producer_that_may_not_be_idempotent_is_told_so(root: Admin, ada: dict
         ]
     )
     with Producer(**ada) as producer:
-        with pytest.raises(ClusterAuthorizationFailed, match="IDEMPOTENT_WRITE on cluster 'kafka-cluster'") as raised:
+        with pytest.raises(ClusterAuthorizationError, match="IDEMPOTENT_WRITE on cluster 'kafka-cluster'") as raised:
             producer.send("flights", b"x").result(10)
         assert raised.value.principal == "User:ada"
 
@@ -158,7 +158,7 @@ def test_poll_raises_what_is_missing(root: Admin, ada: dict[str, object]) -> Non
     root.create_acls([AclBinding(FLIGHTS, "User:ada", AclOperation.DESCRIBE)])
     with Consumer(auto_offset_reset="earliest", **ada) as consumer:
         consumer.assign([TopicPartition("flights", 0)])
-        with pytest.raises(TopicAuthorizationFailed) as raised:
+        with pytest.raises(TopicAuthorizationError) as raised:
             while True:
                 consumer.poll(10)
         assert (raised.value.resource_name, raised.value.operation) == ("flights", "READ")
@@ -168,7 +168,7 @@ def test_poll_raises_what_is_missing(root: Admin, ada: dict[str, object]) -> Non
 def test_poll_raises_for_a_topic_that_one_may_not_see(ada: dict[str, object]) -> None:
     with Consumer(auto_offset_reset="earliest", **ada) as consumer:
         consumer.assign([TopicPartition("flights", 0)])
-        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'"):
+        with pytest.raises(TopicAuthorizationError, match="DESCRIBE on topic 'flights'"):
             consumer.poll(10)
 
 
@@ -200,7 +200,7 @@ def until_assigned(consumer: Consumer) -> None:
     deadline = time.monotonic() + 30
     while not consumer.assignment() or consumer.group_metadata().generation_id < 0:
         assert time.monotonic() < deadline
-        with contextlib.suppress(GroupAuthorizationFailed):
+        with contextlib.suppress(GroupAuthorizationError):
             consumer.poll(0.1)
 
 
@@ -210,7 +210,7 @@ def test_a_member_that_loses_its_right_to_the_group_is_told_with_the_principal_a
 ) -> None:
     with assigned_member(root, ada, protocol) as consumer:
         root.delete_acls([AclBindingFilter(resource_type=ResourceType.GROUP)])
-        with pytest.raises(GroupAuthorizationFailed, match=r"on group 'crew-.*'; asked as User:ada"):
+        with pytest.raises(GroupAuthorizationError, match=r"on group 'crew-.*'; asked as User:ada"):
             while True:
                 consumer.poll(1)
         root.create_acls([IN_GROUP])
@@ -223,7 +223,7 @@ def test_a_commit_that_is_refused_names_the_topic_and_does_not_end_the_membershi
 ) -> None:
     with assigned_member(root, ada, protocol) as consumer:
         joined_as, planes = consumer.group_metadata().member_id, TopicPartition("planes", 0)
-        with pytest.raises(TopicAuthorizationFailed, match="1 of 2 positions, those of planes-0") as raised:
+        with pytest.raises(TopicAuthorizationError, match="1 of 2 positions, those of planes-0") as raised:
             consumer.commit({TopicPartition("flights", 0): 3, planes: 4})
         assert (raised.value.resource_name, raised.value.operation) == ("planes", "READ")
         consumer.poll(0.1)
@@ -240,14 +240,14 @@ def test_a_subscription_to_a_topic_that_one_may_not_see_is_refused_and_not_waite
     root.create_acls([READ, IN_GROUP])
     with crew(ada, protocol) as consumer:
         consumer.subscribe(["flights", "planes"])
-        with pytest.raises(TopicAuthorizationFailed, match=r"planes.*DESCRIBE"):
+        with pytest.raises(TopicAuthorizationError, match=r"planes.*DESCRIBE"):
             while True:
                 consumer.poll(1)
     assert "does not exist" not in caplog.text
 
 
 def test_offsets_of_a_topic_that_one_may_not_see_are_refused(ada: dict[str, object]) -> None:
-    with Consumer(**ada) as consumer, pytest.raises(TopicAuthorizationFailed, match="DESCRIBE"):
+    with Consumer(**ada) as consumer, pytest.raises(TopicAuthorizationError, match="DESCRIBE"):
         consumer.end_offsets([TopicPartition("flights", 0)])
 
 
@@ -256,11 +256,11 @@ def test_offsets_of_a_topic_that_one_may_not_see_are_refused(ada: dict[str, obje
 
 def test_creating_and_deleting_topics_say_what_they_take(ada: dict[str, object]) -> None:
     with Admin(**ada) as admin:
-        with pytest.raises(TopicAuthorizationFailed, match="CREATE on topic 'new'"):
+        with pytest.raises(TopicAuthorizationError, match="CREATE on topic 'new'"):
             admin.create_topics(["new"])
-        with pytest.raises(TopicAuthorizationFailed, match="DELETE on topic 'flights'"):
+        with pytest.raises(TopicAuthorizationError, match="DELETE on topic 'flights'"):
             admin.delete_topics(["flights"])
-        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'"):
+        with pytest.raises(TopicAuthorizationError, match="DESCRIBE on topic 'flights'"):
             admin.describe_topics(["flights"])
         assert admin.list_topics() == []
 
@@ -268,19 +268,19 @@ def test_creating_and_deleting_topics_say_what_they_take(ada: dict[str, object])
 def test_changing_topics_says_what_it_takes(root: Admin, ada: dict[str, object]) -> None:
     flights = TopicPartition("flights", 0)
     with Admin(**ada) as admin:
-        with pytest.raises(TopicAuthorizationFailed, match="ALTER on topic 'flights'; asked as User:ada"):
+        with pytest.raises(TopicAuthorizationError, match="ALTER on topic 'flights'; asked as User:ada"):
             admin.create_partitions({"flights": 5})
-        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE on topic 'flights'"):
+        with pytest.raises(TopicAuthorizationError, match="DESCRIBE on topic 'flights'"):
             admin.delete_records({flights: 0})
         root.create_acls([READ])
-        with pytest.raises(TopicAuthorizationFailed, match="DELETE on topic 'flights'"):
+        with pytest.raises(TopicAuthorizationError, match="DELETE on topic 'flights'"):
             admin.delete_records({flights: 0})
-        with pytest.raises(TopicAuthorizationFailed, match="DESCRIBE_CONFIGS on topic 'flights'"):
+        with pytest.raises(TopicAuthorizationError, match="DESCRIBE_CONFIGS on topic 'flights'"):
             admin.describe_configs([ConfigResource.topic("flights")])
 
 
 def test_several_refusals_are_one_error_that_names_each(ada: dict[str, object]) -> None:
-    with Admin(**ada) as admin, pytest.raises(TopicAuthorizationFailed) as raised:
+    with Admin(**ada) as admin, pytest.raises(TopicAuthorizationError) as raised:
         admin.create_topics(["new", "newer"])
     assert "'new'" in str(raised.value) and "'newer'" in str(raised.value)
     assert (raised.value.operation, raised.value.principal) == ("CREATE", "User:ada")
@@ -288,11 +288,11 @@ def test_several_refusals_are_one_error_that_names_each(ada: dict[str, object]) 
 
 def test_changing_acls_takes_rights_to_the_cluster(ada: dict[str, object]) -> None:
     with Admin(**ada) as admin:
-        with pytest.raises(ClusterAuthorizationFailed, match="ALTER on cluster 'kafka-cluster'"):
+        with pytest.raises(ClusterAuthorizationError, match="ALTER on cluster 'kafka-cluster'"):
             admin.create_acls([READ])
-        with pytest.raises(ClusterAuthorizationFailed, match="DESCRIBE on cluster"):
+        with pytest.raises(ClusterAuthorizationError, match="DESCRIBE on cluster"):
             admin.describe_acls()
-        with pytest.raises(ClusterAuthorizationFailed, match="ALTER on cluster"):
+        with pytest.raises(ClusterAuthorizationError, match="ALTER on cluster"):
             admin.delete_acls([EVERYTHING])
 
 
@@ -368,7 +368,7 @@ def test_entries_count_on_every_node_of_a_cluster_and_after_a_restart(tmp_path: 
         write_everywhere(cluster)
         with Admin(bootstrap_servers=cluster.bootstrap_servers, **login("root")) as admin:
             admin.delete_acls([EVERYTHING])
-        refusal = pytest.raises(TopicAuthorizationFailed)
+        refusal = pytest.raises(TopicAuthorizationError)
         with Producer(bootstrap_servers=cluster.bootstrap_servers, **login("ada")) as producer, refusal:
             producer.send("flights", b"x").result(10)
 
@@ -396,7 +396,7 @@ def test_a_certificate_is_a_principal_that_entries_can_name() -> None:
             admin.create_acls([READ])
         other = authority.issue_cert("bob@example.org", common_name="bob")
         settings |= {"ssl_certfile": pem(*other.cert_chain_pems), "ssl_keyfile": pem(other.private_key_pem)}
-        refusal = pytest.raises(ClusterAuthorizationFailed, match="asked as the subject of the client's certificate")
+        refusal = pytest.raises(ClusterAuthorizationError, match="asked as the subject of the client's certificate")
         with Admin(bootstrap_servers=broker.bootstrap_servers, **settings) as admin, refusal:
             admin.create_acls([READ])
 
@@ -409,12 +409,12 @@ def test_every_code_of_authorization_has_a_class_of_its_own_and_is_final(code: E
     error = error_for(code, "reading", resource="x", operation="READ")
     assert isinstance(error, AuthorizationError) and type(error) is not AuthorizationError
     assert (error.code, error.retriable, error.operation) == (code, False, "READ")
-    assert error.resource_name == ("kafka-cluster" if isinstance(error, ClusterAuthorizationFailed) else "x")
+    assert error.resource_name == ("kafka-cluster" if isinstance(error, ClusterAuthorizationError) else "x")
 
 
 def test_an_error_stays_the_same_when_it_is_copied_or_pickled() -> None:
     error = error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED, resource="g", operation="READ")
-    assert isinstance(error, GroupAuthorizationFailed)
+    assert isinstance(error, GroupAuthorizationError)
     for same in (copy.copy(error.asked_by("User:ada")), pickle.loads(pickle.dumps(error.asked_by("User:ada")))):
         assert (same.resource_name, same.operation, same.principal) == ("g", "READ", "User:ada")
         assert str(same) == str(error) + "; asked as User:ada"

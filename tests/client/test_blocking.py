@@ -18,10 +18,10 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import (
     BrokerError,
-    BufferFull,
+    BufferFullError,
     ClosedError,
     ConcurrentUseError,
-    DeliveryTimeout,
+    DeliveryTimeoutError,
     KafkaTimeoutError,
     NetworkError,
     StaleMetadataError,
@@ -163,7 +163,7 @@ def test_send_nowait_fails_instead_of_blocking(broker, topic):
         assert producer.partitions_for(topic) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
         producer.send_nowait(topic, bytes(400), partition=0)
         producer.send_nowait(topic, bytes(400), partition=0)
-        with pytest.raises(BufferFull, match="buffer_memory=500"):
+        with pytest.raises(BufferFullError, match="buffer_memory=500"):
             for _ in range(100):
                 producer.send_nowait(topic, bytes(400), partition=0)
 
@@ -222,14 +222,14 @@ def test_a_broker_killed_in_mid_produce_leaves_an_account_of_what_is_missing():
         tickets = [producer.send("t", b"%d" % number) for number in range(100)]
         with pytest.raises(KafkaTimeoutError, match="no acknowledgement for t-0 within"):
             tickets[-1].result(0.2)
-        with pytest.raises(DeliveryTimeout, match=r"100 records for t-0 \(numbers 1 to 100 sent there"):
+        with pytest.raises(DeliveryTimeoutError, match=r"100 records for t-0 \(numbers 1 to 100 sent there"):
             producer.flush(0.5)
-        with pytest.raises(DeliveryTimeout) as error:
+        with pytest.raises(DeliveryTimeoutError) as error:
             producer.close(0.5)
     (entry,) = error.value.unacknowledged
     assert (entry.records_count, entry.first_index, entry.last_index) == (100, 1, 100)
     for ticket in tickets:
-        with pytest.raises(DeliveryTimeout, match="closed before a broker acknowledged"):
+        with pytest.raises(DeliveryTimeoutError, match="closed before a broker acknowledged"):
             ticket.result(0)
 
 

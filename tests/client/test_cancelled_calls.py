@@ -14,7 +14,7 @@ import pytest
 
 from kafkaraw.client.credentials.source import CachedTokens, Token
 from kafkaraw.client.sending.room import Ahead
-from kafkaraw.errors import DeliveryTimeout
+from kafkaraw.errors import DeliveryTimeoutError
 from kafkaraw.records import Ticket, TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -92,7 +92,7 @@ async def close(cluster: VirtualCluster, turns: int) -> None:
     ticket = await producer.send("t", b"v")
     other = cluster.producer()
     await cancel_first(producer.close, lambda: other.partitions_for("t"), turns)
-    with suppress(DeliveryTimeout):  # what the call that was cancelled has given up
+    with suppress(DeliveryTimeoutError):  # what the call that was cancelled has given up
         await producer.close()
     assert ticket.done
     await other.close()

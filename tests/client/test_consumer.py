@@ -12,10 +12,10 @@ from kafkaraw.errors import (
     AuthorizationError,
     BrokerError,
     ClosedError,
-    CorruptBatch,
+    CorruptBatchError,
     KafkaTimeoutError,
     NetworkError,
-    StaleMetadataError,
+    UnknownTopicError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -526,11 +526,11 @@ def test_offsets_follow_a_leader_that_moved() -> None:
 def test_offsets_of_what_does_not_exist_are_an_error_within_seconds() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         began = cluster.simulation.loop.time()
-        with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+        with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
             await consumer.end_offsets([TopicPartition("nope", 0)])
-        with pytest.raises(StaleMetadataError, match="there is no partition 5"):
+        with pytest.raises(UnknownTopicError, match="there is no partition 5"):
             await consumer.end_offsets([TopicPartition("t", 5)])
-        with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+        with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
             await consumer.partitions_for("nope")
         assert cluster.simulation.loop.time() - began < 10
 
@@ -670,7 +670,7 @@ def test_no_server_at_all_is_an_error_at_once() -> None:
 def test_an_unknown_topic_is_an_error_within_seconds_even_with_short_polls() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         consumer.assign([TopicPartition("nope", 0)])
-        with pytest.raises(StaleMetadataError, match="'nope' does not exist"):
+        with pytest.raises(UnknownTopicError, match="'nope' does not exist"):
             for _ in range(100):
                 assert await consumer.poll(0.1) == {}
         assert cluster.simulation.loop.time() < 5
@@ -706,7 +706,7 @@ def test_a_damaged_batch_is_an_error_and_a_seek_goes_past_it() -> None:
         damaged = bytearray(log.batches[1])
         damaged[-1] ^= 1
         log.batches[1] = bytes(damaged)
-        with pytest.raises(CorruptBatch, match="checksum of the batch at offset 1"):
+        with pytest.raises(CorruptBatchError, match="checksum of the batch at offset 1"):
             values(await consumer.poll(5))
         consumer.seek(P0, 2)
         assert values(await consumer.poll(5)) == [b"c"]
@@ -730,7 +730,7 @@ def test_columns_skip_a_damaged_batch_once_and_keep_the_records_around_it_and_of
                 rows = await consumer.poll_arrow(timeout=5)
                 assert rows.num_rows, "records are missing"
                 got += rows["value"].to_pylist()
-            except CorruptBatch:
+            except CorruptBatchError:
                 errors += 1
                 assert await consumer.position(P0) == 2
         assert (sorted(got), errors) == ([b"a", b"aa", b"bb", b"c", b"cc"], 1)
@@ -824,7 +824,7 @@ def test_a_damaged_batch_among_arrow_columns_takes_no_other_partition_s_records_
         for _ in range(4):
             try:
                 found += (await consumer.poll_arrow(timeout=0.5))["value"].to_pylist()
-            except CorruptBatch as problem:
+            except CorruptBatchError as problem:
                 problems.append(str(problem))
         assert found == [b"%d" % (1 - damaged_partition)]
         (problem,) = problems

@@ -16,15 +16,16 @@ from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.events import NO_IDENTITY, NumberedBatch, SendProduce
 from kafkaraw.errors import (
     BrokerError,
-    BufferFull,
+    BufferFullError,
     ClosedError,
     ConfigError,
     DeliveryError,
-    DeliveryTimeout,
+    DeliveryTimeoutError,
     KafkaTimeoutError,
     NetworkError,
-    RecordTooLarge,
+    RecordTooLargeError,
     StaleMetadataError,
+    UnknownTopicError,
     UsageError,
 )
 from kafkaraw.records import RecordMetadata, TopicPartition, partition_for_key
@@ -185,11 +186,11 @@ def test_without_idempotence_batches_carry_no_producer_id():
 def test_a_record_that_is_too_large_is_refused_before_compression():
     async def test(cluster):
         async with cluster.producer(max_request_size=1000, compression_type="zstd") as producer:
-            with pytest.raises(RecordTooLarge, match="max_request_size is 1000"):
+            with pytest.raises(RecordTooLargeError, match="max_request_size is 1000"):
                 await producer.send("t", bytes(1000))
-            with pytest.raises(RecordTooLarge):
+            with pytest.raises(RecordTooLargeError):
                 await producer.send("t", b"", headers=[("h", bytes(1000))])
-            with pytest.raises(RecordTooLarge):
+            with pytest.raises(RecordTooLargeError):
                 await producer.send("t", b"", bytes(1000))
             await (await producer.send("t", bytes(900)))
 
@@ -277,7 +278,7 @@ def test_text_is_refused_with_advice():
 def test_an_unknown_topic_is_a_quick_error_when_nobody_creates_it():
     async def test(cluster):
         async with cluster.producer() as producer:
-            with pytest.raises(StaleMetadataError, match="'nowhere' does not exist"):
+            with pytest.raises(UnknownTopicError, match="'nowhere' does not exist"):
                 await producer.send("nowhere", b"v")
             return cluster.now
 
@@ -346,7 +347,7 @@ def test_no_room_for_too_long_is_a_timeout_that_names_the_reason():
             for _ in range(100):
                 await producer.send("t", b"x" * 100)
         waited = cluster.now - began
-        with pytest.raises(BufferFull):
+        with pytest.raises(BufferFullError):
             producer.send_nowait("t", b"x" * 100)
         cluster.silence(False)
         await producer.close()
@@ -408,7 +409,7 @@ def test_closing_on_a_dead_broker_says_which_records_are_not_acknowledged():
         await cluster.kill()
         tickets = [await producer.send("t", b"v", partition=number % 2) for number in range(10)]
         began = cluster.now
-        with pytest.raises(DeliveryTimeout) as error:
+        with pytest.raises(DeliveryTimeoutError) as error:
             await producer.close(timeout=2)
         return cluster.now - began, error.value, [ticket.exception() for ticket in tickets]
 
@@ -421,7 +422,7 @@ def test_closing_on_a_dead_broker_says_which_records_are_not_acknowledged():
     }
     assert "5 records for t-0 (numbers 1 to 5 sent there" in str(error)
     assert "Connection refused" in str(error), "the cause is missing"
-    assert all(isinstance(failure, DeliveryTimeout) for failure in failures)
+    assert all(isinstance(failure, DeliveryTimeoutError) for failure in failures)
 
 
 def test_flushing_on_a_dead_broker_ends_in_time_and_the_records_are_still_delivered_later():
@@ -431,7 +432,7 @@ def test_flushing_on_a_dead_broker_ends_in_time_and_the_records_are_still_delive
             await cluster.kill()
             ticket = await producer.send("t", b"two")
             began = cluster.now
-            with pytest.raises(DeliveryTimeout, match="flush: not acknowledged within 1 s: 1 record for t-0"):
+            with pytest.raises(DeliveryTimeoutError, match="flush: not acknowledged within 1 s: 1 record for t-0"):
                 await producer.flush(timeout=1)
             waited = cluster.now - began
             await cluster.restart()
@@ -448,7 +449,7 @@ def test_a_record_that_is_not_acknowledged_in_time_fails_its_ticket():
         cluster.silence()
         began = cluster.now
         ticket = await producer.send("t", b"two")
-        with pytest.raises(DeliveryTimeout, match=r"possibly written.*delivery_timeout_ms=3000"):
+        with pytest.raises(DeliveryTimeoutError, match=r"possibly written.*delivery_timeout_ms=3000"):
             await ticket
         waited = cluster.now - began
         await producer.close(0)
@@ -469,7 +470,7 @@ def test_flushes_end_each_in_its_own_time_and_one_that_is_cancelled_disturbs_non
         cancelled.cancel()
         ends = []
         for flush in (short, long):
-            with pytest.raises(DeliveryTimeout, match="flush"):
+            with pytest.raises(DeliveryTimeoutError, match="flush"):
                 await flush
             ends.append(cluster.now - began)
         await cluster.node.start()
@@ -496,7 +497,7 @@ def test_failures_that_nobody_has_looked_at_are_reported_by_flush_once():
             return error.value
 
     error = on_cluster(test)
-    assert not isinstance(error, DeliveryTimeout)
+    assert not isinstance(error, DeliveryTimeoutError)
     assert [entry.records_count for entry in error.unacknowledged] == [1]
 
 
@@ -538,7 +539,7 @@ def test_closing_lets_go_of_senders_who_wait():
         sends = [asyncio.ensure_future(producer.send("t", b"x" * 150)) for _ in range(6)]
         await asyncio.sleep(0.01)
         waiting = [send for send in sends if not send.done()]
-        with pytest.raises(DeliveryTimeout):
+        with pytest.raises(DeliveryTimeoutError):
             await producer.close(timeout=0.1)
         return await asyncio.gather(*waiting, return_exceptions=True)
 
@@ -589,7 +590,7 @@ def test_callbacks_hear_of_success_and_failure():
 
     ok, failed = on_cluster(test)
     assert ok is None
-    assert isinstance(failed, DeliveryTimeout)
+    assert isinstance(failed, DeliveryTimeoutError)
 
 
 def test_a_deleted_topic_is_noticed():
@@ -599,9 +600,9 @@ def test_a_deleted_topic_is_noticed():
             await (await producer.send("t", b"one"))
             async with cluster.admin() as admin:
                 await admin.delete_topics(["t"])
-            with pytest.raises(DeliveryTimeout, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            with pytest.raises(DeliveryTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION"):
                 await (await producer.send("t", b"two"))
-            with pytest.raises(StaleMetadataError, match="does not exist"):
+            with pytest.raises(UnknownTopicError, match="does not exist"):
                 await producer.send("t", b"three")
 
     on_cluster(test, auto_create_topics_enable=False)

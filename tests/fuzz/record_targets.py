@@ -1,8 +1,9 @@
 """What is fuzzed of the records layer, and what must hold for any bytes, on both twins.
 
-An input is one byte of choices and then the `records` field of a Fetch. The rules: reading gives records, CorruptBatch
-or BatchTooLarge, never anything else, whether checksums are looked at or not; both twins give the same, as records, as
-values and as columns; and what was read, written again by both builders, is the same bytes and reads the same.
+An input is one byte of choices and then the `records` field of a Fetch. The rules: reading gives records,
+CorruptBatchError or BatchTooLargeError, never anything else, whether checksums are looked at or not; both twins give
+the same, as records, as values and as columns; and what was read, written again by both builders, is the same bytes and
+reads the same.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import struct
 import zlib
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records import Batch, iter_headers, modern
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.header import HEADER_SIZE, stamp_crc
@@ -20,7 +21,7 @@ from tests.records.test_hostile_bytes import batch_of, damage, outcomes
 from tests.records.test_legacy import CODECS, message, wrapper
 from tests.records.twins import IMPLEMENTATIONS, things_of
 
-REFUSALS = (CorruptBatch, BatchTooLarge)
+REFUSALS = (CorruptBatchError, BatchTooLargeError)
 IN_MICROSECONDS = 1
 LENGTH_IS_RIGHT = 2
 CHECKSUM_IS_RIGHT = 4

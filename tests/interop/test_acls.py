@@ -20,15 +20,15 @@ from kafkaraw import (
     AclPermissionType,
     Admin,
     BrokerError,
-    ClusterAuthorizationFailed,
+    ClusterAuthorizationError,
     Consumer,
     PatternType,
     Producer,
     ResourcePattern,
     ResourceType,
-    TopicAuthorizationFailed,
+    TopicAuthorizationError,
     TopicPartition,
-    TransactionalIdAuthorizationFailed,
+    TransactionalIdAuthorizationError,
 )
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
@@ -417,9 +417,9 @@ def test_our_admin_manages_apache_kafkas_entries(kafka: str) -> None:
         assert admin.delete_acls([about_ours, users]) == {about_ours: [reading], users: [denied]}
         assert described(admin, about_ours, count=0) == []
     with Admin(**as_user(kafka, "eve")) as admin:
-        with pytest.raises(ClusterAuthorizationFailed, match="ALTER on cluster 'kafka-cluster'; asked as User:eve"):
+        with pytest.raises(ClusterAuthorizationError, match="ALTER on cluster 'kafka-cluster'; asked as User:eve"):
             admin.create_acls([reading])
-        with pytest.raises(ClusterAuthorizationFailed, match="DESCRIBE on cluster"):
+        with pytest.raises(ClusterAuthorizationError, match="DESCRIBE on cluster"):
             admin.describe_acls()
 
 
@@ -428,17 +428,17 @@ def test_our_clients_say_what_is_missing(sides: tuple[Side, Side], broker: str, 
     servers = request.getfixturevalue(broker)
     with Producer(**as_user(servers, "cid")) as producer:
         refused, written = producer.send("planes", b"x"), producer.send("flights", b"x")
-        with pytest.raises(TopicAuthorizationFailed, match="WRITE on topic 'planes'; asked as User:cid"):
+        with pytest.raises(TopicAuthorizationError, match="WRITE on topic 'planes'; asked as User:cid"):
             refused.result(20)
         assert written.result(20).offset >= 0
     with Consumer(auto_offset_reset="earliest", **as_user(servers, "bob")) as consumer:
         consumer.assign([TopicPartition("flights", 0)])
-        with pytest.raises(TopicAuthorizationFailed, match="READ on topic 'flights'; asked as User:bob"):
+        with pytest.raises(TopicAuthorizationError, match="READ on topic 'flights'; asked as User:bob"):
             while True:
                 consumer.poll(20)
-    with Producer(**as_user(servers, "jan")) as producer, pytest.raises(ClusterAuthorizationFailed, match="IDEMPOTENT"):
+    with Producer(**as_user(servers, "jan")) as producer, pytest.raises(ClusterAuthorizationError, match="IDEMPOTENT"):
         producer.send("flights", b"x").result(20)
-    refusal = pytest.raises(TransactionalIdAuthorizationFailed, match="on transactional id 'tx'; asked as User:bob")
+    refusal = pytest.raises(TransactionalIdAuthorizationError, match="on transactional id 'tx'; asked as User:bob")
     with Producer(transactional_id="tx", **as_user(servers, "bob")) as producer, refusal:
         producer.init_transactions()
 

@@ -14,11 +14,11 @@ import pytest
 from kafkaraw import (
     Admin,
     AsyncConsumer,
-    CommitFailed,
+    CommitFailedError,
     Consumer,
+    FencedInstanceIdError,
     GroupError,
-    MaxPollExceeded,
-    MemberFenced,
+    MaxPollExceededError,
     NewTopic,
     OffsetAndMetadata,
     Producer,
@@ -190,9 +190,9 @@ def test_a_user_who_stays_away_is_out_hears_of_it_and_comes_back(
     other = make(**protocol)
     other.subscribe([topic])
     until(lambda: shared(other), other)
-    with pytest.raises(CommitFailed, match="nothing was committed"):
+    with pytest.raises(CommitFailedError, match="nothing was committed"):
         consumer.commit({TopicPartition(topic, 0): 1})
-    with pytest.raises(MaxPollExceeded, match="max_poll_interval_ms=1500"):
+    with pytest.raises(MaxPollExceededError, match="max_poll_interval_ms=1500"):
         consumer.poll(1)
     assert sum("max_poll_interval_ms" in record.message for record in caplog.records) == 1
     until(lambda: shared(consumer, other), consumer, other)
@@ -215,7 +215,7 @@ def test_a_static_member_that_comes_back_in_time_keeps_its_partitions(
     usurper = make(**CLASSIC, group_instance_id="one")
     usurper.subscribe([topic])
     until(lambda: usurper.assignment() == before, usurper, second)
-    with pytest.raises(MemberFenced, match="'one'"):
+    with pytest.raises(FencedInstanceIdError, match="'one'"):
         until(lambda: False, again)
 
 

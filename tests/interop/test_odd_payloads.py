@@ -14,7 +14,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.records import Batch, codec_by_name
 from tests.interop.apache_kafka import fetch_jars, why_missing
 from tests.interop.odd_batches import batch, record
@@ -114,7 +114,7 @@ def ours(data: bytes) -> str:
             f"{one.offset} {one.timestamp_ms} {len(one.value or b'')} {java_hash(one.value or b'')};"
             for one in Batch("t", 0, memoryview(data), start_offset=0)
         ]
-    except CorruptBatch:
+    except CorruptBatchError:
         return "refused"
     return "read " + "".join(found)
 

@@ -27,7 +27,7 @@ from kafkaraw import (
 )
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.core.fetch import ends, plan
-from kafkaraw.errors import BrokerError, ConfigError, KafkaError, RecordTooLarge
+from kafkaraw.errors import BrokerError, ConfigError, KafkaError, RecordTooLargeError
 from tests.interop.apache_kafka import SOON_BACK, ApacheKafka, why_missing
 
 HOUR_MS = 3_600_000
@@ -200,7 +200,7 @@ def test_a_position_behind_the_end_of_its_epoch_goes_back_to_that_end(
 
 def test_a_record_above_the_clients_limit_is_refused_at_once(bootstrap_servers: str, topic: str) -> None:
     with Producer(bootstrap_servers=bootstrap_servers, max_request_size=100_000) as producer:
-        with pytest.raises(RecordTooLarge, match="max_request_size"):
+        with pytest.raises(RecordTooLargeError, match="max_request_size"):
             producer.send(topic, bytes(200_000))
         assert producer.send(topic, b"small", partition=0).result(timeout=20).offset == 0
 

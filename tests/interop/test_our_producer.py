@@ -14,7 +14,7 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import AsyncAdmin, NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.errors import BrokerError, StaleMetadataError
+from kafkaraw.errors import BrokerError, UnknownTopicError
 from kafkaraw.records import TopicPartition
 
 
@@ -112,7 +112,7 @@ def break_connections(producer: AsyncProducer) -> None:
 def test_a_topic_that_does_not_exist_is_a_quick_error(bootstrap):
     async def test() -> None:
         async with AsyncProducer(bootstrap_servers=bootstrap, allow_auto_create_topics=False) as producer:
-            with pytest.raises(StaleMetadataError, match="does not exist"):
+            with pytest.raises(UnknownTopicError, match="does not exist"):
                 await producer.send(f"nowhere-{uuid.uuid4().hex}", b"v")
 
     asyncio.run(asyncio.wait_for(test(), 30))

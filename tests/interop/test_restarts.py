@@ -24,7 +24,7 @@ import pytest
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.errors import RetriableError, TransactionMustAbort
+from kafkaraw.errors import RetriableError, TransactionAbortableError
 from tests.interop.apache_kafka import SOON_BACK, ApacheKafka, free_ports, why_missing
 from tests.interop.java_tools import run_tool
 
@@ -120,7 +120,7 @@ def make_transactions(bootstrap_servers: str, topic: str, over: threading.Event)
                 if number % 4 != 3:
                     until_known("commit_transaction", lambda: producer.commit_transaction(5))
                     return True
-            except TransactionMustAbort:
+            except TransactionAbortableError:
                 pass
             until_known("abort_transaction", lambda: producer.abort_transaction(5))
             return False

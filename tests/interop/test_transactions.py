@@ -25,7 +25,7 @@ from kafkaraw import (
     TopicPartition,
 )
 from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
-from kafkaraw.errors import ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.errors import ProducerFencedError, TransactionAbortableError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkaraw.protocol.messages.end_txn import EndTxnRequest
@@ -160,9 +160,9 @@ def test_a_successor_fences_the_producer_before_it(bootstrap_servers: str, topic
         await successor.init_transactions()
         async with successor.transaction():
             await successor.send(topic, b"successor", partition=0)
-        with pytest.raises(ProducerFenced, match=name):
+        with pytest.raises(ProducerFencedError, match=name):
             await zombie.commit_transaction()
-        with pytest.raises(ProducerFenced):
+        with pytest.raises(ProducerFencedError):
             await zombie.begin_transaction()
         await zombie.close()
         await successor.close()
@@ -194,7 +194,7 @@ def test_offsets_count_when_and_only_when_the_transaction_commits(
         assert committed() == 5
         stale = GroupMetadata(group, generation_id=7, member_id="somebody")
         producer.begin_transaction()
-        with pytest.raises(TransactionMustAbort, match="abort_transaction"):
+        with pytest.raises(TransactionAbortableError, match="abort_transaction"):
             producer.send_offsets_to_transaction({partition: 9}, stale)
         producer.abort_transaction()
         with producer.transaction():
@@ -209,7 +209,7 @@ def test_records_that_fail_make_the_transaction_fail_and_the_next_one_is_well(
         admin.create_topics([NewTopic(f"{topic}-small", 1, configs={"max.message.bytes": "1000"})])
     with Producer(bootstrap_servers=bootstrap_servers, transactional_id=name) as producer:
         producer.init_transactions()
-        with pytest.raises(TransactionMustAbort, match="MESSAGE_TOO_LARGE"), producer.transaction():
+        with pytest.raises(TransactionAbortableError, match="MESSAGE_TOO_LARGE"), producer.transaction():
             producer.send(topic, b"with-it", partition=0)
             producer.send(f"{topic}-small", b"x" * 5000)
         with producer.transaction():
@@ -237,7 +237,7 @@ def test_prepared_transactions_are_ended_by_an_administrator(bootstrap_servers: 
             admin.end_transaction(each, commit=commit)
         with Producer(bootstrap_servers=bootstrap_servers, transactional_id=f"{name}-0") as successor:
             successor.init_transactions()
-            with pytest.raises(ProducerFenced, match="the coordinator refuses, because"):
+            with pytest.raises(ProducerFencedError, match="the coordinator refuses, because"):
                 admin.end_transaction(prepared[0]._replace(producer_epoch=prepared[0].producer_epoch - 1), commit=True)
     assert read_by_us(bootstrap_servers, topic) == [b"prepared-0"]
 

@@ -11,10 +11,11 @@ from kafkaraw import (
     BrokerError,
     ClosedError,
     DeliveryError,
-    RecordTooLarge,
+    RecordTooLargeError,
     SerializationError,
     StaleMetadataError,
-    TransactionMustAbort,
+    TransactionAbortableError,
+    UnknownTopicError,
     UsageError,
 )
 from tests.mistakes.mistake import T0, Desk, Mistake
@@ -98,9 +99,9 @@ RECORDS = (
     send("a topic of two dots", ("..", b"v"), "'..'", "but not '.' or '..'", stage="INVALID_TOPIC_EXCEPTION",
          error=BrokerError),
     Mistake("send: a topic that does not exist", lambda on: on.produce(lambda p: p.send("missing", b"v"), **BRIEFLY),
-            StaleMetadataError, "does not exist", "'missing'", "create it with Admin.create_topics"),
+            UnknownTopicError, "does not exist", "'missing'", "create it with Admin.create_topics"),
     send("a record that is too large", ("t", bytes(2_000_000)), "2000082 bytes", "max_request_size is 1048576; raise",
-         stage="a record for topic 't'", error=RecordTooLarge),
+         stage="a record for topic 't'", error=RecordTooLargeError),
     Mistake("send: a record that is too large for its topic", lambda on: on.produce(
                 lambda p: outcome_of(on, p, "small", bytes(5000))),
             BrokerError, "MESSAGE_TOO_LARGE", "5070 bytes", "raise the topic's max.message.bytes"),
@@ -133,7 +134,7 @@ RECORDS = (
             UsageError, "partitions_for: topic", "['t']", "the name of one topic"),
     Mistake("partitions_for: a topic that does not exist",
             lambda on: on.produce(lambda p: p.partitions_for("missing", 0.3)),
-            StaleMetadataError, "does not exist", "'missing'", "check the spelling"),
+            UnknownTopicError, "does not exist", "'missing'", "check the spelling"),
     Mistake("partitions_for: text for a timeout", lambda on: on.produce(lambda p: p.partitions_for("t", "5")),
             UsageError, "timeout", "'5'", "a number of seconds"),
 )  # fmt: skip
@@ -182,10 +183,10 @@ ARROW = (
           "column 'topic'", "row 0 is null", "goes nowhere"),
     Mistake("send_arrow: a topic that does not exist",
             lambda on: on.produce(lambda p: p.send_arrow("missing", pyarrow.table(VALUE)), **BRIEFLY),
-            StaleMetadataError, "does not exist", "'missing'", "Admin.create_topics"),
+            UnknownTopicError, "does not exist", "'missing'", "Admin.create_topics"),
     Mistake("send_arrow: a row that is too large",
             lambda on: on.produce(lambda p: p.send_arrow("t", pyarrow.table({"value": [bytes(2_000_000)]}))),
-            RecordTooLarge, "row 0", "2000082 bytes", "max_request_size"),
+            RecordTooLargeError, "row 0", "2000082 bytes", "max_request_size"),
 )  # fmt: skip
 
 
@@ -241,7 +242,7 @@ TRANSACTIONS = (
                 lambda p: p.init_transactions(), transactional_id="long", transaction_timeout_ms=10**9),
             BrokerError, "init_transactions", "transaction_timeout_ms=1000000000", "transaction.max.timeout.ms"),
     Mistake("two producers with one transactional id", lambda on: on.transact(lambda p: overtaken(on, p)),
-            TransactionMustAbort, "transaction that failed", "a newer producer with the same id",
+            TransactionAbortableError, "transaction that failed", "a newer producer with the same id",
             "call abort_transaction()"),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records import HEADER_SIZE, Batch, Columns, encode_batch, fill, iter_headers, parse_header
 from kafkaraw.records.batch import PlainRecord
 from kafkaraw.records.columns import COLUMN_NAMES
@@ -48,7 +48,7 @@ def survives(data: bytes | bytearray, *, check_crcs: bool) -> bool:
     """Whether the data was read; the only other outcome allowed is a refusal."""
     try:
         read_all(data, check_crcs=check_crcs)
-    except (CorruptBatch, BatchTooLarge):
+    except (CorruptBatchError, BatchTooLargeError):
         return False
     return True
 
@@ -59,7 +59,7 @@ def fills(data: bytes | bytearray) -> bool:
     try:
         for _, wire in iter_headers(memoryview(data)):
             fill(wire, columns, columns.rows, "ms", size_max_bytes=SIZE_MAX_BYTES)
-    except (CorruptBatch, BatchTooLarge):
+    except (CorruptBatchError, BatchTooLargeError):
         return False
     finally:
         for array in columns.to_arrow_arrays().values():

@@ -10,6 +10,7 @@ from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.apis import API_TABLE
 from kafkaraw.protocol.compile import source_of
+from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from tests.protocol.message_values import random_message
 
 VERSIONED = [
@@ -28,6 +29,18 @@ def test_what_is_encoded_decodes_to_the_same_value(cls: type, version: int) -> N
         decoded = decode_message(cls, version, encoded)
         assert decoded == message
         assert encode_message(decoded, version) == encoded
+
+
+def test_api_versions_5_names_the_broker_that_the_client_means() -> None:
+    """KIP-1242, as franz-go and Kafka's trunk write it."""
+    encoded = b"\x04kgo\x041.0\x00\xff\xff\xff\xff\x00"
+    assert decode_message(ApiVersionsRequest, 5, encoded) == ApiVersionsRequest(
+        client_software_name="kgo", client_software_version="1.0"
+    )
+    named = ApiVersionsRequest(
+        client_software_name="kgo", client_software_version="1.0", cluster_id="cluster", node_id=7
+    )
+    assert encode_message(named, 5) == b"\x04kgo\x041.0\x08cluster\x00\x00\x00\x07\x00"
 
 
 @pytest.mark.parametrize(("cls", "version"), VERSIONED)

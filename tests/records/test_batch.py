@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kafkaraw.errors import BatchTooLarge, ConfigError, CorruptBatch, UsageError
+from kafkaraw.errors import BatchTooLargeError, ConfigError, CorruptBatchError, UsageError
 from kafkaraw.records import (
     HEADER_SIZE,
     TIMESTAMP_CREATE_TIME,
@@ -227,7 +227,7 @@ def test_control_batches_move_the_position_and_are_never_handed_out(kind: Contro
 def test_a_damaged_batch_is_found_by_its_checksum() -> None:
     data = bytearray(encode_batch(RECORDS))
     data[-5] ^= 1
-    with pytest.raises(CorruptBatch, match="checksum of the batch at offset 0"):
+    with pytest.raises(CorruptBatchError, match="checksum of the batch at offset 0"):
         read(bytes(data))
     assert len(read(bytes(data), check_crcs=False)) == len(RECORDS)
 
@@ -237,7 +237,7 @@ def test_good_batches_before_a_damaged_one_are_handed_out() -> None:
     data[-1] ^= 1
     records = iter(Batch("topic", 3, memoryview(data), start_offset=0))
     assert [next(records).offset for _ in RECORDS] == [0, 1, 2, 3, 4]
-    with pytest.raises(CorruptBatch, match="offset 5"):
+    with pytest.raises(CorruptBatchError, match="offset 5"):
         next(records)
 
 
@@ -245,7 +245,7 @@ def test_good_batches_before_a_damaged_one_are_handed_out() -> None:
 def test_a_batch_that_says_it_is_an_old_message_is_a_damaged_one(magic: int) -> None:
     data = bytearray(encode_batch(RECORDS))
     data[16] = magic
-    with pytest.raises(CorruptBatch, match="checksum of the batch at offset 0"):
+    with pytest.raises(CorruptBatchError, match="checksum of the batch at offset 0"):
         list(read(bytes(data)))
     assert list(read(bytes(data[:30]))) == [], "cut short"
 
@@ -253,7 +253,7 @@ def test_a_batch_that_says_it_is_an_old_message_is_a_damaged_one(magic: int) -> 
 def test_unknown_message_formats_are_refused() -> None:
     data = bytearray(encode_batch(RECORDS))
     data[16] = 3
-    with pytest.raises(CorruptBatch, match="magic 3"):
+    with pytest.raises(CorruptBatchError, match="magic 3"):
         read(bytes(data))
 
 
@@ -273,14 +273,14 @@ def test_unknown_message_formats_are_refused() -> None:
 def test_headers_that_no_batch_can_have_are_refused(at: int, layout: str, value: int, message: str) -> None:
     data = bytearray(encode_batch(RECORDS))
     struct.pack_into(layout, data, at, value)
-    with pytest.raises(CorruptBatch, match=message):
+    with pytest.raises(CorruptBatchError, match=message):
         list(iter_headers(memoryview(data)))
 
 
 def test_a_header_needs_all_its_bytes() -> None:
-    with pytest.raises(CorruptBatch, match="61 bytes, 60 are left"):
+    with pytest.raises(CorruptBatchError, match="61 bytes, 60 are left"):
         parse_header(encode_batch([])[:60])
-    with pytest.raises(CorruptBatch, match="61 bytes, 10 are left"):
+    with pytest.raises(CorruptBatchError, match="61 bytes, 10 are left"):
         verify_crc(bytes(10))
 
 
@@ -290,7 +290,7 @@ def test_a_claim_of_two_billion_records_is_refused_at_once(codec: str) -> None:
     struct.pack_into(">i", data, 23, 2**31 - 1)
     struct.pack_into(">i", data, 57, 2**31 - 1)
     stamp_crc(data)
-    with pytest.raises(CorruptBatch, match="cannot hold 2147483647 records"):
+    with pytest.raises(CorruptBatchError, match="cannot hold 2147483647 records"):
         read(bytes(data))
 
 
@@ -299,7 +299,7 @@ def test_a_wrong_number_of_records_is_refused(count: int) -> None:
     data = bytearray(encode_batch(RECORDS))
     struct.pack_into(">i", data, 57, count)
     stamp_crc(data)
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         read(bytes(data))
 
 
@@ -329,9 +329,9 @@ GOOD = handmade_record(0, 0, -1, 1, b"a", 0)
 )
 def test_records_that_do_not_fit_are_refused(name: str, body: bytes) -> None:
     data = handmade(body, 1)
-    with pytest.raises(CorruptBatch, match=r"batch at offset 0|varint"):
+    with pytest.raises(CorruptBatchError, match=r"batch at offset 0|varint"):
         read(data)
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         Batch("topic", 3, memoryview(data), start_offset=0).to_arrow()
 
 
@@ -341,7 +341,7 @@ def test_the_handmade_record_that_they_vary_is_good() -> None:
 
 def test_offsets_that_do_not_increase_are_refused() -> None:
     record = handmade_record(0, 1, -1, 1, b"a", 0)
-    with pytest.raises(CorruptBatch, match="record 1 of 2"):
+    with pytest.raises(CorruptBatchError, match="record 1 of 2"):
         read(handmade(record + record, 2, last_offset_delta=5))
 
 
@@ -356,14 +356,14 @@ def test_a_header_name_that_is_not_utf8_does_not_stop_the_reader() -> None:
 
 
 def test_unknown_codecs_are_refused() -> None:
-    with pytest.raises(CorruptBatch, match="codec 5"):
+    with pytest.raises(CorruptBatchError, match="codec 5"):
         read(handmade(GOOD, 1, attributes=5))
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 def test_a_batch_larger_than_the_limit_is_refused(codec: str) -> None:
     data = encode_batch(RECORDS, codec=codec)
-    with pytest.raises(BatchTooLarge, match="more than the 70000 bytes"):
+    with pytest.raises(BatchTooLargeError, match="more than the 70000 bytes"):
         read(data, size_max_bytes=70_000)
     assert len(read(data, size_max_bytes=80_000)) == len(RECORDS)
 

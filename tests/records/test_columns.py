@@ -7,7 +7,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch, UsageError
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError, UsageError
 from kafkaraw.records import (
     HEADER_SIZE,
     Batch,
@@ -188,7 +188,7 @@ def test_a_damaged_batch_leaves_the_rows_before_it() -> None:
     fill(view(RECORDS), columns, 0, "ms")
     damaged = bytearray(view(RECORDS, 4))
     damaged[HEADER_SIZE] ^= 2
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         fill(memoryview(damaged), columns, 4, "ms")
     assert fill(view(RECORDS, 4), columns, 4, "ms") == 8
     assert [row["offset"] for row in rows(columns)] == list(range(8))
@@ -211,7 +211,7 @@ def test_each_batch_is_checked_once_and_none_is_kept_when_one_is_damaged(wanted:
     assert [row["offset"] for row in rows(columns)] == list(range(16))
     fill(view(RECORDS), columns, 0, "ms")
     wires[1][1][-1] ^= 1
-    with pytest.raises(CorruptBatch, match="checksum of the batch at offset 8"):
+    with pytest.raises(CorruptBatchError, match="checksum of the batch at offset 8"):
         fill_batches(wires, columns, 4, "ms", check=check)
     assert checked == [4, 8, 12, 4, 8]
     assert [row["offset"] for row in rows(columns)] == list(range(4))
@@ -221,7 +221,7 @@ def test_a_column_that_arrow_cannot_address_is_refused_and_leaves_no_row(monkeyp
     monkeypatch.setattr("kafkaraw.records.columns.DATA_SIZE_MAX", 10)
     columns = Columns(COLUMN_NAMES, 0)
     fill(view(RECORDS), columns, 0, "ms")
-    with pytest.raises(BatchTooLarge, match="2 GiB"):
+    with pytest.raises(BatchTooLargeError, match="2 GiB"):
         fill(view([(0, b"key", bytes(11), None)], 4), columns, 4, "ms")
     assert [row["key"] for row in rows(columns)] == [b"k0", None, b"", b"k3"]
 
@@ -229,7 +229,7 @@ def test_a_column_that_arrow_cannot_address_is_refused_and_leaves_no_row(monkeyp
 def test_times_that_microseconds_cannot_hold_are_refused_and_leave_no_row() -> None:
     columns = Columns(COLUMN_NAMES, 0)
     fill(view(RECORDS), columns, 0, "us")
-    with pytest.raises(CorruptBatch, match="timestamp does not fit"):
+    with pytest.raises(CorruptBatchError, match="timestamp does not fit"):
         fill(view([(2**63 - 1, None, b"", None)], 4), columns, 4, "us")
     assert [row["offset"] for row in rows(columns)] == [0, 1, 2, 3]
     assert Batch("t", 0, view([(2**63 - 1, None, b"", None)]), start_offset=0).to_arrow(["timestamp"]).num_rows == 1

@@ -12,7 +12,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records import CODECS, Codec, codec_by_id, codec_by_name
 
 TEXT = b"".join(b"line %d of some text that repeats itself\n" % (number % 500) for number in range(5000))
@@ -61,7 +61,7 @@ def test_the_same_input_gives_the_same_bytes(codec: Codec) -> None:
 def test_output_of_exactly_the_limit_is_taken_and_one_byte_more_is_refused(codec: Codec) -> None:
     data = codec.compress(TEXT, None)
     assert codec.decompress(data, len(TEXT)) == TEXT
-    with pytest.raises(BatchTooLarge, match=f"{len(TEXT) - 1} bytes"):
+    with pytest.raises(BatchTooLargeError, match=f"{len(TEXT) - 1} bytes"):
         codec.decompress(data, len(TEXT) - 1)
 
 
@@ -71,7 +71,7 @@ def test_a_decompression_bomb_costs_no_more_memory_than_the_limit_allows(name: s
     bomb = codec.compress(bytes(100_000_000), None)
     tracemalloc.start()
     try:
-        with pytest.raises(BatchTooLarge):
+        with pytest.raises(BatchTooLargeError):
             codec.decompress(bomb, 1_000_000)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -85,7 +85,7 @@ def test_data_that_ends_too_early_is_refused_or_shorter(codec: Codec) -> None:
     for cut in (*range(0, 40), len(data) // 2, len(data) - 9, len(data) - 1):
         try:
             part = codec.decompress(data[:cut], LIMIT)
-        except CorruptBatch:
+        except CorruptBatchError:
             continue
         assert TEXT.startswith(part)
         assert codec.name == "zstd" or (codec.name == "snappy" and cut == 16)  # the records count finds these
@@ -93,14 +93,14 @@ def test_data_that_ends_too_early_is_refused_or_shorter(codec: Codec) -> None:
 
 @compressing
 def test_garbage_is_refused(codec: Codec) -> None:
-    with pytest.raises(CorruptBatch, match=f"{codec.name} data cannot be decompressed"):
+    with pytest.raises(CorruptBatchError, match=f"{codec.name} data cannot be decompressed"):
         codec.decompress(b"this was never compressed by anything" * 10, LIMIT)
 
 
 def test_gzip_members_follow_one_another() -> None:
     data = gzip.compress(b"one ") + gzip.compress(b"two ") + gzip.compress(b"three")
     assert codec_by_name("gzip").decompress(data, LIMIT) == b"one two three"
-    with pytest.raises(BatchTooLarge):
+    with pytest.raises(BatchTooLargeError):
         codec_by_name("gzip").decompress(data, 8)
 
 
@@ -116,12 +116,12 @@ def test_gzip_ignores_what_is_not_another_member_as_java_does() -> None:
 def test_gzip_checks_its_own_checksum() -> None:
     data = bytearray(gzip.compress(b"content"))
     data[-5] ^= 1
-    with pytest.raises(CorruptBatch, match="gzip"):
+    with pytest.raises(CorruptBatchError, match="gzip"):
         codec_by_name("gzip").decompress(data, LIMIT)
 
 
 def test_gzip_without_a_gzip_header_is_refused() -> None:
-    with pytest.raises(CorruptBatch, match="gzip"):
+    with pytest.raises(CorruptBatchError, match="gzip"):
         codec_by_name("gzip").decompress(zlib.compress(b"content"), LIMIT)
 
 
@@ -159,14 +159,14 @@ def test_snappy_streams_may_be_concatenated() -> None:
     ],
 )
 def test_snappy_blocks_with_hostile_lengths_are_refused(block: bytes) -> None:
-    with pytest.raises(CorruptBatch, match="snappy"):
+    with pytest.raises(CorruptBatchError, match="snappy"):
         codec_by_name("snappy").decompress(XERIAL_MAGIC + struct.pack(">ii", 1, 1) + block, LIMIT)
 
 
 def test_snappy_that_claims_four_gigabytes_allocates_nothing() -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptBatch, match="8 bytes cannot hold 4294967295"):
+        with pytest.raises(CorruptBatchError, match="8 bytes cannot hold 4294967295"):
             codec_by_name("snappy").decompress(b"\xff\xff\xff\xff\x0fabc", 2**40)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -184,7 +184,7 @@ def test_lz4_is_written_with_independent_blocks() -> None:
 
 def test_lz4_with_dependent_blocks_is_refused_as_in_java() -> None:
     data = lz4.frame.compress(TEXT, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True)
-    with pytest.raises(CorruptBatch, match="blocks depend on each other"):
+    with pytest.raises(CorruptBatchError, match="blocks depend on each other"):
         codec_by_name("lz4").decompress(data, LIMIT)
 
 
@@ -205,7 +205,7 @@ def test_lz4_frames_of_any_flags_are_read(content_checksum: bool, store_size: bo
 def test_lz4_of_another_frame_version_is_refused() -> None:
     data = bytearray(codec_by_name("lz4").compress(TEXT, None))
     data[4] = data[4] & 0x3F | 0x80
-    with pytest.raises(CorruptBatch, match="frame version 2"):
+    with pytest.raises(CorruptBatchError, match="frame version 2"):
         codec_by_name("lz4").decompress(data, LIMIT)
 
 
@@ -234,11 +234,11 @@ def test_empty_zstd_frames_end_nothing() -> None:
 def test_zstd_checks_its_own_checksum() -> None:
     data = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(TEXT))
     data[-1] ^= 1
-    with pytest.raises(CorruptBatch, match="zstd"):
+    with pytest.raises(CorruptBatchError, match="zstd"):
         codec_by_name("zstd").decompress(data, LIMIT)
 
 
 def test_zstd_windows_of_gigabytes_are_refused() -> None:
     header = b"\x28\xb5\x2f\xfd" + bytes((0x00, (31 - 10) << 3)) + b"\x01\x00\x00"
-    with pytest.raises(CorruptBatch, match="zstd"):
+    with pytest.raises(CorruptBatchError, match="zstd"):
         codec_by_name("zstd").decompress(header, LIMIT)

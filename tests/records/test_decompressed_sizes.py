@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kafkaraw.errors import BatchTooLarge
+from kafkaraw.errors import BatchTooLargeError
 from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns, encode_batch
 from tests.records.test_legacy import message, wrapper
 
@@ -146,7 +146,7 @@ def test_what_does_not_fit_into_one_arrow_batch_is_refused_with_the_way_out() ->
     pytest.importorskip("pyarrow")
     limit = 3 * BATCH_BYTES
     message = rf"t-3: the records from offset 0 to 39 have more than the {limit} bytes .* arrow_batches\(\)"
-    with pytest.raises(BatchTooLarge, match=message):
+    with pytest.raises(BatchTooLargeError, match=message):
         batch(bombs(), size_max_bytes=limit).to_arrow()
 
 
@@ -167,5 +167,5 @@ def test_a_batch_above_the_limit_is_named_with_the_offset_behind_it(
     small = encode_batch([(0, None, b"", None)] * 7)
     data = small + struct.pack(">q", 7) + bombs(codec)[8:]
     message = "t-3: the batch at offset 7 has more than the 1000 bytes allowed .* seek to offset 9$"
-    with pytest.raises(BatchTooLarge, match=message):
+    with pytest.raises(BatchTooLargeError, match=message):
         read(batch(data, size_max_bytes=1000))

@@ -8,7 +8,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records import Columns, encode_batch, iter_headers
 from kafkaraw.records.batch import PlainRecord
 from kafkaraw.records.columns import COLUMN_NAMES
@@ -16,7 +16,7 @@ from kafkaraw.records.header import HEADER_SIZE
 from tests.records.twins import IMPLEMENTATIONS, things_of
 
 SIZE_MAX_BYTES = 1_000_000
-REFUSALS = (CorruptBatch, BatchTooLarge)
+REFUSALS = (CorruptBatchError, BatchTooLargeError)
 
 
 @pytest.fixture(autouse=True)
@@ -97,5 +97,5 @@ def test_damaged_batches_give_the_same_on_both_twins_and_do_no_harm(seed: int, c
         unit = rng.choice(["ms", "us"])
         first, *others = [outcomes(implementation, bytes(batch), unit) for implementation in IMPLEMENTATIONS]
         assert all(other == first for other in others), bytes(batch).hex()
-        readable += CorruptBatch not in first
+        readable += CorruptBatchError not in first
     assert 0 < readable < count

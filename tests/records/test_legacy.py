@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     TIMESTAMP_NONE,
     Batch,
-    OldFormat,
+    OldFormatError,
     codec_by_name,
     encode_batch,
     iter_headers,
@@ -102,7 +102,7 @@ def test_the_lz4_frames_of_magic_0_have_the_checksum_that_java_never_got_right()
     data = vector("magic0", "lz4")
     frame = data[data.index(b"\x04\x22\x4d\x18") :]
     lz4 = codec_by_name("lz4")
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         lz4.decompress(frame, 1 << 20)
     assert lz4.decompress(with_right_lz4_checksum(frame), 1 << 20)
     right = bytes(lz4.compress(memoryview(b"data"), None))
@@ -153,7 +153,7 @@ def test_today_s_batches_are_left_alone() -> None:
 
 def test_who_wants_batches_only_is_told_the_format() -> None:
     for magic in (0, 1):
-        with pytest.raises(OldFormat, match=f"format {magic}"):
+        with pytest.raises(OldFormatError, match=f"format {magic}"):
             list(iter_headers(memoryview(message(0, b"v" * 50, magic=magic))))
 
 
@@ -193,7 +193,7 @@ def test_what_is_before_damage_can_be_read_and_the_damage_is_told_when_it_is_rea
     batch = read(message(0, b"a") + message(1, b"b") + bad + message(3, b"c"))
     records = iter(batch)
     assert [next(records).value, next(records).value] == [b"a", b"b"]
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         next(records)
     assert batch.next_offset == 4
     assert [record.value for record in batch.starting_at(3)] == [b"c"], "reading can go on behind it"
@@ -220,14 +220,14 @@ def test_a_wrapper_that_is_taken_in_small_parts_is_decompressed_once(monkeypatch
 def test_a_wrapper_that_grows_beyond_the_limit_is_told_when_it_is_reached() -> None:
     bomb = wrapper(1, bytes(200 << 20))
     assert len(bomb) < 1 << 20
-    with pytest.raises((BatchTooLarge, CorruptBatch)):
+    with pytest.raises((BatchTooLargeError, CorruptBatchError)):
         list(read(bomb))
 
 
 @pytest.mark.parametrize("length", [-1, 0, 13])
 def test_a_length_that_cannot_be_is_damage(length: int) -> None:
     data = message(0, b"a" * 99)
-    with pytest.raises(CorruptBatch, match="bytes or more"):
+    with pytest.raises(CorruptBatchError, match="bytes or more"):
         read(data[:8] + struct.pack(">i", length) + data[12:])
 
 
@@ -239,7 +239,7 @@ def test_a_log_can_be_walked_without_looking_into_its_messages(kind: str, codec:
     while at < len(data):
         header = old_header(data[at : at + 61], next_offset)
         verify_message(memoryview(data)[at : at + header.size])
-        with pytest.raises(CorruptBatch, match=f"offset {header.last_offset} is damaged"):
+        with pytest.raises(CorruptBatchError, match=f"offset {header.last_offset} is damaged"):
             verify_message(memoryview(data[at : at + header.size - 1] + b"?"))
         at, next_offset = at + header.size, header.next_offset
     assert next_offset == 1029
@@ -248,7 +248,7 @@ def test_a_log_can_be_walked_without_looking_into_its_messages(kind: str, codec:
 def test_too_few_bytes_are_no_header() -> None:
     whole = message(5, b"value")
     for cut in range(26):
-        with pytest.raises(CorruptBatch):
+        with pytest.raises(CorruptBatchError):
             old_header(whole[:cut], 0)
     assert old_header(whole[:26], 0).last_offset == 5
 
@@ -290,5 +290,5 @@ def test_damaged_bytes_are_records_or_corrupt(noise: bytes, at: int, codec: str)
     try:
         for record in read(bytes(data), check_crcs=False):
             assert record.offset >= 0
-    except (CorruptBatch, BatchTooLarge):
+    except (CorruptBatchError, BatchTooLargeError):
         pass

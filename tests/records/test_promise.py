@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailed
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import BatchPromise, PromiseState, RecordMetadata, Ticket
 from tests.records.promises import FakeWaiter
@@ -80,12 +80,12 @@ def test_each_call_for_the_outcome_of_a_failed_record_raises_an_error_of_its_own
     error.add_note("a note")
     error.__cause__ = ValueError("the cause")
     batch.fail(error)
-    raised: list[TopicAuthorizationFailed] = []
+    raised: list[TopicAuthorizationError] = []
     for ticket in tickets:
-        with pytest.raises(TopicAuthorizationFailed) as caught:
+        with pytest.raises(TopicAuthorizationError) as caught:
             ticket.result()
         raised.append(caught.value)
-        with pytest.raises(TopicAuthorizationFailed) as caught:
+        with pytest.raises(TopicAuthorizationError) as caught:
             ticket.__await__().send(None)
         raised.append(caught.value)
         raised.append(ticket.exception())

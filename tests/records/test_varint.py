@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.records.varint import VARINTS, encode_varint, read_raw_varint
 
 EDGES = sorted({sign * (2**bits + step) for bits in range(63) for step in (-1, 0, 1) for sign in (1, -1)})
@@ -47,5 +47,5 @@ def test_the_table_agrees_with_the_general_form() -> None:
 
 @pytest.mark.parametrize("encoded", [b"\xff" * 10 + b"\x01", b"\xff" * 9 + b"\x02", b"\x80" * 11])
 def test_more_than_64_bits_are_refused(encoded: bytes) -> None:
-    with pytest.raises(CorruptBatch, match="64 bits"):
+    with pytest.raises(CorruptBatchError, match="64 bits"):
         read_raw_varint(encoded, 0)

@@ -12,7 +12,7 @@ from kafkaraw.testing.audit import History, Invariant, Violation, audit
 from kafkaraw.testing.audit_groups import audit_group, audit_silences
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.group_history import GroupHistory
-from kafkaraw.testing.virtual import Simulation, SimulationStalled, run_virtual
+from kafkaraw.testing.virtual import Simulation, SimulationStalledError, run_virtual
 from tests.simulation import climate, closing, held_commits, reports, senders
 from tests.simulation.beginnings import told_of_beginnings
 from tests.simulation.clients import (
@@ -254,5 +254,5 @@ def live(life: Callable[[Simulation], Awaitable[Life]], seed: int) -> Life:
     """Run a life from a seed; one that never ends is a violation, too."""
     try:
         return run_virtual(life, seed)
-    except (SimulationStalled, TimeoutError) as error:
+    except (SimulationStalledError, TimeoutError) as error:
         return Life(History(), [Violation(Invariant.OVERDUE, f"this life never ended: {error!r}")], "", "")

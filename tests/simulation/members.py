@@ -18,7 +18,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.intents import Intent
 from kafkaraw.client.groups.membership import LOOK_S
 from kafkaraw.client.groups.progress import Progress
-from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
+from kafkaraw.errors import FencedInstanceIdError, KafkaError, MaxPollExceededError
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.group_history import Commit, End, GroupHistory, Processed, Silence, Standing, Tenure
 from tests.simulation.leash import Leash
@@ -237,7 +237,7 @@ class Member:
                 await self._pause()
                 if not self._is_closing:
                     self._whims.follow(is_restless=self._is_restless)
-            except MemberFenced:
+            except FencedInstanceIdError:
                 # A coordinator that takes over in a rebalance may know an older member of this name: final, in Kafka.
                 self._world.covered["fenced"] += 1
                 break
@@ -253,7 +253,7 @@ class Member:
 
     def _note(self, error: KafkaError) -> None:
         self._world.covered[type(error).__name__] += 1
-        if isinstance(error, MaxPollExceeded):
+        if isinstance(error, MaxPollExceededError):
             # Whoever goes through what is in hand makes no call: that they do is looked for now and then.
             look_s = 0.0 if AT_ONCE.issuperset(self._manners) else LOOK_S
             since_s = self._left_s + self._max_poll_s + look_s + LEAVING_S

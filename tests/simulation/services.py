@@ -19,8 +19,8 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
-from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort
-from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from kafkaraw.errors import KafkaError, ProducerFencedError, TransactionAbortableError
+from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkaraw.records import Ticket, TopicPartition
 from kafkaraw.testing.audit import Outcome, Position, Transaction
 from kafkaraw.testing.discard import discard
@@ -112,7 +112,7 @@ class Service:
             try:
                 await self._step(Step.COMMIT, self._commit(producer, transaction))
                 return
-            except TransactionMustAbort as error:
+            except TransactionAbortableError as error:
                 self._note_failure(number, error)
                 transaction.outcome = Outcome.ABORTED
         if self._world.climate.calm:  # for the first records to be turned away, as long as the last one still ends
@@ -208,7 +208,7 @@ class Service:
         timeout = self._patience.uniform(*IMPATIENT_S)
         try:
             await self._world.call(f"{self._name}: send_offsets_to_transaction", offsets(timeout=timeout), timeout)
-        except (TransactionMustAbort, ProducerFenced):
+        except (TransactionAbortableError, ProducerFencedError):
             raise
         except KafkaError:
             self._world.covered["offsets in doubt"] += 1
@@ -247,7 +247,7 @@ async def persist(call: Callable[[], Awaitable[object]]) -> None:
         try:
             await call()
             return
-        except (TransactionMustAbort, ProducerFenced):
+        except (TransactionAbortableError, ProducerFencedError):
             raise
         except KafkaError:
             if attempt == TRIES - 1:
@@ -269,8 +269,7 @@ async def ask_positions(world: World) -> None:
                 require_stable=True,
             )
             response = await coordinator.ask(
-                lambda _, request=request: request,
-                OffsetFetchResponse,
+                request,
                 lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code,
                 deadline=Deadline(20),
                 version_max=ONE_GROUP_VERSION_MAX,

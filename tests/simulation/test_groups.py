@@ -28,8 +28,8 @@ HAPPENS = {
         "leader moves",
         "replies lost",
         "kill",
-        "MaxPollExceeded",
-        "CommitFailed of a commit",
+        "MaxPollExceededError",
+        "CommitFailedError of a commit",
     ),
     with_a_versatile_group: (
         "a coordinator moved",

@@ -15,8 +15,8 @@ HAPPENS = (
     "CONCURRENT_TRANSACTIONS",
     "INVALID_PRODUCER_EPOCH",
     "next epoch",
-    "ProducerFenced in a transaction",
-    "TransactionMustAbort in a transaction",
+    "ProducerFencedError in a transaction",
+    "TransactionAbortableError in a transaction",
     "offsets in doubt",
 )
 """What these lives are for; all of it happens within a few of them."""

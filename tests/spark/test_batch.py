@@ -217,7 +217,7 @@ def test_a_record_that_is_too_large_fails_the_write_and_says_so(spark, kafka):
     topic = kafka.new_topic()
     frame = spark.range(1).select(F.expr("repeat('x', 2000000)").alias("value"))
     message = error_of(frame.write.format("kafkaraw").options(**kafka.options(topic=topic)).mode("append").save)
-    assert "RecordTooLarge" in message
+    assert "RecordTooLargeError" in message
     assert "kafka.max.request.size" in message
 
 

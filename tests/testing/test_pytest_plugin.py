@@ -16,7 +16,7 @@ FIXTURES = (
     "kafka_cluster",
     "kafka_cluster_session",
     "kafka_cluster_factory",
-    "faults",
+    "kafka_faults",
 )
 PLUGIN = "kafkaraw.testing.pytest_plugin"
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kafkaraw.testing.virtual import START_MS, Simulation, SimulationStalled, VirtualClock, run_virtual
+from kafkaraw.testing.virtual import START_MS, Simulation, SimulationStalledError, VirtualClock, run_virtual
 
 
 def test_a_day_passes_in_no_time() -> None:
@@ -38,7 +38,7 @@ def test_what_would_hang_for_ever_is_an_error_that_names_the_tasks() -> None:
         asyncio.current_task().set_name("the one that waits")
         await simulation.loop.create_future()
 
-    with pytest.raises(SimulationStalled, match="the one that waits"):
+    with pytest.raises(SimulationStalledError, match="the one that waits"):
         run_virtual(main, 1)
 
 

@@ -16,16 +16,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
-from kafkaraw.broker.deferred import Deferred, Failed
-from kafkaraw.broker.faults import HANG_UP, Continue, Faults, Incoming, Spoiled
+from kafkaraw.broker.faults import Damaged, FaultReply, Faults, Incoming, Outgoing
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import DIVIDED
+from kafkaraw.broker.handlers.registration import REGISTERED
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
 from kafkaraw.broker.quotas.answers import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.refusal import CloseConnectionError
+from kafkaraw.broker.replies import CloseConnection, Deferred, Failed, NoReply
 from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.security.login import Login, LoginState
@@ -46,7 +46,8 @@ from kafkaraw.protocol import (
     encode_response_in_steps,
     encode_response_segments,
 )
-from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
+from kafkaraw.protocol.apis import API_BY_KEY, Api
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.printable import printable
 
 WAITING_BYTES_MAX: Final = 1 << 20
@@ -58,7 +59,7 @@ They take about 300 bytes. So at most 2,048 requests wait, however short they ar
 """
 TURN_GAP_S: Final = 0.0005
 """What came so soon after the last answer is taken to have come with what was answered before: the same turn."""
-_DIVIDED_KEYS: Final = frozenset(API_BY_NAME[name].key for name in DIVIDED)
+_DIVIDED_KEYS: Final = frozenset(key for key, served in REGISTERED.items() if served.divided)
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -153,7 +154,7 @@ class BrokerConnection:
         subject = subject_of(certificate)
         user = principals.user(subject)
         if user is None:
-            raise CloseConnection(f"no rule of ssl.principal.mapping.rules is for the certificate of {subject}")
+            raise CloseConnectionError(f"no rule of ssl.principal.mapping.rules is for the certificate of {subject}")
         self._principal = f"User:{user}"
 
     def frame_received(self, frame: memoryview) -> None:
@@ -306,7 +307,7 @@ class BrokerConnection:
         """The root of request handling: a bad request costs its connection, never the broker or another client."""
         try:
             act(*arguments)
-        except (ProtocolError, CloseConnection) as error:
+        except (ProtocolError, CloseConnectionError) as error:
             _logger.warning("closing the connection from %s: %s", link.peer, printable(error))
             self.close()
         except Exception:
@@ -317,7 +318,7 @@ class BrokerConnection:
         api = API_BY_KEY.get(header.api_key)
         handler = HANDLERS.get(header.api_key)
         if api is None or handler is None:
-            raise CloseConnection(f"API key {header.api_key} is not one that this broker has")
+            raise CloseConnectionError(f"API key {header.api_key} is not one that this broker has")
         if self._login is not None:
             self._login.check_allowed(api.key, api.name)
         offered = self._state.offer.versions(api)
@@ -325,7 +326,7 @@ class BrokerConnection:
             if header.api_key == API_VERSIONS_KEY:
                 self._send(link, header, unsupported(self._state), version=0)
                 return
-            raise CloseConnection(f"{api.name} version {header.api_version} is not in {offered}")
+            raise CloseConnectionError(f"{api.name} version {header.api_version} is not in {offered}")
         if len(frame) > LARGE_REQUEST_BYTES and header.api_key in _DIVIDED_KEYS:
             self._is_large = True
             self._waiting = Deferred(lambda: None)
@@ -348,7 +349,9 @@ class BrokerConnection:
         else:
             self._go_on_large(link, self._ask, link, header, decoded, size_bytes)
 
-    def _ask_decoded(self, link: Link, header: RequestHeader, request: object | Failed, size_bytes: int) -> None:
+    def _ask_decoded(
+        self, link: Link, header: RequestHeader, request: Request[Response] | Failed, size_bytes: int
+    ) -> None:
         self._go_on_large(link, _raise_failure, request)
         if not self._closing:
             self._go_on_large(link, self._ask, link, header, request, size_bytes)
@@ -369,7 +372,7 @@ class BrokerConnection:
             self._is_large = False
             self._state.large_requests.leave(self)
 
-    def _ask(self, link: Link, header: RequestHeader, request: object, size_bytes: int) -> None:
+    def _ask(self, link: Link, header: RequestHeader, request: Request[Response], size_bytes: int) -> None:
         api, handler = API_BY_KEY[header.api_key], HANDLERS[header.api_key]
         context = self._context_of(header, link)
         if self._login is not None:
@@ -412,34 +415,37 @@ class BrokerConnection:
         topic = self._state.catalog.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    def _give(self, link: Link, header: RequestHeader, answer: object, served: Served | None) -> None:
-        """Send an answer, or wait for it; None is none."""
-        while isinstance(answer, Continue):
-            answer = answer.go_on()
-        if isinstance(answer, Failed):
-            raise answer.error
-        if isinstance(answer, Deferred):
-            self._waiting = answer
+    def _give(self, link: Link, header: RequestHeader, reply: FaultReply | Failed, served: Served | None) -> None:
+        """Send a response, wait for it, or close the connection."""
+        if isinstance(reply, Response):
+            if served is None:
+                self._send(link, header, reply, version=header.api_version)
+            else:
+                self._send_throttled(link, served, reply)
+        elif isinstance(reply, Deferred):
+            self._wait_for(header, reply, served)
+        elif isinstance(reply, NoReply):
             if served is not None:
-                served.worked_until(asyncio.get_running_loop().time())
-            answer.when_done(lambda response: self._answer_late(header, response, served))
-            if self._is_large:
-                answer.when_idle(self._step_aside)
-            if self._is_lost:
-                self._cancel_waiting()
-        elif answer is HANG_UP:
-            raise CloseConnection("a fault says so")
-        elif isinstance(answer, Spoiled):
-            answer.send(
-                link,
-                encode_response_segments(ResponseHeader(header.correlation_id), answer.response, header.api_version),
-            )
-        elif served is not None:
-            self._send_throttled(link, served, answer)
-        elif answer is not None:
-            self._send(link, header, answer, version=header.api_version)
+                self._send_throttled(link, served, None)
+        elif isinstance(reply, Damaged):
+            version = header.api_version
+            reply.send(link, encode_response_segments(ResponseHeader(header.correlation_id), reply.response, version))
+        elif isinstance(reply, CloseConnection):
+            raise CloseConnectionError(reply.reason)
+        else:
+            raise reply.error
 
-    def _send_throttled(self, link: Link, served: Served, response: object | None) -> None:
+    def _wait_for(self, header: RequestHeader, reply: Deferred[Outgoing], served: Served | None) -> None:
+        self._waiting = reply
+        if served is not None:
+            served.worked_until(asyncio.get_running_loop().time())
+        reply.when_done(lambda answer: self._answer_late(header, answer, served))
+        if self._is_large:
+            reply.when_idle(self._step_aside)
+        if self._is_lost:
+            self._cancel_waiting()
+
+    def _send_throttled(self, link: Link, served: Served, response: Response | None) -> None:
         served.worked_until(asyncio.get_running_loop().time())
         segments, quiet_ms = throttled(self._state.throttling, served, response)
         if segments is not None:
@@ -451,7 +457,7 @@ class BrokerConnection:
         try:
             link.send([login.take(bytes(token))])
         except AuthenticationError as error:
-            raise CloseConnection(str(error)) from error
+            raise CloseConnectionError(str(error)) from error
         self._login_moved(link, login)
 
     def _login_moved(self, link: Link, login: Login) -> None:
@@ -463,20 +469,20 @@ class BrokerConnection:
             self._principal = f"User:{login.user}"
             link.limit_frames(self._state.config.socket_request_max_bytes)
 
-    def _answer_late(self, header: RequestHeader, response: object, served: Served | None) -> None:
+    def _answer_late(self, header: RequestHeader, answer: Outgoing | Failed, served: Served | None) -> None:
         self._waiting = None
         if self._link is not None:
-            self._closing_on_failure(self._link, self._give, self._link, header, response, served)
+            self._closing_on_failure(self._link, self._give, self._link, header, answer, served)
             # Not at once: whatever ended the wait (an append, a deletion) is perhaps only half done.
             asyncio.get_running_loop().call_soon(self._work)
 
-    def _send(self, link: Link, header: RequestHeader, response: object, *, version: int) -> None:
+    def _send(self, link: Link, header: RequestHeader, response: Response, *, version: int) -> None:
         if self._is_large:
             self._send_in_turns(link, header, response, version)
             return
         link.send(encode_response_segments(ResponseHeader(header.correlation_id), response, version))
 
-    def _send_in_turns(self, link: Link, header: RequestHeader, response: object, version: int) -> None:
+    def _send_in_turns(self, link: Link, header: RequestHeader, response: Response, version: int) -> None:
         """Encode a large answer in turns with other connections, and send it."""
         encoded = run_in_turns(encode_response_in_steps(ResponseHeader(header.correlation_id), response, version))
         if isinstance(encoded, Deferred):
@@ -501,7 +507,7 @@ class BrokerConnection:
         self._idle_timer = loop.call_at(max(due, loop.time() + 1), self._watch_idleness, idle_seconds)
 
 
-def _decoding(header: RequestHeader, frame: memoryview, at: int) -> Steps[object]:
+def _decoding(header: RequestHeader, frame: memoryview, at: int) -> Steps[Request[Response]]:
     """Decode a large request, in steps."""
     api = API_BY_KEY[header.api_key]
     try:
@@ -510,8 +516,8 @@ def _decoding(header: RequestHeader, frame: memoryview, at: int) -> Steps[object
         raise _not_decoded(api, header, error) from error
 
 
-def _not_decoded(api: Api, header: RequestHeader, error: ProtocolError) -> CloseConnection:
-    return CloseConnection(f"{api.name} version {header.api_version} cannot be decoded: {error}")
+def _not_decoded(api: Api, header: RequestHeader, error: ProtocolError) -> CloseConnectionError:
+    return CloseConnectionError(f"{api.name} version {header.api_version} cannot be decoded: {error}")
 
 
 def _raise_failure(result: object) -> None:

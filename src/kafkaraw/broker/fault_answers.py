@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafkaraw.protocol.apis import Api
-from kafkaraw.protocol.declare import ArrayOf, FieldSpec, StructOf, spec_of
+from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Request, Response, StructOf, spec_of
 from kafkaraw.protocol.error_codes import ErrorCode
+
+R = TypeVar("R", bound=Response)
 
 CODE_FIELDS: Final = ("error_code", "partition_error_code")
 TOPIC_FIELDS: Final = ("name", "topic", "topic_name")
@@ -55,10 +57,10 @@ class Refused:
         rest: what is left for the handler; None when nothing is.
     """
 
-    response: object
-    rest: object | None
+    response: Response
+    rest: Request[Response] | None
 
-    def completed(self, answer: object) -> object:
+    def completed(self, answer: R) -> R:
         """The handler's answer to the rest, with what is refused put in."""
         _merge(answer, self.response)
         return answer

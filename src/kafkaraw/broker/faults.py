@@ -6,7 +6,7 @@
 
 A plan is shared by the thread of the test and the loops of the brokers: everything on `Faults`, `Fault` and `Held` may
 be called from any thread. A connection hands each request to `Faults.answer`; time is that of its running loop, so
-that delays are virtual in simulations. Nothing here knows links or bytes, apart from `Spoiled.send`.
+that delays are virtual in simulations. Nothing here knows links or bytes, apart from `Damaged.send`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.fault_answers import Refused, refuse
+from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Reply, after_answer, after_response, following
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.net import Link, Segments
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.protocol import FileSlice, RequestHeader
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode
 
 WAIT_TIMEOUT_S: Final = 10.0
@@ -45,30 +46,24 @@ class Incoming:
     api: Api
     header: RequestHeader
     node_id: int
-    request: object
+    request: Request[Response]
     topic_name: Callable[[bytes], str | None]
-    handle: Callable[[object], object]
+    handle: Callable[[Request[Response]], Reply[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Continue:
-    """An answer that is yet to be asked for: what a delay ends with."""
+class Damaged:
+    """A response whose bytes are damaged before they are sent."""
 
-    go_on: Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Spoiled:
-    """An answer whose bytes are damaged on their way out."""
-
-    response: object
+    response: Response
     send: Callable[[Link, Segments], None]
 
 
-HANG_UP: Final = object()
-"""The answer that closes the connection."""
-
-Action = Callable[[Incoming], object]
+_CLOSE: Final = CloseConnection("a fault says so")
+Outgoing: TypeAlias = Answer[Response] | Damaged
+FaultReply: TypeAlias = Outgoing | Deferred[Outgoing]
+"""A `Reply`, or a damaged response."""
+Action = Callable[[Incoming], FaultReply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +190,7 @@ class Fault:
         self.hits += 1
         return True
 
-    def act(self, incoming: Incoming) -> object:
+    def act(self, incoming: Incoming) -> FaultReply:
         """Let it happen; it has, too, when the action or the request's handler raises."""
         try:
             return self._action(incoming)
@@ -225,14 +220,13 @@ class Held(Fault):
         self._released = False
         self._waiting: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
 
-    def _hold(self, incoming: Incoming) -> object:
+    def _hold(self, incoming: Incoming) -> FaultReply:
         with self._lock:
             if self._released:
                 return incoming.handle(incoming.request)
-            deferred: Deferred[object] = Deferred(lambda: None)
-            go_on = Continue(lambda: incoming.handle(incoming.request))
-            self._waiting.append((asyncio.get_running_loop(), lambda: deferred.resolve(go_on)))
-            return deferred
+            released: Deferred[None] = Deferred(lambda: None)
+            self._waiting.append((asyncio.get_running_loop(), lambda: released.resolve(None)))
+            return _handled_after(released, incoming)
 
     def release(self) -> None:
         """Let everything that is held go on to be answered, and hold nothing more."""
@@ -318,7 +312,7 @@ class Faults:
         if missing:
             raise AssertionError("faults that did not happen: " + "; ".join(map(str, missing)))
 
-    def answer(self, incoming: Incoming) -> object:
+    def answer(self, incoming: Incoming) -> FaultReply:
         """Answer a request: as its handler does, unless a fault is meant for it. Called by connections."""
         chosen: Fault | None = None
         with self._lock:
@@ -353,14 +347,14 @@ class Trigger:
     def close(self, *, handled: bool = False) -> Fault:
         """Close the connection instead of answering; with `handled` the request has been carried out by then."""
         if not handled:
-            return self._set("close", lambda _: HANG_UP)
-        return self._set("close when handled", lambda incoming: _instead(incoming, lambda _: HANG_UP))
+            return self._set("close", lambda _: _CLOSE)
+        return self._set("close when handled", lambda incoming: _instead(incoming, lambda _: _CLOSE))
 
     def swallow(self, *, handled: bool = False) -> Fault:
         """Never answer, nor anything behind it on the connection; with `handled` it is carried out all the same."""
         if not handled:
             return self._set("swallow", lambda _: _never())
-        return self._set("swallow when handled", lambda incoming: _instead(incoming, lambda _: Continue(_never)))
+        return self._set("swallow when handled", lambda incoming: _instead(incoming, lambda _: _never()))
 
     def cut(self, at: int) -> Fault:
         """Send the first `at` bytes of the answer, its size included, then close the connection."""
@@ -370,7 +364,7 @@ class Trigger:
             link.send_raw((len(frame).to_bytes(4, "big") + frame)[:at])
             link.close()
 
-        return self._spoil(f"cut at byte {at}", send)
+        return self._damage(f"cut at byte {at}", send)
 
     def corrupt(self, *, seed: int = 0, flips: int = 8) -> Fault:
         """Flip bits of the answer, behind its size and correlation id; the same seed flips the same."""
@@ -383,17 +377,17 @@ class Trigger:
                 frame[4 + (roll >> 3) % (len(frame) - 4)] ^= 1 << (roll & 7)
             link.send([frame])
 
-        return self._spoil("corrupt", send)
+        return self._damage("corrupt", send)
 
     def hold(self) -> Held:
         """Hold the request until `release` is called."""
         return self.faults.add(Held(self.match, self.nth, self.times))
 
-    def _spoil(self, what: str, send: Callable[[Link, Segments], None]) -> Fault:
-        def spoil(response: object) -> object:
-            return None if response is None else Spoiled(response, send)
+    def _damage(self, what: str, send: Callable[[Link, Segments], None]) -> Fault:
+        def damage(answer: Answer[Response]) -> Outgoing:
+            return Damaged(answer, send) if isinstance(answer, Response) else answer
 
-        return self._set(what, lambda incoming: _instead(incoming, spoil))
+        return self._set(what, lambda incoming: _instead(incoming, damage))
 
     def _set(self, what: str, action: Action, match: Match | None = None) -> Fault:
         return self.faults.add(Fault(match or self.match, what, self.nth, self.times, action))
@@ -406,45 +400,39 @@ def _api(name: str | int) -> Api:
     return api
 
 
-def _refusal(incoming: Incoming, match: Match, code: ErrorCode) -> object:
+def _refusal(incoming: Incoming, match: Match, code: ErrorCode) -> FaultReply:
     refused = match.refuse(incoming, code)
     assert refused is not None, "only what can be refused is meant"
     if getattr(incoming.request, "acks", None) == 0:
-        return HANG_UP
+        return _CLOSE
     if refused.rest is None:
         return refused.response
-    return _map(incoming.handle(_at_once(refused.rest)), refused.completed)
+    return after_response(incoming.handle(_at_once(refused.rest)), refused.completed)
 
 
-def _at_once(request: object) -> object:
+def _at_once(request: Request[Response]) -> Request[Response]:
     """Make a request (a copy, made by `refuse`) not wait for more data: what is refused is to be told now."""
     if hasattr(request, "max_wait_ms"):
         request.max_wait_ms = 0
     return request
 
 
-def _after(seconds: float, incoming: Incoming) -> Deferred[object]:
-    deferred: Deferred[object] = Deferred(lambda: timer.cancel())
-    go_on = Continue(lambda: incoming.handle(incoming.request))
-    timer = asyncio.get_running_loop().call_later(seconds, deferred.resolve, go_on)
-    return deferred
+def _after(seconds: float, incoming: Incoming) -> FaultReply:
+    due: Deferred[None] = Deferred(lambda: timer.cancel())
+    timer = asyncio.get_running_loop().call_later(seconds, due.resolve, None)
+    return _handled_after(due, incoming)
 
 
-def _never() -> Deferred[object]:
+def _handled_after(event: Deferred[None], incoming: Incoming) -> FaultReply:
+    return following(event, lambda _: incoming.handle(incoming.request))
+
+
+def _never() -> Deferred[Outgoing]:
     return Deferred(lambda: None)
 
 
-def _instead(incoming: Incoming, change: Callable[[object], object]) -> object:
-    return _map(incoming.handle(incoming.request), change)
-
-
-def _map(answer: object, change: Callable[[object], object]) -> object:
-    """Change an answer, be it there or to come."""
-    if not isinstance(answer, Deferred):
-        return change(answer)
-    changed: Deferred[object] = Deferred(answer.cancel)
-    answer.when_done(lambda value: changed.resolve(value if isinstance(value, Failed) else change(value)))
-    return changed
+def _instead(incoming: Incoming, change: Callable[[Answer[Response]], FaultReply]) -> FaultReply:
+    return after_answer(incoming.handle(incoming.request), change)
 
 
 def _roll(seed: int, number: int) -> int:

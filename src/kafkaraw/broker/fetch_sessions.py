@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.broker.deferred import after
+from kafkaraw.broker.replies import Reply, after_response
 from kafkaraw.protocol import FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (
@@ -234,8 +234,11 @@ class FetchSessions:
 
 
 def in_session(
-    sessions: FetchSessions, api_version: int, request: FetchRequest, answer: Callable[[FetchRequest], object]
-) -> object:
+    sessions: FetchSessions,
+    api_version: int,
+    request: FetchRequest,
+    answer: Callable[[FetchRequest], Reply[FetchResponse]],
+) -> Reply[FetchResponse]:
     """Answer a request within its session.
 
     Args:
@@ -251,7 +254,7 @@ def in_session(
         alone = _without_session(request, _each_once(request.topics, by_ids=by_ids))
         if request.session_epoch == FINAL_EPOCH:
             return answer(alone)
-        return after(answer(alone), lambda response: _opened(sessions, request, response, by_ids=by_ids))
+        return after_response(answer(alone), lambda response: _opened(sessions, request, response, by_ids=by_ids))
     session = sessions.find(request, by_ids=by_ids)
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session, responses=[])
@@ -267,7 +270,7 @@ def in_session(
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
         return replace(response, session_id=session.session_id, responses=session.only_news(response.responses))
 
-    return after(answer(everything), finish)
+    return after_response(answer(everything), finish)
 
 
 def _without_session(request: FetchRequest, topics: list[FetchTopic]) -> FetchRequest:

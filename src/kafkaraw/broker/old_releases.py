@@ -62,20 +62,22 @@ class Offer:
 
     Args:
         release: the release that it poses as; None is the newest.
+        unstable: offer the versions that no release has enabled, too (`unstable.api.versions.enable`).
 
     Raises:
         ConfigError: the release is not one of those that are known.
     """
 
-    def __init__(self, release: str | None = None) -> None:
+    def __init__(self, release: str | None = None, *, unstable: bool = False) -> None:
         if release is not None and release not in MAX_VERSIONS:
             raise ConfigError(f"max_versions: {release!r} is not a known release; known are {', '.join(MAX_VERSIONS)}")
+        self._unstable = unstable
         self._largest = None if release is None else MAX_VERSIONS[release]
 
     def versions(self, api: Api) -> VersionRange:
         """The versions of one API; none when that release and ours have no version of it in common."""
         if self._largest is None:
-            return api.supported
+            return VersionRange(api.supported.min, api.versions.max) if self._unstable else api.supported
         largest = self._largest[api.key] if api.key < len(self._largest) else NOT_OFFERED
         versions = VersionRange(api.versions.min, min(api.supported.max, largest))
         return versions if versions.min <= versions.max else NO_VERSIONS

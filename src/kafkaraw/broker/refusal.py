@@ -34,5 +34,5 @@ class Refusal(Exception):
         self.record_errors = record_errors
 
 
-class CloseConnection(Exception):
+class CloseConnectionError(Exception):
     """The connection is to be closed without an answer; the message goes to the log."""

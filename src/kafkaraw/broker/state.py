@@ -104,7 +104,7 @@ class BrokerState:
     ) -> None:
         self.config = config
         self._started_with = config
-        self.offer = Offer(max_versions)
+        self.offer = Offer(max_versions, unstable=config.unstable_api_versions_enable)
         self.clock = clock
         self.node_id = config.node_id
         self.controller = controller or Controller(config, storage, rng)

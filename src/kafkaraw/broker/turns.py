@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar
 
-from kafkaraw.broker.deferred import Deferred, Failed
+from kafkaraw.broker.replies import Deferred, Failed
 
 T = TypeVar("T")
 Steps = Generator[bool | None, None, T]

@@ -336,8 +336,8 @@ class AsyncConsumer:
         Raises:
             KafkaError: what cannot be mended by trying again, or has not been for `default_api_timeout_ms`: no broker
                 can be reached, a topic does not exist, the position is gone and `auto_offset_reset` is "none".
-            CorruptBatch: the header of a batch is damaged. A batch with damaged records is returned, and raises when
-                its records are read; the next call goes on behind it.
+            CorruptBatchError: the header of a batch is damaged. A batch with damaged records is returned, and raises
+                when its records are read; the next call goes on behind it.
         """
         limit = self._reading.limit(max_records)
         at_once = self._reading.take_at_once(by_partition, limit)
@@ -394,8 +394,8 @@ class AsyncConsumer:
 
         Raises:
             UsageError: an unknown column.
-            CorruptBatch: a batch is damaged. All records before it were returned by earlier calls; the next call goes
-                on behind it. The same for `BatchTooLarge`.
+            CorruptBatchError: a batch is damaged. All records before it were returned by earlier calls; the next call
+                goes on behind it. The same for `BatchTooLargeError`.
             KafkaError: as `poll`.
         """
         names = check_columns(columns)
@@ -424,7 +424,7 @@ class AsyncConsumer:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
             KafkaError: no broker gave an answer.
         """
         self._reading.check_usable()
@@ -544,8 +544,9 @@ class AsyncConsumer:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            CommitFailed: this consumer is no member any more: what it had may belong to others. Nothing was stored.
-            RebalanceUnderWay: call `poll()` first, so that the rebalance can end.
+            CommitFailedError: this consumer is no member any more: what it had may belong to others. Nothing was
+                stored.
+            RebalanceInProgressError: call `poll()` first, so that the rebalance can end.
             UsageError: there is no `group_id`, or an offset is negative.
             KafkaTimeoutError: the group's coordinator could not be asked in time; it may have stored them or not.
         """

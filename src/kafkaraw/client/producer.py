@@ -111,9 +111,9 @@ class AsyncProducer:
             a ticket: `await ticket` or `ticket.result(timeout)` gives the `RecordMetadata`, or raises.
 
         Raises:
-            RecordTooLarge: over `max_request_size`, before compression.
+            RecordTooLargeError: over `max_request_size`, before compression.
             KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`.
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
             UsageError: a field of the wrong type, or a partition that the topic does not have.
             SerializationError: a serializer refuses the value or the key.
             KafkaError: no broker can be reached.
@@ -158,9 +158,9 @@ class AsyncProducer:
         """Take a record for sending, or refuse at once; arguments and result as for `send`.
 
         Raises:
-            BufferFull: no room in `buffer_memory` just now.
+            BufferFullError: no room in `buffer_memory` just now.
             StaleMetadataError: the topic is not known (yet): `partitions_for` makes it known.
-            RecordTooLarge: over `max_request_size`, before compression.
+            RecordTooLargeError: over `max_request_size`, before compression.
             UsageError: a field of the wrong type.
         """
         pipeline = self._delivery.pipeline
@@ -205,9 +205,9 @@ class AsyncProducer:
         Raises:
             UsageError: a column that is missing, unknown or of a type that cannot be sent; a partition that the topic
                 does not have.
-            RecordTooLarge: a row over `max_request_size`, before compression.
+            RecordTooLargeError: a row over `max_request_size`, before compression.
             KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`; some rows may be sent.
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
         """
         delivery = self._delivery
         sending = delivery.arrow_sending(data, topic)
@@ -235,7 +235,7 @@ class AsyncProducer:
             timeout: seconds; None waits until `delivery_timeout_ms` has decided about each record.
 
         Raises:
-            DeliveryTimeout: some are still on their way; the error says which, and they may yet be written.
+            DeliveryTimeoutError: some are still on their way; the error says which, and they may yet be written.
             DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
         """
         await self._delivery.flush(timeout)
@@ -260,8 +260,8 @@ class AsyncProducer:
 
         Raises:
             UsageError: one is open, or `init_transactions` was not called.
-            TransactionMustAbort: the last one failed and was not aborted.
-            ProducerFenced: another producer has taken over the id.
+            TransactionAbortableError: the last one failed and was not aborted.
+            ProducerFencedError: another producer has taken over the id.
         """
         await self._delivery.transactions.begin()
 
@@ -279,8 +279,8 @@ class AsyncProducer:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            TransactionMustAbort: refused; abort the transaction.
-            ProducerFenced: another producer has taken over the id.
+            TransactionAbortableError: refused; abort the transaction.
+            ProducerFencedError: another producer has taken over the id.
             KafkaTimeoutError: no answer in time: the offsets are in doubt. Call it again, or abort; until then the
                 transaction is neither committed nor prepared. The same holds when this call is cancelled.
             UsageError: no transaction is open.
@@ -294,9 +294,9 @@ class AsyncProducer:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            TransactionMustAbort: some records failed, or the coordinator refuses: nothing is committed, abort it. Or
-                offsets are in doubt: send them again, or abort.
-            ProducerFenced: another producer has taken over the id; nothing is committed.
+            TransactionAbortableError: some records failed, or the coordinator refuses: nothing is committed, abort it.
+                Or offsets are in doubt: send them again, or abort.
+            ProducerFencedError: another producer has taken over the id; nothing is committed.
             KafkaTimeoutError: not known in time; call it again to find out.
             UsageError: no transaction is open.
         """
@@ -316,8 +316,8 @@ class AsyncProducer:
             what to end; None when nothing was written.
 
         Raises:
-            TransactionMustAbort: some records failed, or offsets are in doubt; abort the transaction.
-            ProducerFenced: another producer has taken over the id.
+            TransactionAbortableError: some records failed, or offsets are in doubt; abort the transaction.
+            ProducerFencedError: another producer has taken over the id.
             KafkaTimeoutError: not all were acknowledged in time; call it again.
             UsageError: no transaction is open.
         """
@@ -330,7 +330,7 @@ class AsyncProducer:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            ProducerFenced: another producer has taken over the id; the transaction is aborted already.
+            ProducerFencedError: another producer has taken over the id; the transaction is aborted already.
             KafkaTimeoutError: not known in time; call it again to find out.
             UsageError: no transaction is open.
         """
@@ -344,7 +344,7 @@ class AsyncProducer:
                 await producer.send("orders", b"...")
 
         Raises:
-            TransactionMustAbort: it could not be committed, and was aborted.
+            TransactionAbortableError: it could not be committed, and was aborted.
             KafkaError: as of `begin_transaction` and `commit_transaction`.
         """
         await self.begin_transaction()
@@ -363,7 +363,7 @@ class AsyncProducer:
             timeout: seconds; None is `max_block_ms`.
 
         Raises:
-            StaleMetadataError: the topic does not exist.
+            UnknownTopicError: the topic does not exist.
             KafkaError: no broker gave an answer.
         """
         return await self._delivery.partitions_for(topic, timeout)
@@ -388,7 +388,7 @@ class AsyncProducer:
                 `flush`.
 
         Raises:
-            DeliveryTimeout: some were given up; the error says which.
+            DeliveryTimeoutError: some were given up; the error says which.
             DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
         """
         await self._delivery.close(timeout)

@@ -80,6 +80,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.protocol import RequestHeader, Segment, VersionRange, decode_response, encode_request_segments
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.handwritten import HandWritten
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -115,7 +116,7 @@ class _Pending:
     timeout_ms: float
     deadline_ms: float
     oneway: bool
-    reader: HandWritten | None
+    reader: HandWritten[Response] | None
 
     @property
     def name(self) -> str:
@@ -248,7 +249,7 @@ class ConnectionMachine:
             message = ApiVersionsRequest(client_software_name="kafkaraw", client_software_version=__version__)
         self._ask(message, version, now_ms)
 
-    def _ask(self, message: object, version: int, now_ms: float) -> None:
+    def _ask(self, message: Request[Response], version: int, now_ms: float) -> None:
         """Send a question of the machine's own at once; what is submitted waits meanwhile."""
         question = self._encode(self, message, version, self._until_ms - now_ms, now_ms, oneway=False)
         self._in_flight.append(question)
@@ -388,7 +389,7 @@ class ConnectionMachine:
     def submit(
         self,
         key: object,
-        message: object,
+        message: Request[Response],
         version: int | None,
         timeout_ms: float,
         now_ms: float,
@@ -405,7 +406,7 @@ class ConnectionMachine:
         self._waiting.append(pending)
         self._flush(now_ms)
 
-    def _version_of(self, message: object, version: int | None) -> int:
+    def _version_of(self, message: Request[Response], version: int | None) -> int:
         if self.state is _CLOSED:
             raise NetworkError(f"the connection to {self.peer} is closed", stage=Stage.REQUEST)
         api = message.api if isinstance(message, HandWritten) else api_of(message)
@@ -421,10 +422,10 @@ class ConnectionMachine:
         return version
 
     def _encode(
-        self, key: object, message: object, version: int, timeout_ms: float, now_ms: float, *, oneway: bool
+        self, key: object, message: Request[Response], version: int, timeout_ms: float, now_ms: float, *, oneway: bool
     ) -> _Pending:
         correlation_id, client_id = self._correlation_id, self._limits.client_id
-        reader: HandWritten | None = None
+        reader: HandWritten[Response] | None = None
         if isinstance(message, HandWritten):
             api, reader = message.api, message
             segments = message.segments(version, correlation_id, client_id)

@@ -14,6 +14,7 @@ from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import KafkaError
 from kafkaraw.protocol import Segment
+from kafkaraw.protocol.declare import Request, Response
 
 # -- events --------------------------------------------------------------------------------------------------------
 
@@ -58,7 +59,7 @@ class Submit:
     """
 
     key: object
-    message: object
+    message: Request[Response]
     version: int | None
     timeout_ms: float
     oneway: bool = False

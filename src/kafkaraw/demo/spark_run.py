@@ -41,7 +41,7 @@ _STDERR = 2
 _END_OF_TRACEBACK = re.compile(r"^ +\S.*\n([A-Za-z_][\w.]*): (.+?)(?: SQLSTATE: .*)?$", re.MULTILINE)
 
 
-class DemoFailed(KafkaError):
+class DemoFailedError(KafkaError):
     """Spark did not start, or one of the queries failed; the message says which and why, in one line."""
 
 
@@ -108,7 +108,7 @@ class SparkRun:
         """Wait for the session.
 
         Raises:
-            DemoFailed: Spark did not start.
+            DemoFailedError: Spark did not start.
         """
         self._session()
 
@@ -121,7 +121,7 @@ class SparkRun:
             watch: called, on another thread, when there may be progress.
 
         Raises:
-            DemoFailed: one of them failed.
+            DemoFailedError: one of them failed.
         """
         return _outcome(self._thread.submit(self._run, places, offsets_per_trigger, watch))
 
@@ -129,7 +129,7 @@ class SparkRun:
         """The number of rows in the Parquet files, read back.
 
         Raises:
-            DemoFailed: they cannot be read.
+            DemoFailedError: they cannot be read.
         """
 
         def count() -> int:
@@ -196,7 +196,7 @@ class SparkRun:
         try:
             yield
         except (PySparkException, Py4JError) as error:
-            raise DemoFailed(f"{what}: {reason_of(error)}; {self._log_hint()}") from error
+            raise DemoFailedError(f"{what}: {reason_of(error)}; {self._log_hint()}") from error
 
     def _log_hint(self) -> str:
         return f"Spark's log: {self.log_file}" if self._log_kept else "--keep DIR keeps Spark's log"

@@ -15,7 +15,7 @@ from typing import Final
 
 import crc32c
 
-from kafkaraw.errors import BatchTooLarge, KafkaError
+from kafkaraw.errors import BatchTooLargeError, KafkaError
 from kafkaraw.inspect.message_sets import annotate_message_set
 from kafkaraw.inspect.records_within import NOT_OPENED, BatchFacts, Budget, RecordReader, Stop
 from kafkaraw.protocol.annotate import Node
@@ -192,7 +192,7 @@ def _records(
     if number:
         try:
             data = memoryview(CODECS[number].decompress(data, budget.bytes_left))
-        except BatchTooLarge:
+        except BatchTooLargeError:
             section.notes.append(NOT_OPENED)
             return
         except KafkaError as error:

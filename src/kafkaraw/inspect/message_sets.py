@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import Final
 
-from kafkaraw.errors import BatchTooLarge, KafkaError
+from kafkaraw.errors import BatchTooLargeError, KafkaError
 from kafkaraw.inspect.records_within import NOT_OPENED, Budget, Stop
 from kafkaraw.protocol.annotate import Node
 from kafkaraw.records.compression import CODECS
@@ -125,7 +125,7 @@ class _Message:
             return
         try:
             inner = memoryview(CODECS[number].decompress(compressed, self.budget.bytes_left))
-        except BatchTooLarge:
+        except BatchTooLargeError:
             value.notes.append(NOT_OPENED)
             return
         except KafkaError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.inspect.embedded import annotate_control, annotate_internal
 from kafkaraw.inspect.meaning import timestamp_words
 from kafkaraw.protocol.annotate import Node
@@ -178,7 +178,7 @@ class RecordReader:
             raw, self.at = read_raw_varint(self.data, self.at)  # type: ignore[arg-type] # indexing is all it does
         except IndexError:
             raise Stop(f"the bytes end within {name}") from None
-        except CorruptBatch as error:
+        except CorruptBatchError as error:
             raise Stop(f"{name}: {error.message}") from None
         value = (raw >> 1) ^ -(raw & 1)
         if self.at - before > len(encode_varint(value)):

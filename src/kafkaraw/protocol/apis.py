@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
-from kafkaraw.protocol.declare import VersionRange, header_of
+from kafkaraw.protocol.declare import Request, Response, VersionRange, header_of
 
 MESSAGES: Final = "kafkaraw.protocol.messages"
 
@@ -30,14 +30,16 @@ class Api:
     module: str
 
     @cached_property
-    def request(self) -> type[object]:
+    def request(self) -> type[Request[Response]]:
         """The class of the request."""
-        return self._load("Request")
+        cls: type[Request[Response]] = self._load("Request")
+        return cls
 
     @cached_property
-    def response(self) -> type[object]:
+    def response(self) -> type[Response]:
         """The class of the response."""
-        return self._load("Response")
+        cls: type[Response] = self._load("Response")
+        return cls
 
     @cached_property
     def versions(self) -> VersionRange:
@@ -56,10 +58,8 @@ class Api:
         """Whether that version has compact lengths and tagged fields (KIP-482)."""
         return header_of(self.request).flexible.includes(version)
 
-    def _load(self, suffix: str) -> type[object]:
-        module = importlib.import_module(f"{MESSAGES}.{self.module}")
-        cls: type[object] = getattr(module, self.name + suffix)
-        return cls
+    def _load(self, suffix: str) -> Any:  # noqa: ANN401 - the class of that name
+        return getattr(importlib.import_module(f"{MESSAGES}.{self.module}"), self.name + suffix)
 
 
 API_TABLE: Final = (

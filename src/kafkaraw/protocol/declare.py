@@ -1,29 +1,33 @@
 """The message language: a class with annotations is the description of a message in all its versions.
 
     @request(api_key=19, versions="2-7", flexible="5+")
-    class CreateTopicsRequest:
+    class CreateTopicsRequest(Request["CreateTopicsResponse"]):
         topics: list[CreatableTopic]
         timeout_ms: int32 = 60_000
         validate_only: boolean = field(versions="1+", default=False)
 
-The decorators turn the class into a slotted, keyword-only dataclass and keep what they were told; `spec_of(cls)` reads
-the annotations on first use. Everything else derives from the spec: codecs (`compile`), explanations (`annotate`),
-documentation. This module must not encode or decode anything.
+The decorators turn the class into a slotted, keyword-only dataclass and keep their arguments; `spec_of(cls)` reads
+the annotations on first use. The base class of a request names the class of its response, for type checkers.
+Everything else derives from the spec: codecs (`compile`), explanations (`annotate`), documentation. This module must
+not encode or decode anything.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
 from kafkaraw.protocol.types import PLAIN_ANNOTATIONS, Primitive
 
 T = TypeVar("T")
+Q_co = TypeVar("Q_co", covariant=True)
+R_co = TypeVar("R_co", bound="Response", covariant=True)
 VERSION_MAX = 32_767
 UNKNOWN_TAGGED_FIELDS = "unknown_tagged_fields"
 
@@ -139,6 +143,43 @@ class Spec:
     def name(self) -> str:
         """The class's name, which is Kafka's."""
         return self.cls.__name__
+
+
+class Response:
+    """Base class of the responses. It has no fields: type checkers tell a response from any other object by it."""
+
+    __slots__ = ()
+
+
+class Request(Generic[R_co]):
+    """Base class of the requests; its argument is the class of the response.
+
+    So a caller that sends a `Request[R]` gets an `R`, and a handler that takes one must return an `R`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def exchange(cls) -> tuple[type[Self], type[R_co]]:
+        """The class of the request, and that of its response.
+
+        Raises:
+            TypeError: the declaration of the request does not name its response.
+        """
+        for base in getattr(cls, "__orig_bases__", ()):
+            if typing.get_origin(base) is Request:
+                (response,) = typing.get_args(base)
+                # It is declared below its request, so that the request names it as a string.
+                return cls, getattr(sys.modules[cls.__module__], response.__forward_arg__)
+        raise TypeError(f'{cls.__name__} does not name its response: declare it as Request["...Response"]')
+
+
+class RequestClass(Protocol[Q_co, R_co]):
+    """A class of requests, with the types of its instances and of their responses: `type[Q]` has the first one only."""
+
+    def exchange(self) -> tuple[type[Q_co], type[R_co]]:
+        """See `Request.exchange`."""
+        ...
 
 
 _FIELD_KEY = "kafkaraw"

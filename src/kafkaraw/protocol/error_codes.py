@@ -13,13 +13,13 @@ from kafkaraw.errors import (
     AuthenticationError,
     AuthorizationError,
     BrokerError,
-    ClusterAuthorizationFailed,
-    DelegationTokenAuthorizationFailed,
-    GroupAuthorizationFailed,
+    ClusterAuthorizationError,
+    DelegationTokenAuthorizationError,
+    GroupAuthorizationError,
     KafkaError,
     RetriableBrokerError,
-    TopicAuthorizationFailed,
-    TransactionalIdAuthorizationFailed,
+    TopicAuthorizationError,
+    TransactionalIdAuthorizationError,
 )
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME
 from kafkaraw.protocol.printable import printable
@@ -375,11 +375,11 @@ def is_retriable(code: int) -> bool:
 
 
 _AUTHORIZATION_ERRORS: Final[dict[int, type[AuthorizationError]]] = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationFailed,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: GroupAuthorizationFailed,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ClusterAuthorizationFailed,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TransactionalIdAuthorizationFailed,
-    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: DelegationTokenAuthorizationFailed,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationError,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: GroupAuthorizationError,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ClusterAuthorizationError,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TransactionalIdAuthorizationError,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: DelegationTokenAuthorizationError,
 }
 
 
@@ -399,7 +399,7 @@ def error_for(code: int, message: str = "", *, resource: str = "", operation: st
         return AuthenticationError(text)
     forbidden = _AUTHORIZATION_ERRORS.get(code)
     if forbidden is not None:
-        resource = CLUSTER_NAME if forbidden is ClusterAuthorizationFailed else resource
+        resource = CLUSTER_NAME if forbidden is ClusterAuthorizationError else resource
         needed = " ".join(part for part in (operation, "on", forbidden.resource_type, repr(resource)) if part)
         text += f"; it takes {needed}" if operation and resource else ""
         return forbidden(text, code=code, name=name, retriable=False, resource_name=resource, operation=operation)

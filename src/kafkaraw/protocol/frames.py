@@ -20,7 +20,7 @@ from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol.annotate import explain_decode
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.compile import compile_decoder, compile_encoder, compile_step_decoder, compile_step_encoder
-from kafkaraw.protocol.declare import spec_of
+from kafkaraw.protocol.declare import Request, Response, spec_of
 from kafkaraw.protocol.decoder_source import read_tag, too_many
 from kafkaraw.protocol.encoder_source import write_tags
 from kafkaraw.protocol.explain import explain_encode
@@ -110,7 +110,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     return header, at
 
 
-def decode_request(frame: Buffer) -> tuple[RequestHeader, object]:
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Response]]:
     """Decode a whole request.
 
     Raises:
@@ -124,7 +124,7 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, object]:
 
 def decode_response(
     frame: Buffer, api_key: int, api_version: int, *, allow_trailing_bytes: bool = False
-) -> tuple[ResponseHeader, object]:
+) -> tuple[ResponseHeader, Response]:
     """Decode a whole response to a request of that API and version.
 
     Args:
@@ -209,7 +209,7 @@ def encode_message(message: object, version: int) -> bytes:
     return join_segments(_encode_body(message, version, []))
 
 
-def encode_request(header: RequestHeader, message: object) -> bytes:
+def encode_request(header: RequestHeader, message: Request[Response]) -> bytes:
     """Encode a whole request.
 
     Raises:
@@ -219,12 +219,12 @@ def encode_request(header: RequestHeader, message: object) -> bytes:
     return join_segments(encode_request_segments(header, message))
 
 
-def encode_response(header: ResponseHeader, message: object, api_version: int) -> bytes:
+def encode_response(header: ResponseHeader, message: Response, api_version: int) -> bytes:
     """Encode a whole response; raises as `encode_request`."""
     return join_segments(encode_response_segments(header, message, api_version))
 
 
-def encode_request_segments(header: RequestHeader, message: object) -> list[Segment]:
+def encode_request_segments(header: RequestHeader, message: Request[Response]) -> list[Segment]:
     """Encode a request as pieces for `net`, so that record batches are never copied."""
     api = api_of(message)
     if api.key != header.api_key or not isinstance(message, api.request):
@@ -246,7 +246,7 @@ def encode_request_segments(header: RequestHeader, message: object) -> list[Segm
     return _encode_body(message, header.api_version, parts)
 
 
-def encode_response_segments(header: ResponseHeader, message: object, api_version: int) -> list[Segment]:
+def encode_response_segments(header: ResponseHeader, message: Response, api_version: int) -> list[Segment]:
     """Encode a response as pieces for `net`; record batches and file slices stay as they are."""
     api = api_of(message)
     parts: list[Segment] = [_CORRELATION_ID.pack(header.correlation_id)]
@@ -256,7 +256,7 @@ def encode_response_segments(header: ResponseHeader, message: object, api_versio
 
 
 def encode_response_in_steps(
-    header: ResponseHeader, message: object, api_version: int
+    header: ResponseHeader, message: Response, api_version: int
 ) -> Generator[None, None, list[Segment]]:
     """Encode a large response as `encode_response_segments`, with a stop after every few elements.
 

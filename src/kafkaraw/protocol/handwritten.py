@@ -1,19 +1,22 @@
-"""What a request must have that writes its own bytes, instead of being encoded by its declaration.
+"""The interface of a request that writes its own bytes, instead of being encoded by its declaration.
 
-For the few that are sent so often that a general encoder's steps count. Whoever sends requests takes both kinds; who
-receives them cannot tell. A class of this kind must be held against its declared twin by a test. Nothing here does I/O.
+It is for the few requests that are sent so often that the steps of the general encoder count. The engine takes both
+kinds; a receiver cannot tell them apart. A test must compare a class of this kind with its declaration. Nothing here
+does I/O.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaraw.protocol.declare import R_co, Request
+
 if TYPE_CHECKING:
     from kafkaraw.protocol.apis import Api
     from kafkaraw.protocol.frames import Segment
 
 
-class HandWritten:
+class HandWritten(Request[R_co]):
     """A request that writes its own bytes, and reads its answer.
 
     Attributes:
@@ -27,6 +30,6 @@ class HandWritten:
         """The whole frame, as `encode_request_segments` gives it; raises what that raises."""
         raise NotImplementedError
 
-    def read(self, frame: memoryview, version: int) -> object:
+    def read(self, frame: memoryview, version: int) -> R_co:
         """The answer in that version; raises what `decode_response` raises. Bytes behind it are ignored."""
         raise NotImplementedError

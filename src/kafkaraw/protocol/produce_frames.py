@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.frames import RequestHeader, decode_response, encode_request_segments
 from kafkaraw.protocol.handwritten import HandWritten
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -42,7 +43,7 @@ _ONE_BYTE_MAX: Final = 127
 
 
 @dataclass(slots=True)
-class Written:
+class Written(Response):
     """An answer without errors and without news: each batch is written.
 
     Attributes:
@@ -54,7 +55,7 @@ class Written:
     partitions: list[tuple[str, int, int, int, int]]
 
 
-class Produce(HandWritten):
+class Produce(HandWritten["Written | ProduceResponse"]):
     """A Produce request.
 
     Args:

@@ -31,7 +31,7 @@ from kafkaraw.records.control import (
 from kafkaraw.records.header import (
     HEADER_SIZE,
     BatchHeader,
-    OldFormat,
+    OldFormatError,
     Wire,
     emptied,
     iter_headers,
@@ -97,7 +97,7 @@ __all__ = [
     "Lock",
     "Marker",
     "NumbersColumn",
-    "OldFormat",
+    "OldFormatError",
     "OpenBatches",
     "PartitionFunction",
     "Partitioner",

@@ -19,7 +19,7 @@ from cython.cimports.kafkaraw.records._reader import Body, header_name
 from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, rewind
 from cython.cimports.libc.string import memcpy, memset
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records import columns as _columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES
 from kafkaraw.records.header import parse_header
@@ -52,8 +52,8 @@ def _is_ascii(data: cython.p_uchar, size: cython.Py_ssize_t) -> cython.bint:
     return True
 
 
-def _corrupt(header: object, reason: str) -> CorruptBatch:
-    return CorruptBatch(f"batch at offset {header.base_offset}: {reason}")
+def _corrupt(header: object, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(f"batch at offset {header.base_offset}: {reason}")
 
 
 def fill(
@@ -69,8 +69,8 @@ def fill(
     """Append the records of one wire batch to columns; control batches add nothing. See `interface.Fill`.
 
     Raises:
-        CorruptBatch: the columns keep their first `at` rows.
-        BatchTooLarge: as above.
+        CorruptBatchError: the columns keep their first `at` rows.
+        BatchTooLargeError: as above.
     """
     wires: list = [(parse_header(batch), batch)]
     return _fill(wires, columns, at, unit, None, start_offset, end_offset, size_max_bytes, None)
@@ -91,8 +91,8 @@ def fill_batches(  # noqa: PLR0913 - what, where to, and the limits
     """Append the records of many wire batches to columns. See `interface.FillBatches`.
 
     Raises:
-        CorruptBatch: the columns keep their first `at` rows.
-        BatchTooLarge: as above.
+        CorruptBatchError: the columns keep their first `at` rows.
+        BatchTooLargeError: as above.
     """
     return _fill(wires, columns, at, unit, check, start_offset, end_offset, size_max_bytes, data_max_bytes)
 
@@ -139,7 +139,7 @@ def _fill(  # noqa: PLR0913 - what, where to, and the limits
                 unchecked[index] = None
         _measure(bodies, cython.address(sizes), columns.headers is not None)
         if not _has_room(columns, cython.address(sizes)):
-            raise BatchTooLarge(_columns.TOO_LARGE)
+            raise BatchTooLargeError(_columns.TOO_LARGE)
     writer: _Writer = _Writer(columns, at)
     try:
         writer.reserve(cython.address(sizes))

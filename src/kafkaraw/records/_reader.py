@@ -26,7 +26,7 @@ from cython.cimports.kafkaraw.records._reader import set_bytes_size
 from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, next_wanted, rewind
 from cython.cimports.libc.string import memcpy
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, batch_too_large, codec_by_id, of_partition
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
@@ -80,7 +80,7 @@ class Body:
         if attributes & _CODEC_MASK:
             try:
                 content = codec_by_id(attributes & _CODEC_MASK).decompress(content, size_max_bytes)
-            except BatchTooLarge:
+            except BatchTooLargeError:
                 raise batch_too_large(header, size_max_bytes) from None
         elif len(content) > size_max_bytes:
             raise batch_too_large(header, size_max_bytes)
@@ -129,8 +129,8 @@ class Body:
         return _corrupt(self.header, f"{left} bytes are left behind its {self.walk.count} records")
 
 
-def _corrupt(header: object, reason: str) -> CorruptBatch:
-    return CorruptBatch(f"batch at offset {header.base_offset}: {reason}")
+def _corrupt(header: object, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(f"batch at offset {header.base_offset}: {reason}")
 
 
 # -- one record
@@ -331,7 +331,7 @@ class _Records:
         body: Body = Body()
         try:
             body.begin(batch, header, self.start_offset, self.end_offset, self.size_max_bytes)
-        except BatchTooLarge as error:
+        except BatchTooLargeError as error:
             raise of_partition(error, self.topic, self.partition) from None
         body.check()
         self.timestamp_type = header.timestamp_type

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaraw.errors import BatchTooLarge, ProtocolError, UsageError
+from kafkaraw.errors import BatchTooLargeError, ProtocolError, UsageError
 from kafkaraw.records._implementation import BatchBuilder, fill, fill_batches, read_batches, read_values
 from kafkaraw.records.columns import COLUMN_NAMES, Columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name, of_partition
@@ -110,7 +110,7 @@ class Batch:
         convert: what iterating does to each record before it is given, as deserializers do; columns stay bytes.
 
     Raises:
-        CorruptBatch: a header makes no sense.
+        CorruptBatchError: a header makes no sense.
 
     Attributes:
         topic: as given.
@@ -270,8 +270,8 @@ class Batch:
         """Give the records, decoded one wire batch at a time.
 
         Raises:
-            CorruptBatch: damaged data.
-            BatchTooLarge: more than `size_max_bytes` when decompressed.
+            CorruptBatchError: damaged data.
+            BatchTooLargeError: more than `size_max_bytes` when decompressed.
         """
         records = read_batches(
             self._readable(),
@@ -287,8 +287,8 @@ class Batch:
         """Give the values alone; cheaper than records, unless they are converted.
 
         Raises:
-            CorruptBatch: damaged data.
-            BatchTooLarge: more than `size_max_bytes` when decompressed.
+            CorruptBatchError: damaged data.
+            BatchTooLargeError: more than `size_max_bytes` when decompressed.
         """
         if self._convert is not None:
             return [record.value for record in self]
@@ -302,7 +302,7 @@ class Batch:
                     end_offset=self.end_offset,
                     size_max_bytes=self._size_max_bytes,
                 )
-        except BatchTooLarge as error:
+        except BatchTooLargeError as error:
             raise of_partition(error, self.topic, self.partition) from None
         return values
 
@@ -329,8 +329,8 @@ class Batch:
             the new number of rows, and what is left; None when nothing is.
 
         Raises:
-            CorruptBatch: damaged data.
-            BatchTooLarge: more than `size_max_bytes` when decompressed.
+            CorruptBatchError: damaged data.
+            BatchTooLargeError: more than `size_max_bytes` when decompressed.
         """
         end_offset = self.end_offset if end_offset is None else end_offset
         last: BatchHeader | None = None
@@ -356,7 +356,7 @@ class Batch:
                 size_max_bytes=self._size_max_bytes,
                 data_max_bytes=data_max_bytes,
             )
-        except BatchTooLarge as error:
+        except BatchTooLargeError as error:
             raise of_partition(error, self.topic, self.partition) from None
         rest = None if last is None else self.starting_at(last.next_offset)
         return rows, rest if rest is not None and rest.records_count else None
@@ -374,8 +374,9 @@ class Batch:
 
         Raises:
             UsageError: an unknown column.
-            CorruptBatch: damaged data.
-            BatchTooLarge: more than `size_max_bytes` when decompressed, one wire batch or the columns of all of them.
+            CorruptBatchError: damaged data.
+            BatchTooLargeError: more than `size_max_bytes` when decompressed, one wire batch or the columns of all of
+                them.
         """
         names = _arrow_columns(columns)
         filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
@@ -383,7 +384,7 @@ class Batch:
         rows, rest = self.fill(filled, data_max_bytes=step_bytes)
         while rest is not None:
             if filled.data_size_bytes >= self._size_max_bytes:
-                raise BatchTooLarge(
+                raise BatchTooLargeError(
                     f"{self.topic}-{self.partition}: the records from offset {self.start_offset} to "
                     f"{self.next_offset - 1} have more than the {self._size_max_bytes} bytes allowed at once when "
                     "decompressed; convert them with arrow_batches()"
@@ -401,8 +402,8 @@ class Batch:
 
         Raises:
             UsageError: an unknown column.
-            CorruptBatch: damaged data.
-            BatchTooLarge: a wire batch has more than `size_max_bytes` when decompressed.
+            CorruptBatchError: damaged data.
+            BatchTooLargeError: a wire batch has more than `size_max_bytes` when decompressed.
         """
         names = _arrow_columns(columns)
         rest: Batch | None = self

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaraw.errors import BatchTooLarge, UsageError
+from kafkaraw.errors import BatchTooLargeError, UsageError
 from kafkaraw.records.record import Header
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BinaryColumn:
         start = self.ends.pop()
         if start + len(data) > DATA_SIZE_MAX:
             self.ends.append(start)
-            raise BatchTooLarge(TOO_LARGE)
+            raise BatchTooLargeError(TOO_LARGE)
         self.ends.extend(accumulate(map(len, rows), initial=start))  # type: ignore[arg-type]
         self.marks += marks
         self.data += data

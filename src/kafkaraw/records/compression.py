@@ -18,7 +18,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from kafkaraw.errors import BatchTooLarge, ConfigError, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, ConfigError, CorruptBatchError
 from kafkaraw.records.header import BatchHeader, Buffer
 
 DECOMPRESSED_SIZE_MAX_BYTES: Final = 128 * 1024 * 1024
@@ -36,7 +36,7 @@ class Codec:
         id: number in the attributes of a batch.
         name: what `compression_type` calls it.
         compress: (data, level or None for the codec's default) -> compressed.
-        decompress: (data, limit in bytes) -> decompressed; raises CorruptBatch or BatchTooLarge.
+        decompress: (data, limit in bytes) -> decompressed; raises CorruptBatchError or BatchTooLargeError.
     """
 
     id: int
@@ -45,26 +45,26 @@ class Codec:
     decompress: Callable[[Buffer, int], bytes]
 
 
-def too_large(size_max_bytes: int) -> BatchTooLarge:
+def too_large(size_max_bytes: int) -> BatchTooLargeError:
     """The error of a batch that passes the limit on its decompressed size."""
-    return BatchTooLarge(f"a batch has more than the {size_max_bytes} bytes allowed when decompressed")
+    return BatchTooLargeError(f"a batch has more than the {size_max_bytes} bytes allowed when decompressed")
 
 
-def batch_too_large(header: BatchHeader, size_max_bytes: int) -> BatchTooLarge:
+def batch_too_large(header: BatchHeader, size_max_bytes: int) -> BatchTooLargeError:
     """The same error for readers, who are told which batch it is and how to go on without it."""
-    return BatchTooLarge(
+    return BatchTooLargeError(
         f"the batch at offset {header.base_offset} has more than the {size_max_bytes} bytes allowed when decompressed; "
         f"to go on without it, seek to offset {header.next_offset}"
     )
 
 
-def of_partition(error: BatchTooLarge, topic: str, partition: int) -> BatchTooLarge:
+def of_partition(error: BatchTooLargeError, topic: str, partition: int) -> BatchTooLargeError:
     """The error with the partition in front."""
-    return BatchTooLarge(f"{topic}-{partition}: {error.message}")
+    return BatchTooLargeError(f"{topic}-{partition}: {error.message}")
 
 
-def _corrupt(codec: str, reason: object) -> CorruptBatch:
-    return CorruptBatch(f"{codec} data cannot be decompressed: {reason}")
+def _corrupt(codec: str, reason: object) -> CorruptBatchError:
+    return CorruptBatchError(f"{codec} data cannot be decompressed: {reason}")
 
 
 def _next_chunk(size: int, size_max_bytes: int, room: int) -> int:
@@ -290,8 +290,8 @@ def codec_by_id(codec_id: int) -> Codec:
     """Find a codec by the number in a batch's attributes.
 
     Raises:
-        CorruptBatch: there is none of that number.
+        CorruptBatchError: there is none of that number.
     """
     if not 0 <= codec_id < len(CODECS):
-        raise CorruptBatch(f"codec {codec_id} is unknown")
+        raise CorruptBatchError(f"codec {codec_id} is unknown")
     return CODECS[codec_id]

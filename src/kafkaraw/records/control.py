@@ -58,7 +58,7 @@ def marker_of(batch: memoryview) -> Marker:
         batch: one whole control batch, its checksum verified or not.
 
     Raises:
-        CorruptBatch: its record cannot be decoded.
+        CorruptBatchError: its record cannot be decoded.
     """
     header = parse_header(batch)
     shown = header._replace(attributes=header.attributes & ~CONTROL_BIT)  # readers of records skip control batches

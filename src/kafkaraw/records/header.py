@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.records.record import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NONE
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -58,7 +58,7 @@ _BATCH_LENGTH_MIN: Final = HEADER_SIZE - LENGTH_PREFIX_SIZE
 _INT64_MAX: Final = 2**63 - 1
 
 
-class OldFormat(CorruptBatch):
+class OldFormatError(CorruptBatchError):
     """A message of magic 0 or 1 where a batch of magic 2 was expected; `kafkaraw.records.legacy` reads them."""
 
 
@@ -134,17 +134,17 @@ def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
         at: where the batch starts.
 
     Raises:
-        CorruptBatch: too few bytes, another magic, or a field that no batch can have.
+        CorruptBatchError: too few bytes, another magic, or a field that no batch can have.
     """
     if len(buffer) - at < HEADER_SIZE:
         _check_magic(buffer, at)
-        raise CorruptBatch(f"a batch header has {HEADER_SIZE} bytes, {len(buffer) - at} are left", offset=at)
+        raise CorruptBatchError(f"a batch header has {HEADER_SIZE} bytes, {len(buffer) - at} are left", offset=at)
     header = unpack_header(buffer, at)
     if header.magic != MAGIC:
         _check_magic(buffer, at)
     problem = _problem(header)
     if problem:
-        raise CorruptBatch(problem, offset=at)
+        raise CorruptBatchError(problem, offset=at)
     return header
 
 
@@ -159,9 +159,9 @@ def _check_magic(buffer: Buffer, at: int) -> None:
         return
     magic = buffer[at + _MAGIC_AT]
     if magic < MAGIC:
-        raise OldFormat(f"a message of format {magic}, from before Kafka 0.11, is not a batch", offset=at)
+        raise OldFormatError(f"a message of format {magic}, from before Kafka 0.11, is not a batch", offset=at)
     if magic > MAGIC:
-        raise CorruptBatch(f"magic {magic} is not a known message format", offset=at)
+        raise CorruptBatchError(f"magic {magic} is not a known message format", offset=at)
 
 
 def _problem(header: BatchHeader) -> str:
@@ -188,7 +188,7 @@ def iter_headers(records: memoryview) -> Iterator[Wire]:
         the header, and the batch it belongs to (header included) as a view into `records`.
 
     Raises:
-        CorruptBatch: a length that cannot be, or another message format.
+        CorruptBatchError: a length that cannot be, or another message format.
     """
     at = 0
     size = len(records)
@@ -226,15 +226,15 @@ def verify_crc(batch: Buffer) -> None:
     """Compare the checksum of one whole batch with its content; do so before decompressing.
 
     Raises:
-        CorruptBatch: they differ, or there is no whole header.
+        CorruptBatchError: they differ, or there is no whole header.
     """
     if len(batch) < HEADER_SIZE:
-        raise CorruptBatch(f"a batch header has {HEADER_SIZE} bytes, {len(batch)} are left")
+        raise CorruptBatchError(f"a batch header has {HEADER_SIZE} bytes, {len(batch)} are left")
     (stored,) = _UINT32.unpack_from(batch, _CRC_AT)
     computed = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
     if stored != computed:
         (base_offset,) = _INT64.unpack_from(batch, 0)
-        raise CorruptBatch(
+        raise CorruptBatchError(
             f"checksum of the batch at offset {base_offset} is {computed:#010x}, its header says {stored:#010x}"
         )
 

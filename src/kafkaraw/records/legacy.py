@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_id
 from kafkaraw.records.header import (
     CODEC_MASK,
@@ -41,7 +41,7 @@ from kafkaraw.records.header import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     Buffer,
-    OldFormat,
+    OldFormatError,
     Wire,
     iter_headers,
     parse_header,
@@ -98,7 +98,7 @@ def modern(records: memoryview) -> memoryview:
         The same field when there are none, else batches that hold the same records.
 
     Raises:
-        CorruptBatch: a length that cannot be, or a format that is not known.
+        CorruptBatchError: a length that cannot be, or a format that is not known.
     """
     pieces: list[bytearray | memoryview] = []
     at = 0
@@ -117,7 +117,7 @@ def _first_old(records: memoryview, at: int) -> int | None:
     try:
         for header, _ in iter_headers(records[at:]):
             at += header.size
-    except OldFormat:
+    except OldFormatError:
         return at
     return None
 
@@ -129,11 +129,11 @@ def batches_of(records: memoryview) -> list[Wire]:
     records are as low and as high as they can be, because only the last offset is known.
 
     Raises:
-        CorruptBatch: a length that cannot be, or a format that is not known.
+        CorruptBatchError: a length that cannot be, or a format that is not known.
     """
     try:
         return whole_batches(records)
-    except OldFormat:
+    except OldFormatError:
         return _mixed_batches(records)
 
 
@@ -167,14 +167,14 @@ def old_header(buffer: Buffer, base_offset: int) -> BatchHeader:
         base_offset: the first offset that it may have; a wrapper tells the last one only.
 
     Raises:
-        CorruptBatch: too few bytes, or a length that cannot be.
+        CorruptBatchError: too few bytes, or a length that cannot be.
     """
     magic = buffer[_MAGIC_AT] if len(buffer) > _MAGIC_AT else 0
     if magic >= MAGIC or len(buffer) < _KEY_AT[magic]:
-        raise CorruptBatch(f"{len(buffer)} bytes are not the start of a message of magic 0 or 1")
+        raise CorruptBatchError(f"{len(buffer)} bytes are not the start of a message of magic 0 or 1")
     offset, size = _PREFIX.unpack_from(buffer)
     if size < _SIZES_MIN[magic]:
-        raise CorruptBatch(f"a message of magic {magic} has {_SIZES_MIN[magic]} bytes or more, not {size}")
+        raise CorruptBatchError(f"a message of magic {magic} has {_SIZES_MIN[magic]} bytes or more, not {size}")
     (crc,) = _UINT32.unpack_from(buffer, LENGTH_PREFIX_SIZE)
     timestamp = _INT64.unpack_from(buffer, _TIMESTAMP_AT)[0] if magic else NO_TIMESTAMP
     attributes = buffer[_MAGIC_AT + 1] & (CODEC_MASK | TIMESTAMP_TYPE_BIT)
@@ -189,11 +189,11 @@ def verify_message(wire: memoryview) -> None:
     """Check one whole message; of a wrapper, not what is in it.
 
     Raises:
-        CorruptBatch: its checksum or its lengths are wrong.
+        CorruptBatchError: its checksum or its lengths are wrong.
     """
     if _message(wire) is None:
         offset, _ = _PREFIX.unpack_from(wire)
-        raise CorruptBatch(f"the message at offset {offset} is damaged: its checksum or its lengths are wrong")
+        raise CorruptBatchError(f"the message at offset {offset} is damaged: its checksum or its lengths are wrong")
 
 
 def _run(records: memoryview) -> tuple[list[bytearray | memoryview], int]:
@@ -238,7 +238,8 @@ def _end_of(records: memoryview, at: int) -> int:
     _, size = _PREFIX.unpack_from(records, at)
     magic = records[at + _MAGIC_AT]
     if magic < MAGIC and size < _SIZES_MIN[magic]:
-        raise CorruptBatch(f"a message of magic {magic} has {_SIZES_MIN[magic]} bytes or more, not {size}", offset=at)
+        size_min = _SIZES_MIN[magic]
+        raise CorruptBatchError(f"a message of magic {magic} has {size_min} bytes or more, not {size}", offset=at)
     end = at + LENGTH_PREFIX_SIZE + size
     return end if at < end <= len(records) else 0
 
@@ -338,7 +339,7 @@ def _unwrapped(wire: memoryview) -> bytearray:
     try:
         data = memoryview(_decompressed(wrapper))
         shift = _shift(data, wrapper)
-    except (CorruptBatch, BatchTooLarge):
+    except (CorruptBatchError, BatchTooLargeError):
         # Its content, under its codec: whoever reaches it is told what is wrong, and no earlier.
         times = (wrapper.timestamp_ms, wrapper.timestamp_ms)
         content = bytearray(HEADER_SIZE) + (wrapper.value or b"")
@@ -351,7 +352,7 @@ def _unwrapped(wire: memoryview) -> bytearray:
 def _decompressed(wrapper: _Message) -> bytes:
     data = wrapper.value
     if data is None or wrapper.codec_id >= _ZSTD:
-        raise CorruptBatch(f"a message of magic {wrapper.magic} cannot be compressed like this")
+        raise CorruptBatchError(f"a message of magic {wrapper.magic} cannot be compressed like this")
     if wrapper.codec_id == _LZ4 and wrapper.magic == 0:
         data = with_right_lz4_checksum(data)
     return codec_by_id(wrapper.codec_id).decompress(data, DECOMPRESSED_SIZE_MAX_BYTES)
@@ -363,7 +364,7 @@ def _shift(data: memoryview, wrapper: _Message) -> int | None:
     The messages are checked one by one, and read again for their content: there may be millions of them.
 
     Raises:
-        CorruptBatch: a length that cannot be.
+        CorruptBatchError: a length that cannot be.
     """
     last_offset = -1
     at = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import CorruptBatchError
 
 _ONE_BYTE: Final = 64
 _TABLE_SIZE: Final = 8192
@@ -46,8 +46,8 @@ def read_raw_varint(data: bytes, at: int) -> tuple[int, int]:
         the unsigned number, and where the next byte is.
 
     Raises:
-        CorruptBatch: more than 64 bits.
-        IndexError: the data ends inside; callers turn that into CorruptBatch once per batch.
+        CorruptBatchError: more than 64 bits.
+        IndexError: the data ends inside; callers turn that into CorruptBatchError once per batch.
     """
     number = 0
     for shift in range(0, 7 * _VARINT_SIZE_MAX, 7):
@@ -58,4 +58,4 @@ def read_raw_varint(data: bytes, at: int) -> tuple[int, int]:
             if number > _INT64_MASK:
                 break
             return number, at
-    raise CorruptBatch("a varint has more than 64 bits")
+    raise CorruptBatchError("a varint has more than 64 bits")

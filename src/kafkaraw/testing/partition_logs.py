@@ -21,11 +21,10 @@ from kafkaraw.protocol.error_codes import error_for
 from kafkaraw.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest
 from kafkaraw.records import TopicPartition, Wire, iter_headers
 
 T = TypeVar("T")
@@ -72,7 +71,6 @@ def open_transactions(bootstrap_servers: str, prefix: str) -> list[str]:
         request = ListTransactionsRequest(state_filters=list(_OPEN_STATES), producer_id_filters=[])
         for node_id in list(engine.cluster.brokers):
             answer = await engine.request(node_id, request, timeout=_TIMEOUT_S, version_max=0)
-            assert isinstance(answer, ListTransactionsResponse)
             if answer.error_code:
                 raise error_for(answer.error_code, f"list the transactions of broker {node_id}")
             found.update(each.transactional_id for each in answer.transaction_states)
@@ -126,7 +124,6 @@ async def _fetch(engine: Engine, topic_partition: TopicPartition, offset: int) -
         topics=[FetchTopic(topic=topic_partition.topic, partitions=[wanted])],
     )
     answer = await engine.request(leader, request, timeout=_TIMEOUT_S, version_max=_BY_NAME_VERSION_MAX)
-    assert isinstance(answer, FetchResponse)
     found = answer.responses[0].partitions[0]
     if found.error_code:
         raise error_for(found.error_code, f"read {topic_partition}")

@@ -73,7 +73,7 @@ def kafka_cluster_session() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
+def kafka_faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
     """What is to go wrong on `kafka_cluster`, if the test has that, else on `kafka_broker`; ends with the test."""
     name = "kafka_cluster" if "kafka_cluster" in request.fixturenames else "kafka_broker"
     plan: Faults = request.getfixturevalue(name).faults

@@ -25,7 +25,7 @@ START_MS = 1_767_225_600_000
 _CANCELLED_AT_MOST: Final = 20
 
 
-class SimulationStalled(AssertionError):
+class SimulationStalledError(AssertionError):
     """Everything waits and no timer is set: without virtual time this would hang for ever."""
 
 
@@ -49,7 +49,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Let time jump; called by the loop itself when it is idle."""
         if seconds is None:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
-            raise SimulationStalled(f"at {self._now_s:.3f} s every task waits, and no timer is set: {waiting}")
+            raise SimulationStalledError(f"at {self._now_s:.3f} s every task waits, and no timer is set: {waiting}")
         self._now_s += seconds
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -123,7 +123,7 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
             return
         for task in tasks:
             task.cancel()
-        with suppress(SimulationStalled):
+        with suppress(SimulationStalledError):
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
@@ -154,7 +154,7 @@ def run_virtual(
         latency_ms: least and largest latency of the network, in milliseconds.
 
     Raises:
-        SimulationStalled: everything waits for something that will never come.
+        SimulationStalledError: everything waits for something that will never come.
         BaseException: what `main` raised, or else what a callback or forgotten task raised.
     """
     unhandled: list[BaseException] = []

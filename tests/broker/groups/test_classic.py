@@ -7,7 +7,7 @@ import pytest
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic import HANDED_OUT_MAX
 from kafkaraw.broker.groups.classic_group import ClassicGroup
-from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, IllegalTransition
+from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, IllegalTransitionError
 from kafkaraw.protocol.error_codes import ErrorCode
 from tests.broker.groups.world import GROUP, REBALANCE_MS, SESSION_MS, World
 
@@ -29,7 +29,7 @@ def test_states_follow_each_other_as_the_table_says():
                 one.move_to(after, 1)
                 assert (one.state, one.previous_state) == (after, state)
             else:
-                with pytest.raises(IllegalTransition, match=state.value):
+                with pytest.raises(IllegalTransitionError, match=state.value):
                     one.move_to(after, 1)
 
 

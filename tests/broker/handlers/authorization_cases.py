@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kafkaraw.broker.handlers.guards.call import DENIED_WITH
+from kafkaraw.broker.handlers.authorization import DENIED_WITH
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import (
     CLUSTER_NAME,

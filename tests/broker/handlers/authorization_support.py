@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkaraw.broker.acl.rules import Acl
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
-from kafkaraw.broker.handlers.guards.call import DENIED_WITH
+from kafkaraw.broker.handlers.authorization import DENIED_WITH
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -120,11 +120,11 @@ def test_numbers_without_a_meaning_are_refused(wrong):
 
 @pytest.mark.parametrize("wrong", [{"kind": 0}, {"pattern": 0}, {"operation": 0}, {"permission": 0}])
 def test_unknown_elements_close_the_connection(wrong):
-    with pytest.raises(CloseConnection, match="unknown elements"):
+    with pytest.raises(CloseConnectionError, match="unknown elements"):
         create(secured(), creation(**wrong))
     filters = {"kind": "kind", "pattern": "pattern", "operation": "operation", "permission": "permission_type"}
     (name, value), *_ = wrong.items()
-    with pytest.raises(CloseConnection, match="unknown elements"):
+    with pytest.raises(CloseConnectionError, match="unknown elements"):
         describe(secured(), **{filters[name]: value})
 
 

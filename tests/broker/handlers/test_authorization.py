@@ -1,6 +1,6 @@
 """Every API is refused to those who lack the rights and given to those who have them.
 
-One case for each API that the broker serves; a served API without a case, or without a rule, fails here.
+One case for each API that the broker serves; a served API without a case fails here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.authorization import client_of
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.guards.call import client_of
-from kafkaraw.broker.handlers.guards.table import RULES, guarded
+from kafkaraw.broker.handlers.registration import REGISTERED, handles
 from kafkaraw.broker.handlers.table import HANDLERS
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.refusal import CloseConnectionError
+from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import (
     OPERATIONS_OF,
@@ -81,11 +81,11 @@ ALL_CASES = [
 ]
 
 
-def test_every_api_that_is_served_has_a_rule_and_an_authorization_test():
-    """The rule: no API without one. A new handler needs a line in guards/table.py and a case in `CASES`."""
+def test_every_api_that_is_served_has_an_authorization_test():
+    """A new handler needs a case in `CASES`."""
     served = {API_BY_KEY[key].name for key in HANDLERS}
-    assert served == set(CASES) | OPEN | FILTERED == set(RULES)
-    assert {api for api in RULES if RULES[api].guard is None} == OPEN
+    assert served == set(CASES) | OPEN | FILTERED
+    assert {served.api.name for served in REGISTERED.values() if served.is_open} == OPEN
 
 
 def answered(state: BrokerState, case: Case, principal: str = ADA) -> set[int]:
@@ -146,7 +146,7 @@ def test_denying_wins_over_what_is_allowed(case):
 def test_the_rights_in_the_table_are_those_that_the_tests_find(api):
     """The documentation is made from the table, so it must not tell tales."""
     found = {right[:2] for case in CASES[api] for rights in case.enough for right in rights}
-    told = {(right.operation, right.resource_type) for right in RULES[api].rights}
+    told = {(right.operation, right.resource_type) for right in REGISTERED[API_BY_NAME[api].key].permissions}
     if api == "DeleteTopics":
         found.add((Op.DESCRIBE, On.TOPIC))  # implied by DELETE
     if api in OWN_TESTS:
@@ -154,11 +154,14 @@ def test_the_rights_in_the_table_are_those_that_the_tests_find(api):
     assert found == told
 
 
-def test_an_api_without_a_rule_is_closed_to_everybody():
-    state = secured()
-    handler = guarded("NewApi", lambda state, context, request: "answered")
-    with pytest.raises(CloseConnection, match="NewApi has no rule"):
-        handler(state, None, None)  # type: ignore[arg-type]
+def test_handler_cannot_be_registered_without_saying_who_may_send_its_request():
+    with pytest.raises(TypeError, match="authorize"):
+        handles(ListGroupsRequest)
+
+
+def test_second_handler_of_an_api_is_refused():
+    with pytest.raises(ValueError, match="ListGroups has two handlers"):
+        handles(ListGroupsRequest, authorize=None)(lambda state, context, request: None)
 
 
 # -- parts of a request --------------------------------------------------------------------------------------------
@@ -179,7 +182,7 @@ def test_produce_to_other_topics_goes_on():
 def test_produce_without_acks_that_is_refused_closes_the_connection_after_the_rest_was_written():
     state = secured()
     permit(state, *on_topic(Op.WRITE))
-    with pytest.raises(CloseConnection, match="not authorized"):
+    with pytest.raises(CloseConnectionError, match="not authorized"):
         ask(state, produce(state, "planes", "flights", acks=0), principal=ADA)
     assert [partition.high_watermark for partition in state.partitions_of(topic(state))] == [1, 0]
     assert [partition.high_watermark for partition in state.partitions_of(topic(state, "planes"))] == [0, 0]
@@ -374,10 +377,6 @@ def test_where_there_is_no_authorizer_everybody_may_everything():
 )
 def test_hosts_are_written_as_java_writes_them(peer, host):
     assert client_of(RequestContext(0, "PLAINTEXT", None, peer, ADA)) == (ADA, host)
-
-
-def test_every_api_of_the_table_is_one():
-    assert set(RULES) <= set(API_BY_NAME)
 
 
 def test_transactions_that_may_not_be_described_are_left_out_of_the_list():

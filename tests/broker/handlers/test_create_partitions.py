@@ -16,7 +16,7 @@ from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from kafkaraw.records import TopicPartition
-from tests.broker.support import ask, batch, make_state
+from tests.broker.support import append_sent, ask, batch, make_state
 
 Asked = tuple[str, int, Sequence[list[int]] | None]
 
@@ -53,12 +53,12 @@ def test_a_topic_grows_and_keeps_what_it_has(version: int):
     state = state_with_topic()
     old = state.partition(TopicPartition("t", 0))
     assert old is not None
-    old.append(memoryview(bytearray(batch(b"x"))))
+    append_sent(old, batch(b"x"))
     assert grow(state, ("t", 4, None), version=version) == [("t", 0, None)]
     assert partitions_of(state) == 4
     assert state.partition(TopicPartition("t", 0)) is old
     new = state.partition(TopicPartition("t", 3))
-    assert new is not None and new.is_leader and new.append(memoryview(bytearray(batch(b"x"))))
+    assert new is not None and new.is_leader and append_sent(new, batch(b"x"))
 
 
 def test_the_new_partitions_are_there_after_a_restart():

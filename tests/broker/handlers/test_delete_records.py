@@ -17,7 +17,7 @@ from kafkaraw.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kafkaraw.records import TopicPartition
-from tests.broker.support import ask, batch, make_state
+from tests.broker.support import append_sent, ask, batch, make_state
 
 KEY = TopicPartition("t", 0)
 
@@ -26,7 +26,7 @@ def state_with_records(storage: MemoryStorage | None = None) -> BrokerState:
     state = make_state(storage)
     state.create_topic(Plan("t", ((0,), (0,)), {}))
     for number in range(10):
-        partition_of(state).append(memoryview(bytearray(batch(b"%d" % number))))
+        append_sent(partition_of(state), batch(b"%d" % number))
     return state
 
 

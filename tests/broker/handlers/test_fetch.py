@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kafkaraw.broker import turns
-from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.handlers.fetch import PARTITIONS_PER_STEP
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -22,7 +22,7 @@ from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from kafkaraw.records import TopicPartition, iter_headers
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.handlers.test_metadata import create
-from tests.broker.support import ask, batch, make_state, through_bytes
+from tests.broker.support import append_sent, ask, batch, make_state, through_bytes
 
 LATEST_VERSION = 18
 BATCH = batch(b"x" * 100)
@@ -39,7 +39,7 @@ def state(request: pytest.FixtureRequest, tmp_path: Path):
 
 def append(state: BrokerState, index: int = 0, count: int = 1) -> None:
     for _ in range(count):
-        state.partition(TopicPartition("t", index)).append(memoryview(bytearray(BATCH)))
+        append_sent(state.partition(TopicPartition("t", index)), BATCH)
 
 
 def fetch(
@@ -321,7 +321,7 @@ async def long_answer(state, request: FetchRequest, each_turn: Callable[[int], N
 
 
 def appended(state, index: int, *values: bytes) -> None:
-    state.partition(TopicPartition("long", index)).append(memoryview(bytearray(batch(*values))))
+    append_sent(state.partition(TopicPartition("long", index)), batch(*values))
 
 
 @pytest.fixture

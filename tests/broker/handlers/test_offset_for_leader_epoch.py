@@ -20,7 +20,7 @@ from kafkaraw.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker.support import batch
+from tests.broker.support import append_sent, batch
 from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 
 LATEST, EARLIEST = -1, -2
@@ -189,7 +189,7 @@ def test_a_transaction_that_spans_a_change_of_leader_does_not_hide_the_end_from_
         nodes.create()
         await nodes.produce(0, b"a")
         data = batch(b"b", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-        nodes.leader().append(memoryview(bytearray(data)), in_transaction=True)
+        append_sent(nodes.leader(), data, in_transaction=True)
         await asyncio.sleep(1)
         nodes.cluster.move_leader("t", 0, 1)
         await nodes.produce(1, b"c")

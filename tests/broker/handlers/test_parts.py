@@ -10,6 +10,8 @@ import pytest
 from kafkaraw.broker import turns
 from kafkaraw.broker.handlers import describe_configs, parts
 from kafkaraw.broker.handlers.parts import divide
+from kafkaraw.broker.handlers.registration import REGISTERED
+from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.protocol import decode_response
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.config_codes import ConfigResourceType
@@ -105,16 +107,12 @@ def by_key(answer: Any) -> Any:
 def test_a_request_is_answered_in_parts_as_it_would_be_at_once(
     monkeypatch: pytest.MonkeyPatch, message: Any, version: int
 ):
-    api = api_of(message).name
+    api = api_of(message)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()
         in_parts = await answer_of(peer, message, version)
-        monkeypatch.setitem(
-            parts.DIVIDED,
-            api,
-            tuple((since, _undivided(one)) for since, one in parts.DIVIDED[api]),
-        )
+        monkeypatch.setitem(HANDLERS, api.key, REGISTERED[api.key].handle)
         at_once = await answer_of(peer, message, version)
         if isinstance(message, ListOffsetsRequest):
             codes = [code for _, _, code in by_key(in_parts)]
@@ -124,10 +122,6 @@ def test_a_request_is_answered_in_parts_as_it_would_be_at_once(
             assert in_parts == at_once
 
     run_virtual(scenario, seed=1)
-
-
-def _undivided(divided: parts.Divided) -> parts.Divided:
-    return parts.Divided(divided.asked, divided.answered, divided.keys, names_per_part=1_000_000)
 
 
 @pytest.mark.parametrize(("message", "version"), LARGE, ids=lambda value: type(value).__name__)

@@ -8,8 +8,8 @@ import pytest
 
 from kafkaraw.broker import turns
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.deferred import Deferred, Failed
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.refusal import CloseConnectionError
+from kafkaraw.broker.replies import NO_REPLY, Deferred, Failed
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -71,7 +71,7 @@ def test_a_first_batch_of_a_length_that_cannot_be_fails_the_whole_request():
     answer = ask(state, request(state, batch(b"a"), bytes(bad)))
     assert outcomes(answer) == [(ErrorCode.CORRUPT_MESSAGE, -1)] * 2
     assert state.partition(TopicPartition("t", 0)).high_watermark == 0
-    with pytest.raises(CloseConnection, match="CORRUPT_MESSAGE"):
+    with pytest.raises(CloseConnectionError, match="CORRUPT_MESSAGE"):
         ask(state, request(state, bytes(bad), acks=0))
 
 
@@ -121,14 +121,14 @@ def test_other_acks_are_refused(acks: int):
 def test_without_acks_there_is_no_answer():
     state = make_state()
     create(state, "t")
-    assert ask(state, request(state, batch(b"a"), acks=0)) is None
+    assert ask(state, request(state, batch(b"a"), acks=0)) is NO_REPLY
     assert state.partition(TopicPartition("t", 0)).high_watermark == 1
 
 
 def test_without_acks_an_error_closes_the_connection():
     state = make_state()
     create(state, "t")
-    with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION"):
+    with pytest.raises(CloseConnectionError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         ask(state, request(state, batch(b"a"), batch(b"b"), acks=0))
 
 
@@ -150,7 +150,7 @@ def test_an_ordinary_client_may_not_write_to_an_internal_topic(topic: str, versi
     assert outcomes(ask(state, request(state, batch(b"a"), topic=topic, acks=5))) == [
         (ErrorCode.INVALID_REQUIRED_ACKS, -1)
     ]
-    with pytest.raises(CloseConnection, match="INVALID_TOPIC_EXCEPTION"):
+    with pytest.raises(CloseConnectionError, match="INVALID_TOPIC_EXCEPTION"):
         ask(state, request(state, batch(b"a"), topic=topic, acks=0))
     assert state.partition(TopicPartition(topic, 0)).log.log_end_offset == 0
     as_admin = ask(state, request(state, batch(b"a", key=b"k"), topic=topic), version, client_id="__admin_client")
@@ -202,7 +202,7 @@ def test_other_clients_have_their_turn_between_the_partitions_of_a_request():
         assert ends == [1, 1, 2, 2, 2, 2], "a partition in each turn; the second one takes nothing"
         failed = await answered_late(state, request(state, batch(b"a"), b"nonsense", acks=0), lambda: None)
         assert isinstance(failed, Failed)
-        assert isinstance(failed.error, CloseConnection)
+        assert isinstance(failed.error, CloseConnectionError)
 
     on_nodes(life, nodes=1)
 

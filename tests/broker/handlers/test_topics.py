@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -10,7 +10,7 @@ import pytest
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.security.accounts import Accounts
 from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
@@ -86,7 +86,7 @@ def test_a_request_after_the_end_closes_the_connection():
     time.now += 3
     login.check_allowed(*METADATA)
     time.now += 0.001
-    with pytest.raises(CloseConnection, match="Metadata after the end of the login of user ada"):
+    with pytest.raises(CloseConnectionError, match="Metadata after the end of the login of user ada"):
         login.check_allowed(*METADATA)
 
 
@@ -105,7 +105,7 @@ def test_while_it_is_renewed_nothing_else_may_be_asked():
     login, _ = limited()
     log_in(login)
     shake(login)
-    with pytest.raises(CloseConnection):
+    with pytest.raises(CloseConnectionError):
         login.check_allowed(*METADATA)
 
 
@@ -124,14 +124,14 @@ def test_a_renewal_by_another_mechanism_is_closed_after_its_handshake():
     login, _ = limited()
     log_in(login)
     assert shake(login, "SCRAM-SHA-256") == ErrorCode.NONE
-    with pytest.raises(CloseConnection, match="another mechanism"):
+    with pytest.raises(CloseConnectionError, match="another mechanism"):
         login.check_allowed(36, "SaslAuthenticate")
 
 
 def test_a_renewal_by_a_mechanism_that_is_not_enabled_is_closed_without_an_answer():
     login, _ = limited()
     log_in(login)
-    with pytest.raises(CloseConnection, match="'GSSAPI' is not enabled"):
+    with pytest.raises(CloseConnectionError, match="'GSSAPI' is not enabled"):
         shake(login, "GSSAPI")
     assert login.state is LoginState.FAILED
 
@@ -183,5 +183,5 @@ def test_a_token_bounds_the_login(reauth_ms: int, lifetime_ms: int):
     answer = log_in(login, f"n,,\x01auth=Bearer {token}\x01\x01".encode(), "OAUTHBEARER")
     assert answer.session_lifetime_ms == lifetime_ms
     time.now += lifetime_ms / 1000 + 0.001
-    with pytest.raises(CloseConnection):
+    with pytest.raises(CloseConnectionError):
         login.check_allowed(*METADATA)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kafkaraw.broker import turns
-from kafkaraw.broker.deferred import Deferred
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER
+from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.turns import run_to_end
 from kafkaraw.broker.validation.inner_records import inner_records
 from kafkaraw.broker.validation.stored_form import validated
-from kafkaraw.errors import BatchTooLarge
+from kafkaraw.errors import BatchTooLargeError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TIMESTAMP_CREATE_TIME, Batch, encode_batch, unpack_header, verify_crc
 from kafkaraw.records.header import HEADER_SIZE, TIMESTAMP_TYPE_BIT, set_attribute, stamp_crc
@@ -156,11 +156,11 @@ def test_a_damaged_payload_is_stored_readable_or_refused(seed: int, codec: str):
 def test_a_batch_is_read_up_to_a_limit_of_decompressed_bytes():
     data = bytearray(batch(bytes(64 << 20), bytes(64 << 20), b"", codec="zstd"))
     assert len(data) < 100_000
-    with pytest.raises(BatchTooLarge):
+    with pytest.raises(BatchTooLargeError):
         list(Batch("t", 0, memoryview(data), start_offset=0))
-    with pytest.raises(BatchTooLarge):
+    with pytest.raises(BatchTooLargeError):
         stored(bytes(data), reads_all=True)
-    with pytest.raises(BatchTooLarge):
+    with pytest.raises(BatchTooLargeError):
         stored(bytes(data), compression_type="gzip")
 
 

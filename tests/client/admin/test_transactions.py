@@ -13,7 +13,7 @@ from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.fetching.whole_log import LogBatch, LogSlice, TopicReplacedError, WholeLog
-from kafkaraw.errors import LogTruncated, ProducerFenced, UsageError
+from kafkaraw.errors import LogTruncationError, ProducerFencedError, UsageError
 from kafkaraw.records import ControlType, TopicPartition
 
 
@@ -61,7 +61,7 @@ def test_fencing_a_producer_aborts_its_open_transaction(servers: str) -> None:
     with Admin(bootstrap_servers=servers) as admin, opened(servers, "fenced-id", "fenced") as producer:
         admin.fence_producers(["fenced-id", "an-id-that-was-never-used"])
         assert admin.list_transactions(states=["Ongoing"]) == []
-        with pytest.raises(ProducerFenced):
+        with pytest.raises(ProducerFencedError):
             producer.commit_transaction()
     with Consumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
@@ -111,7 +111,7 @@ def test_a_whole_log_notices_that_its_topic_was_created_again(servers: str) -> N
         try:
             await log.open(10)
             assert (await log.read(0, wait_ms=0, timeout=10)).high_watermark == 0
-            with pytest.raises(LogTruncated, match="again-0 ends before offset 5"):
+            with pytest.raises(LogTruncationError, match="again-0 ends before offset 5"):
                 await log.read(5, wait_ms=0, timeout=10)
             await asyncio.to_thread(recreate)
             with pytest.raises(TopicReplacedError, match="'again' was deleted"):
@@ -156,7 +156,7 @@ def test_a_whole_log_notices_that_it_was_cut_off_and_has_grown_again() -> None:
                 before = await read_to(3)
                 cluster.kill_node(first)
                 await asyncio.to_thread(produce, b"new", b"new", b"new")
-                with pytest.raises(LogTruncated, match="cut-0 was cut off at offset 1 and has grown again"):
+                with pytest.raises(LogTruncationError, match="cut-0 was cut off at offset 1 and has grown again"):
                     await log.read(before.next_offset, wait_ms=0, timeout=10, last_epoch=before.last_epoch)
                 assert (await read_to(4)).high_watermark == 4
             finally:

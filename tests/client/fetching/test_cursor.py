@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkaraw.client.fetching.arrow import to_arrow
 from kafkaraw.client.fetching.cursor import RecordCursor
-from kafkaraw.errors import CorruptBatch, DeserializationError
+from kafkaraw.errors import CorruptBatchError, DeserializationError
 from kafkaraw.records import Batch, Record, TopicPartition, encode_batch
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -96,7 +96,7 @@ def test_a_damaged_wire_batch_raises_once_and_all_others_are_given_once(way: str
             elif way == "columns":
                 rows = made.take_converted(to_arrow, None)
                 got += zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
-        except CorruptBatch:
+        except CorruptBatchError:
             errors += 1
             if way == "iterate":
                 got += [(1, 0), (1, 1), (0, 0), (0, 1)]  # the list above was lost with the error
@@ -111,7 +111,7 @@ def test_a_limit_within_a_damaged_wire_batch_keeps_no_partition_from_being_given
     gaps[61] = 0x7E  # the size of the first record
     made = cursor(Batch("t", 0, memoryview(gaps)[:], start_offset=0), batch(1, 0, 1))
     bad, *_ = made.take(2)
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         list(bad)
     assert [each.partition for each in made.take(2)] == [1]
 

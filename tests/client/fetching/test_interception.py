@@ -6,7 +6,7 @@ import pytest
 
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.fetching.interception import Interception, interception_of
-from kafkaraw.errors import BrokerError, ConfigError, CorruptBatch, DeserializationError
+from kafkaraw.errors import BrokerError, ConfigError, CorruptBatchError, DeserializationError
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
 
@@ -121,7 +121,7 @@ def test_records_before_a_damaged_one_are_given_and_seen():
     assert witness.seen == [[b"a"]]
     data = bytearray(encode_batch([(0, None, b"a", None)]))
     data[-1] ^= 1
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatchError):
         list(Interception([witness]).batch("t", 0, memoryview(data), start_offset=0))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw import OffsetAndMetadata, TopicPartition
-from kafkaraw.errors import LogTruncated
+from kafkaraw.errors import LogTruncationError
 from kafkaraw.protocol.messages.fetch import FetchRequest
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -97,7 +97,7 @@ def test_a_position_behind_the_end_of_its_epoch_goes_back_to_that_end_and_not_to
         async with cluster.consumer(auto_offset_reset="none") as consumer:
             consumer.assign([P0])
             consumer.seek(P0, OffsetAndMetadata(9, leader_epoch=0))
-            with pytest.raises(LogTruncated, match="from offset 5 on"):
+            with pytest.raises(LogTruncationError, match="from offset 5 on"):
                 await consumer.poll(1)
 
     on_cluster(test, max_versions=release)

@@ -18,11 +18,11 @@ from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,
-    CommitFailed,
+    CommitFailedError,
     GroupError,
     KafkaError,
     KafkaTimeoutError,
-    MaxPollExceeded,
+    MaxPollExceededError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (
@@ -177,7 +177,7 @@ def test_who_comes_back_says_so_after_the_word_of_leaving_that_had_to_be_said_tw
             await settle(consumer)
             refuse_the_first_goodbye(consumer)
             await asyncio.sleep(1.001)
-            with pytest.raises(MaxPollExceeded):
+            with pytest.raises(MaxPollExceededError):
                 await consumer.poll(1)
             await settle(consumer)
         beats = [each for each in cluster.requests() if isinstance(each, ConsumerGroupHeartbeatRequest)]
@@ -256,7 +256,7 @@ def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is(proto
                     break
             assert consumer.group_metadata() == joined_as, "it was a member all the time"
             await asyncio.sleep(40)
-            with pytest.raises(MaxPollExceeded):
+            with pytest.raises(MaxPollExceededError):
                 await consumer.poll(1)
             await settle(consumer)
 
@@ -363,7 +363,7 @@ def test_a_group_that_is_deleted_meanwhile_is_joined_again(protocol: str, commit
             await admin.remove_members("g")
             await admin.delete_groups(["g"])
             if commits:
-                with pytest.raises(CommitFailed, match="moved on without it"):
+                with pytest.raises(CommitFailedError, match="moved on without it"):
                     await consumer.commit({TopicPartition(TOPIC, 0): 0})
             end = cluster.now + 30
             while cluster.now < end:

@@ -14,7 +14,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.commits import Identity
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
-from kafkaraw.errors import ClosedError, CommitFailed
+from kafkaraw.errors import ClosedError, CommitFailedError
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual
 
@@ -61,7 +61,7 @@ def test_what_was_to_be_stored_before_a_partition_was_given_up_is_not_stored_whe
         progress.unwatched.tell()
         assert coordinator.stored == [(OTHER, 3), (MINE, 9)]
         assert ended[0] is None
-        assert isinstance(ended[1], CommitFailed)
+        assert isinstance(ended[1], CommitFailedError)
         assert "t-0" in str(ended[1])
 
     run_virtual(test, 1)
@@ -74,7 +74,7 @@ def test_a_commit_that_waits_fails_when_its_partition_is_given_up() -> None:
         waiting = asyncio.ensure_future(progress.commit({MINE: at(5)}, Deadline(30)))
         await asyncio.sleep(0.5)
         progress.forget([])
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailedError):
             await waiting
 
     run_virtual(test, 1)

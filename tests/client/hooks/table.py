@@ -15,11 +15,11 @@ from typing import Final
 
 from kafkaraw.errors import (
     ClosedError,
-    CommitFailed,
+    CommitFailedError,
     DeliveryError,
     KafkaError,
-    RebalanceUnderWay,
-    TransactionMustAbort,
+    RebalanceInProgressError,
+    TransactionAbortableError,
     UsageError,
 )
 
@@ -146,15 +146,15 @@ OPERATIONS: Final = {
 
 ENDED: Final = (ClosedError,)
 EXPECTED_ERRORS: Final[dict[str, tuple[type[KafkaError], ...]]] = {
-    "send": (UsageError, TransactionMustAbort, ClosedError),  # a transaction that is being ended takes no records
-    "send_nowait": (UsageError, TransactionMustAbort, ClosedError),
-    "send_arrow": (UsageError, TransactionMustAbort, ClosedError),
+    "send": (UsageError, TransactionAbortableError, ClosedError),  # a transaction that is being ended takes no records
+    "send_nowait": (UsageError, TransactionAbortableError, ClosedError),
+    "send_arrow": (UsageError, TransactionAbortableError, ClosedError),
     "result": (DeliveryError, KafkaError),  # what became of the record
     "flush": (DeliveryError, ClosedError),
-    "begin_transaction": (UsageError, TransactionMustAbort, ClosedError),
-    "commit_transaction": (UsageError, TransactionMustAbort, ClosedError),
+    "begin_transaction": (UsageError, TransactionAbortableError, ClosedError),
+    "commit_transaction": (UsageError, TransactionAbortableError, ClosedError),
     "abort_transaction": (UsageError, ClosedError),
-    "send_offsets": (UsageError, TransactionMustAbort, ClosedError),
+    "send_offsets": (UsageError, TransactionAbortableError, ClosedError),
     "close producer": (DeliveryError,),
     "poll": (UsageError, ClosedError),  # in a rebalance listener, or without an assignment
     "next": (UsageError, ClosedError, StopIteration, StopAsyncIteration),
@@ -165,7 +165,7 @@ EXPECTED_ERRORS: Final[dict[str, tuple[type[KafkaError], ...]]] = {
     "subscribe": (ClosedError,),
     "unsubscribe": (ClosedError,),
     "assign": (UsageError, ClosedError),  # there is a subscription
-    "commit": (CommitFailed, RebalanceUnderWay, ClosedError),
+    "commit": (CommitFailedError, RebalanceInProgressError, ClosedError),
     "commit_nowait": (ClosedError,),
     "close consumer": (),
 }

@@ -23,7 +23,7 @@ import pyarrow
 
 from kafkaraw import AsyncConsumer, AsyncProducer, Consumer, Producer, Ticket, TopicPartition
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
-from kafkaraw.errors import DeliveryError, TransactionMustAbort
+from kafkaraw.errors import DeliveryError, TransactionAbortableError
 from kafkaraw.net.loop_thread import client_loop_thread
 from tests.client.hooks.table import Case, End
 
@@ -175,7 +175,7 @@ class World:
 
     def _fail(self, call: Call, error: BaseException) -> None:
         call.over, call.error = True, error
-        if isinstance(error, DeliveryError | TransactionMustAbort):
+        if isinstance(error, DeliveryError | TransactionAbortableError):
             self._all_failed_are_known()
 
     def _on_loop_thread(self) -> bool:

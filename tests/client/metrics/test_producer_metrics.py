@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaraw.client.metrics.producer_metrics import MEANINGS
-from kafkaraw.errors import BufferFull, DeliveryError, KafkaTimeoutError
+from kafkaraw.errors import BufferFullError, DeliveryError, KafkaTimeoutError
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
 
@@ -97,7 +97,7 @@ def test_a_full_buffer_is_counted():
             assert values["waiting_threads"] == 1 and values["buffer_available_bytes"] == 0
             with pytest.raises(KafkaTimeoutError):
                 await waiting
-            with pytest.raises(BufferFull):
+            with pytest.raises(BufferFullError):
                 producer.send_nowait("t", b"x")
             values = counted(producer)
             assert values["buffer_exhausted_total"] == 2 and values["waiting_threads"] == 0

@@ -14,8 +14,10 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     NetworkError,
     ProtocolError,
+    RetriableError,
     Stage,
     StaleMetadataError,
+    UnknownTopicError,
     UsageError,
 )
 from kafkaraw.net import AsyncioNetwork
@@ -454,8 +456,9 @@ def test_the_view_is_renewed_when_it_gets_old() -> None:
 def test_an_unknown_topic_is_an_error_within_seconds_and_named() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         began = cluster.simulation.loop.time()
-        with pytest.raises(StaleMetadataError, match="'fligths' does not exist"):
+        with pytest.raises(UnknownTopicError, match="'fligths' does not exist") as caught:
             await engine.wait_for_topics(["fligths"], 60)
+        assert not isinstance(caught.value, RetriableError)
         assert cluster.simulation.loop.time() - began < 5
 
     simulate(play)
@@ -473,7 +476,7 @@ def test_a_topic_that_the_broker_creates_is_waited_for() -> None:
 def test_a_topic_is_not_created_against_the_callers_will() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         cluster.auto_create = True
-        with pytest.raises(StaleMetadataError):
+        with pytest.raises(UnknownTopicError):
             await engine.wait_for_topics(["new"], 60)
         assert "new" not in cluster.topics
 

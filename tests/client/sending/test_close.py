@@ -13,7 +13,7 @@ import pytest
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.sending.delivery import Delivery
-from kafkaraw.errors import ClosedError, DeliveryTimeout, KafkaError, UsageError
+from kafkaraw.errors import ClosedError, DeliveryTimeoutError, KafkaError, UsageError
 from kafkaraw.net.loop_thread import client_loop_thread
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -55,7 +55,7 @@ def test_a_second_close_waits_for_the_first_one():
         first = asyncio.create_task(producer.close())
         await asyncio.sleep(0.1)
         second = asyncio.create_task(producer.close())
-        with pytest.raises(DeliveryTimeout, match="1 record for t-0"):
+        with pytest.raises(DeliveryTimeoutError, match="1 record for t-0"):
             await producer.close(timeout=0.5)
         assert not second.done()
         held.release()
@@ -74,7 +74,7 @@ def test_each_call_of_close_is_told_of_the_records_that_were_given_up():
         cluster.node.faults.on("Produce", times=None).swallow()
         await producer.send("t", b"2")
         outcomes = await asyncio.gather(*(producer.close(timeout=1) for _ in range(3)), return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [DeliveryTimeout] * 3
+        assert [type(outcome) for outcome in outcomes] == [DeliveryTimeoutError] * 3
         await producer.close()
 
     on_cluster(test)
@@ -185,7 +185,7 @@ def test_close_tells_every_ticket_when_a_callback_calls_sys_exit(broker):
     tickets = [producer.send("exit", b"v", partition=number) for number in range(3)]
     for ticket in tickets:
         ticket.batch_promise.add_callback(exits)
-    with pytest.raises(DeliveryTimeout):
+    with pytest.raises(DeliveryTimeoutError):
         producer.close(0.3)
     assert len({ticket.batch_promise for ticket in tickets}) == 3
     assert all(ticket.done for ticket in tickets)

@@ -19,7 +19,7 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.sending.failures import REMEMBERED_MAX, UnreportedFailures
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.core.producer.report import Unacknowledged
-from kafkaraw.errors import BrokerError, DeliveryError, DeliveryTimeout, KafkaError, TransactionMustAbort
+from kafkaraw.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaError, TransactionAbortableError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchPromise
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -60,7 +60,7 @@ def test_a_blocking_flush_raises_when_the_delivery_timeout_of_the_last_batch_pas
         producer.send("t", b"v").result()
         held = broker.faults.on("Produce").hold()
         producer.send("t", b"v", partition=0)
-        with pytest.raises(DeliveryTimeout):
+        with pytest.raises(DeliveryTimeoutError):
             producer.flush()
         held.release()
 
@@ -163,7 +163,7 @@ def test_sys_exit_in_the_callback_of_a_refused_record_does_not_let_its_transacti
         producer.begin_transaction()
         producer.send("t", b"good")
         producer.send("small", REFUSED).add_done_callback(lambda _: sys.exit(3))
-        with pytest.raises(TransactionMustAbort):
+        with pytest.raises(TransactionAbortableError):
             producer.commit_transaction()
         producer.abort_transaction()
 

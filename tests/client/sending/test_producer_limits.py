@@ -10,12 +10,12 @@ import pytest
 from kafkaraw import Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import (
-    BufferFull,
+    BufferFullError,
     DeliveryError,
-    DeliveryTimeout,
+    DeliveryTimeoutError,
     KafkaError,
     KafkaTimeoutError,
-    StaleMetadataError,
+    UnknownTopicError,
 )
 from kafkaraw.records import TopicPartition
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -147,7 +147,7 @@ def test_delivery_timeout_ms_counts_from_send_whatever_is_tried_meanwhile():
         for _ in range(3):
             began = cluster.now
             ticket = await producer.send("t", b"v")
-            with pytest.raises(DeliveryTimeout, match="delivery_timeout_ms=3000"):
+            with pytest.raises(DeliveryTimeoutError, match="delivery_timeout_ms=3000"):
                 await ticket
             waited.append(cluster.now - began)
         await producer.close(0)
@@ -168,7 +168,7 @@ def test_an_expired_batch_in_flight_loses_and_repeats_nothing_that_follows():
             await asyncio.sleep(1.1)
             cluster.cut()
             cluster.silence(False)
-            with pytest.raises(DeliveryTimeout, match="possibly written"):
+            with pytest.raises(DeliveryTimeoutError, match="possibly written"):
                 await lost
             tickets = [await producer.send("t", b"%d" % number) for number in range(20)]
             offsets = [(await ticket).offset for ticket in tickets]
@@ -224,7 +224,7 @@ def test_with_acks_0_a_record_takes_memory_until_its_bytes_have_left():
                 producer.send("t", value, partition=0)
                 count += 1
         assert producer._delivery.open_batches.used_bytes >= buffer_memory
-        with pytest.raises(BufferFull):
+        with pytest.raises(BufferFullError):
             producer.send_nowait("t", value, partition=0)
         held.release()
         producer.close()
@@ -260,7 +260,7 @@ def test_send_nowait_never_waits_for_room():
         await warm(producer)
         await cluster.kill()
         began = cluster.now
-        with pytest.raises(BufferFull, match="buffer_memory=1000"):
+        with pytest.raises(BufferFullError, match="buffer_memory=1000"):
             for _ in range(100):
                 producer.send_nowait("t", bytes(100))
         assert cluster.now == began
@@ -303,10 +303,10 @@ def test_closing_with_no_time_gives_up_at_once_and_tells_every_ticket():
         tickets = [await producer.send("t", b"v") for _ in range(5)]
         cluster.silence()
         began = cluster.now
-        with pytest.raises(DeliveryTimeout, match="5 records for t-0"):
+        with pytest.raises(DeliveryTimeoutError, match="5 records for t-0"):
             await producer.close(0)
         assert cluster.now - began < 1.5
-        assert all(isinstance(ticket.exception(), DeliveryTimeout) for ticket in tickets)
+        assert all(isinstance(ticket.exception(), DeliveryTimeoutError) for ticket in tickets)
 
     on_cluster(test)
 
@@ -330,7 +330,7 @@ def test_closing_without_a_time_waits_no_longer_than_delivery_timeout_ms():
         await cluster.kill()
         await producer.send("t", b"v")
         began = cluster.now
-        with pytest.raises(DeliveryTimeout, match="delivery_timeout_ms=2500"):
+        with pytest.raises(DeliveryTimeoutError, match="delivery_timeout_ms=2500"):
             await producer.close()
         return cluster.now - began
 
@@ -341,7 +341,7 @@ def test_an_unknown_topic_costs_no_more_than_one_look():
     async def test(cluster: VirtualCluster) -> float:
         async with cluster.producer(max_block_ms=60_000) as producer:
             began = cluster.now
-            with pytest.raises(StaleMetadataError, match="does not exist"):
+            with pytest.raises(UnknownTopicError, match="does not exist"):
                 await producer.send("nowhere", b"v")
             return cluster.now - began
 

@@ -20,9 +20,9 @@ from kafkaraw.errors import (
     BrokerError,
     ClosedError,
     KafkaTimeoutError,
-    RecordTooLarge,
-    StaleMetadataError,
-    TransactionMustAbort,
+    RecordTooLargeError,
+    TransactionAbortableError,
+    UnknownTopicError,
     UsageError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -334,7 +334,7 @@ def test_what_is_written_is_what_is_read(data):
 @pytest.mark.parametrize(
     ("columns", "error", "message"),
     [
-        ({"value": [b"", bytes(900)]}, RecordTooLarge, "row 1 takes 982 bytes uncompressed, and 800 are the most"),
+        ({"value": [b"", bytes(900)]}, RecordTooLargeError, "row 1 takes 982 bytes uncompressed, and 800 are the most"),
         ({"value": [b"", b""], "partition": [0, 3]}, UsageError, "row 1 says 3; 't' has partitions 0 to 2"),
         ({"value": [b"", b""], "timestamp": [0, -5]}, UsageError, "column 'timestamp': row 1 says -5"),
         ({"value": [b"", b""], "timestamp": [0, -1]}, UsageError, "column 'timestamp': row 1 says -1"),
@@ -356,7 +356,7 @@ def test_when_one_row_cannot_be_sent_none_is(columns, error, message):
 def test_a_topic_that_is_not_there_is_told():
     async def test(cluster):
         async with cluster.producer(allow_auto_create_topics=False, max_block_ms=500) as producer:
-            with pytest.raises(StaleMetadataError, match="nowhere"):
+            with pytest.raises(UnknownTopicError, match="nowhere"):
                 await producer.send_arrow("nowhere", pa.table({"value": [b""]}))
 
     on_cluster(test)
@@ -581,7 +581,7 @@ def test_a_producer_that_was_fenced_says_so_for_rows_too():
             async with cluster.producer(transactional_id="id") as second:
                 await second.init_transactions()
             ticket = await first.send_arrow("t", pa.table({"value": [b""]}))
-            with pytest.raises((BrokerError, TransactionMustAbort)):
+            with pytest.raises((BrokerError, TransactionAbortableError)):
                 await ticket
 
     on_cluster(test)

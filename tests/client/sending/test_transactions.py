@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaraw import KafkaError, KafkaTimeoutError, ProducerFenced, TopicPartition, TransactionMustAbort, UsageError
+from kafkaraw import (
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TopicPartition,
+    TransactionAbortableError,
+    UsageError,
+)
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.network.coordinator import CoordinatorKind
@@ -76,7 +83,7 @@ def test_a_producer_that_takes_too_long_is_fenced_and_its_records_are_not_read()
         await producer.send(TOPIC, b"late", partition=0)
         await producer.flush()
         await asyncio.sleep(30)
-        with pytest.raises(ProducerFenced, match="transaction_timeout_ms=5000"):
+        with pytest.raises(ProducerFencedError, match="transaction_timeout_ms=5000"):
             await producer.commit_transaction()
         await producer.close()
         assert await committed(cluster) == []
@@ -93,7 +100,7 @@ def test_with_epoch_bumps_a_producer_that_takes_too_long_aborts_and_goes_on() ->
             await producer.send(TOPIC, b"late", partition=0)
             await producer.flush()
             await asyncio.sleep(30)
-            with pytest.raises(TransactionMustAbort, match="transaction_timeout_ms=5000"):
+            with pytest.raises(TransactionAbortableError, match="transaction_timeout_ms=5000"):
                 await producer.commit_transaction()
             await producer.abort_transaction()
             async with producer.transaction():
@@ -135,7 +142,7 @@ def test_records_that_nobody_acknowledges_fail_the_transaction_and_the_next_one_
             await producer.begin_transaction()
             cluster.silence()
             ticket = await producer.send(TOPIC, b"lost", partition=0)
-            with pytest.raises(TransactionMustAbort, match="delivery_timeout_ms=2000"):
+            with pytest.raises(TransactionAbortableError, match="delivery_timeout_ms=2000"):
                 await producer.commit_transaction(20)
             assert ticket.done
             cluster.silence(False)
@@ -159,7 +166,7 @@ def test_a_producer_that_asks_again_for_the_epoch_after_an_abort_does_not_fence_
             await producer.flush()
             cluster.silence()
             await producer.send(TOPIC, b"lost", partition=0)
-            with pytest.raises(TransactionMustAbort, match="delivery_timeout_ms=2000"):
+            with pytest.raises(TransactionAbortableError, match="delivery_timeout_ms=2000"):
                 await producer.commit_transaction(20)
             cluster.silence(False)
             lost = cluster.node.faults.on(api="InitProducerId").swallow(handled=True)
@@ -205,7 +212,7 @@ def test_a_request_for_the_next_epoch_that_arrives_again_late_does_not_fence_the
             await producer.flush()
             cluster.silence()
             await producer.send(TOPIC, b"lost", partition=0)
-            with pytest.raises(TransactionMustAbort):
+            with pytest.raises(TransactionAbortableError):
                 await producer.commit_transaction(20)
             cluster.silence(False)
             cluster.network.repeat(HOST, PORT, (1, 1), asks_for_id)
@@ -235,10 +242,11 @@ def test_a_producers_first_request_fences_it_when_it_arrives_again_late(level: i
         cluster.network.repeat(HOST, PORT, (1, 1), asks_for_id)
         await producer.init_transactions()
         await asyncio.sleep(2)
-        with pytest.raises((ProducerFenced, TransactionMustAbort)):  # what is written to hears of a new epoch only
+        # What is written to hears of a new epoch only.
+        with pytest.raises((ProducerFencedError, TransactionAbortableError)):
             async with producer.transaction():
                 await producer.send(TOPIC, b"mine", partition=0)
-        with pytest.raises(ProducerFenced, match="another producer has taken over"):
+        with pytest.raises(ProducerFencedError, match="another producer has taken over"):
             await producer.begin_transaction()
         await producer.close()
         assert await committed(cluster) == []
@@ -311,11 +319,12 @@ def test_commit_and_prepare_raise_while_offsets_are_in_doubt(api: str, handled: 
             assert lost.consumed
             cluster.node.faults.clear()
             for end in (producer.commit_transaction, producer.prepare_transaction):
-                with pytest.raises(TransactionMustAbort, match=f"group 'g' for {TOPIC}-0 are in doubt.*call it again"):
+                in_doubt = f"group 'g' for {TOPIC}-0 are in doubt.*call it again"
+                with pytest.raises(TransactionAbortableError, match=in_doubt):
                     await end()
             await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 1): 1}, "g")
             await producer.send_offsets_to_transaction({first: 1}, "another group")
-            with pytest.raises(TransactionMustAbort, match=f"group 'g' for {TOPIC}-0 are in doubt"):
+            with pytest.raises(TransactionAbortableError, match=f"group 'g' for {TOPIC}-0 are in doubt"):
                 await producer.commit_transaction()
             await producer.send_offsets_to_transaction({first: 8}, "g")
             await producer.commit_transaction()
@@ -411,7 +420,7 @@ def test_offsets_stay_in_doubt_when_the_call_that_sends_them_is_cancelled() -> N
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): 7}, "g")
-            with pytest.raises(TransactionMustAbort, match="in doubt"):
+            with pytest.raises(TransactionAbortableError, match="in doubt"):
                 await producer.commit_transaction()
             slow.release()
             await producer.abort_transaction()
@@ -426,7 +435,7 @@ def test_the_block_form_of_a_transaction_aborts_when_offsets_are_in_doubt() -> N
         async with cluster.producer(transactional_id="tx", request_timeout_ms=1_000) as producer:
             await producer.init_transactions()
             cluster.node.faults.on("TxnOffsetCommit").swallow()
-            with pytest.raises(TransactionMustAbort, match="in doubt"):
+            with pytest.raises(TransactionAbortableError, match="in doubt"):
                 async with producer.transaction():
                     await producer.send(TOPIC, b"aborted", partition=0)
                     with pytest.raises(KafkaTimeoutError):
@@ -515,7 +524,7 @@ def test_a_prepared_transaction_is_aborted_by_whoever_takes_over_its_id(level: i
         await producer.init_transactions()
         async with producer.transaction():
             await producer.send(TOPIC, b"kept", partition=0)
-        with pytest.raises(ProducerFenced, match="the coordinator refuses, because it was open for too long"):
+        with pytest.raises(ProducerFencedError, match="the coordinator refuses, because it was open for too long"):
             await cluster.admin().end_transaction(prepared, commit=True)
         assert await committed(cluster) == [b"kept"]
 
@@ -549,10 +558,10 @@ def test_every_refusal_of_a_coordinator_says_to_abort_or_to_make_a_new_producer(
     said = str(raised.value)
     assert "'tx'" in said and (code.name in said or code is ErrorCode.SASL_AUTHENTICATION_FAILED)
     if reaction is Reaction.ABORT:
-        assert isinstance(raised.value, TransactionMustAbort) and "call abort_transaction()" in said
+        assert isinstance(raised.value, TransactionAbortableError) and "call abort_transaction()" in said
         transactions._machine.change(Change.ABORTS)
     else:
-        assert isinstance(raised.value, ProducerFenced) == (reaction is Reaction.FENCED)
+        assert isinstance(raised.value, ProducerFencedError) == (reaction is Reaction.FENCED)
         assert "make a new" in said
-        with pytest.raises((UsageError, ProducerFenced), match="make a new"):
+        with pytest.raises((UsageError, ProducerFencedError), match="make a new"):
             transactions._machine.change(Change.ABORTS)

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
 from kafkaraw.client.sending.waiting import PromiseWaiter
-from kafkaraw.errors import DeliveryTimeout, KafkaTimeoutError
+from kafkaraw.errors import DeliveryTimeoutError, KafkaTimeoutError
 from kafkaraw.records import BatchPromise, SentPart, Ticket
 from kafkaraw.records._fallback import Ticket as PlainTicket
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -72,7 +72,7 @@ def test_a_flush_that_times_out_or_is_cancelled_leaves_no_callback_behind() -> N
             cluster.silence()
             ticket = await producer.send("t", b"v")
             for _ in range(5):
-                with pytest.raises(DeliveryTimeout):
+                with pytest.raises(DeliveryTimeoutError):
                     await producer.flush(0.1)
                 flush = asyncio.create_task(producer.flush())
                 await asyncio.sleep(0.1)

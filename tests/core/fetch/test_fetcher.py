@@ -12,11 +12,11 @@ from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     AuthorizationError,
     BrokerError,
-    CorruptBatch,
+    CorruptBatchError,
     NetworkError,
-    RecordTooLarge,
+    RecordTooLargeError,
     Stage,
-    StaleMetadataError,
+    UnknownTopicError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -201,7 +201,7 @@ def test_a_batch_that_stays_cut_short_is_an_error() -> None:
     for _ in range(2):
         (plan,) = made.plan(view, 0, busy=())
         made.receive(plan, answer(data(0, batch(0, 200)[:100])), view, 0)
-    assert isinstance(problem_of(made), RecordTooLarge)
+    assert isinstance(problem_of(made), RecordTooLargeError)
 
 
 def test_a_partial_batch_behind_whole_ones_is_left_for_the_next_fetch() -> None:
@@ -216,7 +216,7 @@ def test_damaged_bytes_are_an_error_that_names_partition_and_offset() -> None:
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, b"\xff" * 80)), view, 0)
     problem = problem_of(made)
-    assert isinstance(problem, CorruptBatch)
+    assert isinstance(problem, CorruptBatchError)
     assert "t-0 at offset 0" in str(problem)
     assert made.position(P0).offset == 0
 
@@ -225,7 +225,7 @@ def test_batches_that_end_before_the_position_do_not_turn_in_circles() -> None:
     made, view = fetcher(P0, at=50), cluster()
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, batch(0))), view, 0)
-    assert isinstance(problem_of(made), CorruptBatch)
+    assert isinstance(problem_of(made), CorruptBatchError)
     assert made.plan(view, 0, busy=()) == []
 
 
@@ -298,7 +298,7 @@ def test_an_unknown_topic_is_told_within_seconds() -> None:
     made.still_without_leader({"t"}, view, 0)
     assert problem_of(made, 2_999) is None
     problem = problem_of(made, 3_000)
-    assert isinstance(problem, StaleMetadataError)
+    assert isinstance(problem, UnknownTopicError)
     assert "'t' does not exist" in str(problem)
 
 

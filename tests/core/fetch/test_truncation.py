@@ -8,7 +8,7 @@ from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.positions import Standing
 from kafkaraw.core.fetch.reset import parse_reset_policy
-from kafkaraw.errors import LogTruncated, NetworkError, Stage, UnsupportedVersionError
+from kafkaraw.errors import LogTruncationError, NetworkError, Stage, UnsupportedVersionError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import EpochEndOffset
@@ -64,7 +64,7 @@ def test_without_a_policy_a_truncation_is_an_error_that_says_from_where_on() -> 
     read(made)
     diverge(made, 2, 3)
     error = problem_of(made)
-    assert isinstance(error, LogTruncated)
+    assert isinstance(error, LogTruncationError)
     assert "t-0 at offset 5" in str(error)
     assert "from offset 3 on" in str(error)
     assert made.position(P0).standing is Standing.LOST
@@ -150,7 +150,7 @@ def test_where_an_epoch_ends_before_the_position_reading_goes_on_there() -> None
     made = fetcher(P0, reset=None)
     made.seek(P0, 7, 2)
     end_of(made, 1, 4)
-    assert isinstance(problem_of(made), LogTruncated)
+    assert isinstance(problem_of(made), LogTruncationError)
 
 
 def test_an_epoch_that_the_leader_knows_nothing_of_is_a_position_that_is_gone() -> None:

@@ -13,11 +13,11 @@ from kafkaraw.core.group.actions import FindTopics, Handover, Send
 from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, Phase
 from kafkaraw.core.group.subscription import decode_subscription, encode_assignment
 from kafkaraw.errors import (
-    GroupAuthorizationFailed,
+    FencedInstanceIdError,
+    GroupAuthorizationError,
     GroupError,
     KafkaError,
-    MaxPollExceeded,
-    MemberFenced,
+    MaxPollExceededError,
     NetworkError,
     Stage,
 )
@@ -208,7 +208,7 @@ def test_a_user_who_stays_away_too_long_is_told_so_and_comes_back() -> None:
     group.pass_time(1_001)
     assert (group.phase, group.member.deadline_ms) == (Phase.AWAY, None)
     assert group.member.take_actions(), "it leaves, so that others get its partitions at once"
-    with pytest.raises(MaxPollExceeded, match="max_poll_interval_ms=10000"):
+    with pytest.raises(MaxPollExceededError, match="max_poll_interval_ms=10000"):
         group.poll()
     assert group.poll() == Handover(lost=partitions(0, 1))
     group.settle()
@@ -221,7 +221,7 @@ def test_a_user_who_stays_away_too_long_while_they_are_being_told_hears_the_rest
     group.sync(0, 1)
     assert group.poll(in_time=False) == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
     group.pass_time(10_000)
-    with pytest.raises(MaxPollExceeded):
+    with pytest.raises(MaxPollExceededError):
         group.poll()
     group.poll()
     assert group.poll() == Handover(lost=partitions(0, 1))
@@ -347,7 +347,7 @@ def test_a_member_whose_name_was_taken_over_does_not_fight_back() -> None:
     group.enter(0)
     group.beat(ErrorCode.FENCED_INSTANCE_ID)
     for _ in range(3):
-        with pytest.raises(MemberFenced, match="group_instance_id='static'"):
+        with pytest.raises(FencedInstanceIdError, match="group_instance_id='static'"):
             group.poll()
     assert group.member.deadline_ms is None
 
@@ -355,7 +355,7 @@ def test_a_member_whose_name_was_taken_over_does_not_fight_back() -> None:
 @pytest.mark.parametrize(
     ("code", "error", "words"),
     [
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailed, "'g'"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationError, "'g'"),
         (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, GroupError, "partition_assignment_strategy"),
         (ErrorCode.INVALID_SESSION_TIMEOUT, GroupError, "session_timeout_ms=45000"),
         (ErrorCode.GROUP_MAX_SIZE_REACHED, GroupError, "group.max.size"),

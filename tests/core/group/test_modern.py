@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkaraw.core.group.actions import FindNames, GroupSettings, Handover, Part, Send, Wanted
 from kafkaraw.core.group.modern import ModernMember, Phase
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import GroupError, KafkaError, MaxPollExceeded, MemberFenced, NetworkError, Stage
+from kafkaraw.errors import FencedInstanceIdError, GroupError, KafkaError, MaxPollExceededError, NetworkError, Stage
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (
@@ -344,7 +344,7 @@ def test_a_user_who_stays_away_too_long_is_told_so_and_comes_back() -> None:
     assert group.member.phase is Phase.AWAY
     group.look()
     assert [request.member_epoch for request in group.parted] == [-1]
-    with pytest.raises(MaxPollExceeded, match="max_poll_interval_ms=12000"):
+    with pytest.raises(MaxPollExceededError, match="max_poll_interval_ms=12000"):
         group.poll()
     assert group.poll() == Handover(lost=partitions(0, 1))
     group.settle()
@@ -355,7 +355,7 @@ def test_a_user_who_stays_away_too_long_while_they_are_being_told_hears_the_rest
     group.beat(0, 1)
     assert group.poll(in_time=False) == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
     group.pass_time(12_000)
-    with pytest.raises(MaxPollExceeded):
+    with pytest.raises(MaxPollExceededError):
         group.poll()
     group.poll()
     assert group.poll() == Handover(lost=partitions(0, 1))
@@ -386,7 +386,7 @@ def test_a_member_whose_name_was_taken_over_does_not_fight_back() -> None:
     group.beat(0)
     group.beat(code=ErrorCode.FENCED_INSTANCE_ID, change=False)
     for _ in range(2):
-        with pytest.raises(MemberFenced):
+        with pytest.raises(FencedInstanceIdError):
             group.poll()
     assert group.member.deadline_ms is None
 

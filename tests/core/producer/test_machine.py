@@ -15,7 +15,7 @@ from kafkaraw.errors import (
     AuthorizationError,
     BrokerError,
     ClosedError,
-    DeliveryTimeout,
+    DeliveryTimeoutError,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
@@ -412,7 +412,7 @@ def test_a_batch_that_was_never_sent_expires():
     assert not driver.failed
     driver.sleep(1)
     error = driver.failed[batch]
-    assert isinstance(error, DeliveryTimeout) and isinstance(error, TimeoutError)
+    assert isinstance(error, DeliveryTimeoutError) and isinstance(error, TimeoutError)
     assert [tuple(entry) for entry in error.unacknowledged] == [("t", 0, 10, 0, 9, False)]
     assert "delivery_timeout_ms=1000" in str(error) and driver.released == [batch]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaraw.core.producer.events import ProducerIdentity
-from kafkaraw.errors import BrokerError, DeliveryTimeout
+from kafkaraw.errors import BrokerError, DeliveryTimeoutError
 from kafkaraw.protocol.error_codes import ErrorCode
 from tests.core.producer.machine_driver import Driver, FakeBatch
 
@@ -143,7 +143,7 @@ def test_parts_keep_the_age_of_the_batch_and_all_expire():
     driver.sleep(900).answer(ErrorCode.MESSAGE_TOO_LARGE).sleep(0)
     driver.answer(ErrorCode.NOT_ENOUGH_REPLICAS).sleep(100)
     assert [part.records for part in driver.failed] == [batch.records[:5], batch.records[5:]]
-    assert all(isinstance(error, DeliveryTimeout) for error in driver.failed.values())
+    assert all(isinstance(error, DeliveryTimeoutError) for error in driver.failed.values())
     assert [str(entry) for entry in driver.machine.unacknowledged()] == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.core.producer.transaction import Change, Phase, Reaction, TransactionMachine, reaction_to
-from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.errors import KafkaError, ProducerFencedError, TransactionAbortableError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 
@@ -55,9 +55,9 @@ def test_what_failed_can_only_be_aborted_and_then_all_is_well_again() -> None:
     producer.fail(KafkaError("the first reason"))
     producer.fail(KafkaError("the second reason"))
     for call in (Change.COMMITS, Change.BEGUN):
-        with pytest.raises(TransactionMustAbort, match="the first reason"):
+        with pytest.raises(TransactionAbortableError, match="the first reason"):
             producer.change(call)
-    with pytest.raises(TransactionMustAbort):
+    with pytest.raises(TransactionAbortableError):
         producer.check_open()
     producer.change(Change.ABORTS)
     producer.change(Change.ENDED)
@@ -85,11 +85,11 @@ def test_a_transaction_takes_no_records_from_settling_on(end: Change) -> None:
 @pytest.mark.parametrize("call", list(Change))
 def test_a_fenced_producer_says_so_whatever_is_asked(call: Change) -> None:
     producer = machine(Change.BEGUN)
-    producer.break_down(ProducerFenced("taken over"))
+    producer.break_down(ProducerFencedError("taken over"))
     if call is Change.BROKE:
         producer.change(call)
         return
-    with pytest.raises(ProducerFenced, match="taken over"):
+    with pytest.raises(ProducerFencedError, match="taken over"):
         producer.change(call)
 
 
@@ -124,7 +124,7 @@ def test_offsets_are_in_doubt_until_the_attempt_that_sent_them_last_is_confirmed
     second = producer.offsets_sent("g", [TopicPartition("t", 0)])
     producer.offsets_stored(first)
     for call in (Change.COMMITS, Change.PREPARES):
-        with pytest.raises(TransactionMustAbort, match="group 'g' for t-0 are in doubt"):
+        with pytest.raises(TransactionAbortableError, match="group 'g' for t-0 are in doubt"):
             producer.change(call)
     assert producer.phase is Phase.SETTLING
     producer.offsets_stored(second)
@@ -135,7 +135,7 @@ def test_the_offsets_of_another_group_stay_in_doubt() -> None:
     producer = machine(Change.BEGUN, Change.SETTLES)
     producer.offsets_sent("g", [TopicPartition("t", number) for number in range(5)])
     producer.offsets_stored(producer.offsets_sent("h", [TopicPartition("t", 0)]))
-    with pytest.raises(TransactionMustAbort, match="group 'g' for t-0, t-1, t-2 and 2 more are in doubt"):
+    with pytest.raises(TransactionAbortableError, match="group 'g' for t-0, t-1, t-2 and 2 more are in doubt"):
         producer.change(Change.COMMITS)
 
 
@@ -149,7 +149,7 @@ def test_an_abort_ends_the_doubt_and_a_confirmation_that_comes_later_counts_for_
     assert not producer.has_offsets_in_doubt
     producer.offsets_sent("g", [TopicPartition("t", 0)])
     producer.offsets_stored(late)
-    with pytest.raises(TransactionMustAbort, match="in doubt"):
+    with pytest.raises(TransactionAbortableError, match="in doubt"):
         producer.change(Change.COMMITS)
 
 

@@ -12,7 +12,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tests.interop.apache_kafka import ApacheKafkaError, fetch_jars, why_missing
 from tests.java_options import QUICK_JVM
@@ -48,6 +48,10 @@ def _copy_artifact(artifact: str, target: Path) -> None:
         if done.returncode != 0:
             raise ApacheKafkaError(f"Maven could not fetch {artifact}:\n{(done.stdout + done.stderr)[-2000:]}")
         shutil.move(str(Path(scratch, target.name)), target)
+
+
+AHEAD: Final = {"ApiVersionsRequest": 5, "ApiVersionsResponse": 5}
+"""Versions that are declared before a release of Apache has them, from this one on: KIP-1242."""
 
 
 @cache

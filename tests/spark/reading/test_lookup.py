@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, OffsetLookupTimeout
-from kafkaraw.errors import BrokerError, NetworkError, Stage, StaleMetadataError, UsageError
+from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, OffsetLookupTimeoutError
+from kafkaraw.errors import BrokerError, NetworkError, Stage, UnknownTopicError, UsageError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import TopicPartition
@@ -55,7 +55,7 @@ class Cluster:
         if self.end_lookups == 4:
             self.ends[T0] = 6
         if any(tp.topic not in self.topics for tp in partitions):
-            raise StaleMetadataError("not there")
+            raise UnknownTopicError("not there")
         return {tp: self.ends[tp] for tp in partitions}
 
     def close(self) -> None:
@@ -329,7 +329,7 @@ class OpenTransaction(Cluster):
             return super().end_offsets(partitions)
         assert timeout is not None, "the partition was asked about until the default timeout"
         found = {tp: OffsetAndTimestamp(self.ends[tp], -1, 0) for tp in partitions if tp != T1}
-        raise OffsetLookupTimeout("not known", found, failures)
+        raise OffsetLookupTimeoutError("not known", found, failures)
 
 
 def test_the_end_known_last_is_taken_while_a_leader_does_not_tell_it(monkeypatch, clock, caplog):

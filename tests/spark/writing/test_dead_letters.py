@@ -16,7 +16,7 @@ from kafkaraw import Admin, Consumer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.config import ProducerConfig
-from kafkaraw.errors import RecordTooLarge
+from kafkaraw.errors import RecordTooLargeError
 from kafkaraw.records import Record, encode_batch
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.writing.dead_letters import Sieve
@@ -180,5 +180,5 @@ def test_exactly_once_dead_letters_are_part_of_the_transaction(servers, settings
 
 
 def test_without_a_topic_for_them_such_rows_fail_the_write(settings):
-    with pytest.raises(RecordTooLarge, match="max_request_size"):
+    with pytest.raises(RecordTooLargeError, match="max_request_size"):
         write_rows(batches(), replace(settings, exactly_once=None, dead_letter_topic=None))

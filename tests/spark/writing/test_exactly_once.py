@@ -15,7 +15,7 @@ from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.fetching.whole_log import LogSlice
-from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, ProducerFenced, UsageError
+from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, ProducerFencedError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.spark.options.client import Settings
 from kafkaraw.spark.worker import ClientPool
@@ -106,7 +106,7 @@ def test_a_decided_transaction_that_was_aborted_meanwhile_is_written_again(
 def test_a_second_attempt_of_a_task_takes_over_and_the_first_cannot_be_committed(query: Query) -> None:
     first = query.tasks(0)
     query.task(0, 1)
-    with pytest.raises(ProducerFenced) as error:
+    with pytest.raises(ProducerFencedError) as error:
         commit_batch(first, query.settings)
     assert "spark.speculation" in error.value.__notes__[0]
     query.run(0)
@@ -227,7 +227,7 @@ def test_a_decision_of_a_driver_that_was_taken_over_does_not_count(query: Query)
 def test_a_decision_that_lands_before_the_next_driver_takes_over_is_replaced_where_it_was_aborted(query: Query) -> None:
     late = query.tasks(0)
     current = query.tasks(0)  # these have aborted the transactions of the others
-    with pytest.raises(ProducerFenced):
+    with pytest.raises(ProducerFencedError):
         commit_batch(late, query.settings)
     commit_batch(current, query.settings)
     assert query.read() == BATCH

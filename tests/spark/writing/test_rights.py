@@ -16,7 +16,7 @@ from kafkaraw import (
     PatternType,
     ResourcePattern,
     ResourceType,
-    TransactionalIdAuthorizationFailed,
+    TransactionalIdAuthorizationError,
 )
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
@@ -100,7 +100,7 @@ def test_the_rights_that_the_guide_names_suffice(
 
 def test_without_the_right_to_the_drivers_id_no_transaction_is_left_open(root: Admin, settings: WriteSettings) -> None:
     root.create_acls([TO_ROWS, *TO_DECISIONS, *TO_SLOTS])
-    with pytest.raises(TransactionalIdAuthorizationFailed, match="kafkaraw-spark-q-driver"):
+    with pytest.raises(TransactionalIdAuthorizationError, match="kafkaraw-spark-q-driver"):
         commit_batch(tasks(settings, 0), settings)
     assert open_transactions(root) == []
     root.create_acls([TO_IDS])

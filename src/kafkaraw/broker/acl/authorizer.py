@@ -2,7 +2,7 @@
 
 Kafka's StandardAuthorizer, rule for rule: super users may everything; of the entries that cover the resource one that
 denies wins over any that allow; without one that allows it is no, unless no entry at all covers the resource and
-`allow.everyone.if.no.acl.found` is set. Asked by `broker.handlers.guards`; decides by principal and host alone.
+`allow.everyone.if.no.acl.found` is set. Decides by principal and host alone; `broker.handlers.authorization` asks.
 Source: org.apache.kafka.metadata.authorizer.StandardAuthorizerData, org.apache.kafka.server.authorizer.Authorizer;
 KIP-11, KIP-290, KIP-679 (`allows_any`).
 """

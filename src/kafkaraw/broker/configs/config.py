@@ -57,6 +57,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("default.replication.factor", 1, "replicas of a topic created without a number", low=1, high=32767),
         Setting("auto.create.topics.enable", True, "create a topic when a client asks for its metadata"),
         Setting("delete.topic.enable", True, "let clients delete topics"),
+        Setting("unstable.api.versions.enable", False, "offer versions of APIs that no release has enabled"),
         Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
         Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
         Setting("replica.selector.class", "", "who chooses the replica a consumer reads from; none: the leader it is",
@@ -136,6 +137,7 @@ class BrokerConfig:
     default_replication_factor: int
     auto_create_topics_enable: bool
     delete_topic_enable: bool
+    unstable_api_versions_enable: bool
     socket_request_max_bytes: int
     fetch_max_bytes: int
     fetch_session_slots: int
@@ -198,6 +200,7 @@ class BrokerConfig:
             default_replication_factor=number(values, "default.replication.factor"),
             auto_create_topics_enable=flag(values, "auto.create.topics.enable"),
             delete_topic_enable=flag(values, "delete.topic.enable"),
+            unstable_api_versions_enable=flag(values, "unstable.api.versions.enable"),
             socket_request_max_bytes=number(values, "socket.request.max.bytes"),
             fetch_max_bytes=number(values, "fetch.max.bytes"),
             selects_replica_by_rack=text(values, "replica.selector.class") == RACK_AWARE,

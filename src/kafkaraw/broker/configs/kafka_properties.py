@@ -117,7 +117,7 @@ socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buf
 socket.send.buffer.bytes telemetry.max.bytes
 transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
 transaction.two.phase.commit.enable
-unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+unclean.leader.election.interval.ms unstable.feature.versions.enable
 """
 
 REFUSED: Final = frozenset(_REFUSED.split())

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
-from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, GroupType, IllegalTransition
+from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, GroupType, IllegalTransitionError
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import decode_message
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
@@ -250,10 +250,10 @@ class ClassicGroup:
         """Be in another state.
 
         Raises:
-            IllegalTransition: that cannot follow.
+            IllegalTransitionError: that cannot follow.
         """
         if self.state not in MAY_FOLLOW[state]:
-            raise IllegalTransition(f"group {self.group_id}: {self.state.value} cannot become {state.value}")
+            raise IllegalTransitionError(f"group {self.group_id}: {self.state.value} cannot become {state.value}")
         self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
         _logger.debug("group %r: %s -> %s", self.group_id, self.previous_state.value, state.value)
 

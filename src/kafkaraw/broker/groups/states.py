@@ -46,5 +46,5 @@ MAY_FOLLOW: Final[dict[ClassicState, frozenset[ClassicState]]] = {
 """State -> the states that it may follow."""
 
 
-class IllegalTransition(Exception):
+class IllegalTransitionError(Exception):
     """A state was to follow one that it cannot follow: a fault in the coordinator, never a client's."""

@@ -1,6 +1,5 @@
-"""One module per API, each with a function `handle(state, context, request)`; the table is in `handlers.table`.
+"""What the broker does with each request: one file for each API, which `@handles` registers.
 
-A handler answers with a response, with a `Deferred` one (long polling), or with None when the client wants no answer.
-It says no through error codes in its response; it raises `CloseConnection` where Kafka closes the connection instead.
-Handlers work on `BrokerState` and know nothing of links, frames or correlation ids.
+A file holds the handler, and the authorization in front of it. It returns a `Reply`: a response, one that comes later
+(long poll), no reply for a Produce with acks=0, or a connection to close. Start at `registration.handles`.
 """

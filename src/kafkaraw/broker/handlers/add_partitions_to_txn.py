@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.init_producer_id import fenced_code
-from kafkaraw.broker.refusal import CloseConnection, Refusal
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.refusal import CloseConnectionError, Refusal
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -36,18 +40,64 @@ Apache Kafka has no limit but the size of the request; its producers name the pa
 """
 
 Codes = Mapping[TopicPartition, ErrorCode]
+_ID_DENIED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def authorize(
+    call: Call[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse], request: AddPartitionsToTxnRequest
+) -> Reply[AddPartitionsToTxnResponse]:
+    """WRITE on the transactional id and on every topic: all partitions are added, or none."""
+    if call.context.api_version >= MANY_VERSION_MIN:
+        if call.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+            return call.go_on(request)
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    topics = request.v3_and_below_topics
+    if not call.may_write_transactions(request.v3_and_below_transactional_id):
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_not_added(topics, _ID_DENIED))
+    allowed, refused = call.divide(topics, AclOperation.WRITE, lambda topic: topic.name)
+    if not refused:
+        return call.go_on(request)
+    results = _not_added(refused, _TOPIC_DENIED) + _not_added(allowed, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _not_added(topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+@handles(
+    AddPartitionsToTxnRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        Permission(AclOperation.WRITE, ResourceType.TOPIC),
+        Permission(
+            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, from version 4 on, which is for brokers"
+        ),
+    ),
+    note="all partitions are added, or none",
+    divided={4: Divided(("transactions",), ("results_by_transaction",), names_per_part=20)},
+)
 def handle(
     state: BrokerState, context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
+) -> Reply[AddPartitionsToTxnResponse]:
     """Answer for each partition."""
     many = context.api_version >= MANY_VERSION_MIN
     for topics in [one.topics for one in request.transactions] if many else [request.v3_and_below_topics]:
         if sum(len(topic.partitions) for topic in topics) > PARTITIONS_MAX:
             if many:
                 return AddPartitionsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-            raise CloseConnection(f"AddPartitionsToTxn names more than {PARTITIONS_MAX} partitions")
+            raise CloseConnectionError(f"AddPartitionsToTxn names more than {PARTITIONS_MAX} partitions")
     if many:
         return answered(lambda done: _Many(state, request.transactions, done).begin())
     one = AddPartitionsToTxnTransaction(

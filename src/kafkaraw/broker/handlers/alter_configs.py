@@ -5,9 +5,20 @@ Source: KIP-133; kafka.server.ConfigAdminManager.
 
 from __future__ import annotations
 
-from kafkaraw.broker.handlers.config_resources import alter, change_each, refuse_doubles, refuse_nulls
+from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.config_resources import (
+    alter,
+    change_each,
+    denied_result,
+    divide_permitted,
+    refuse_doubles,
+    refuse_nulls,
+)
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -16,7 +27,26 @@ from kafkaraw.protocol.messages.alter_configs import (
 )
 
 
-def handle(state: BrokerState, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+def authorize(
+    call: Call[AlterConfigsRequest, AlterConfigsResponse], request: AlterConfigsRequest
+) -> Reply[AlterConfigsResponse]:
+    """As IncrementalAlterConfigs."""
+    allowed, refused = divide_permitted(call, request.resources, AclOperation.ALTER_CONFIGS)
+    denied = [denied_result(AlterConfigsResourceResponse, *one) for one in refused]
+    answer = AlterConfigsResponse(responses=[])
+    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
+
+
+@handles(
+    AlterConfigsRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "of a topic"),
+        Permission(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, "of a group"),
+        Permission(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "of a broker"),
+    ),
+)
+def handle(state: BrokerState, context: RequestContext, request: AlterConfigsRequest) -> Reply[AlterConfigsResponse]:
     """Change each resource by itself."""
 
     def change(resource: AlterConfigsResource) -> None:

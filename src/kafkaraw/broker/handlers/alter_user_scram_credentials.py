@@ -5,8 +5,13 @@ Source: KIP-554; org.apache.kafka.controller.ScramControlManager.
 
 from __future__ import annotations
 
+from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -14,9 +19,27 @@ from kafkaraw.protocol.messages.alter_user_scram_credentials import (
 )
 
 
+def _not_authorized(request: AlterUserScramCredentialsRequest, message: str) -> AlterUserScramCredentialsResponse:
+    """No user's credentials are changed."""
+    names = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(
+                user=user, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message
+            )
+            for user in dict.fromkeys(names)
+        ]
+    )
+
+
+@handles(
+    AlterUserScramCredentialsRequest,
+    authorize=on_cluster(AclOperation.ALTER, _not_authorized),
+    permissions=(Permission(AclOperation.ALTER, ResourceType.CLUSTER),),
+)
 def handle(
     state: BrokerState, context: RequestContext, request: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse:
+) -> Reply[AlterUserScramCredentialsResponse]:
     """Change each user's credential by itself."""
     outcomes = state.accounts.credentials.alter(request.deletions, request.upsertions)
     return AlterUserScramCredentialsResponse(

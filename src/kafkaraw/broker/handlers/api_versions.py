@@ -1,6 +1,6 @@
 """ApiVersions: which APIs and versions this broker speaks.
 
-Source: KIP-35, KIP-511; KAFKA-18659 for Produce.
+Source: KIP-35, KIP-511, KIP-1242; KAFKA-18659 for Produce.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import REGISTERED, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -29,64 +31,23 @@ TRANSACTION_VERSION: Final = "transaction.version"
 TRANSACTION_VERSION_MAX: Final = 2
 EPOCH_BUMP_END_TXN: Final = 5
 FEATURES_EPOCH: Final = 1
-# The APIs with a handler; `handlers.table` has the same names, a test compares the two.
-OFFERED: Final = (
-    "Produce",
-    "Fetch",
-    "ListOffsets",
-    "Metadata",
-    "OffsetCommit",
-    "OffsetFetch",
-    "FindCoordinator",
-    "ApiVersions",
-    "ConsumerGroupDescribe",
-    "ConsumerGroupHeartbeat",
-    "JoinGroup",
-    "SyncGroup",
-    "Heartbeat",
-    "LeaveGroup",
-    "DescribeGroups",
-    "ListGroups",
-    "DeleteGroups",
-    "OffsetDelete",
-    "CreateTopics",
-    "DeleteTopics",
-    "InitProducerId",
-    "OffsetForLeaderEpoch",
-    "CreatePartitions",
-    "DeleteRecords",
-    "DescribeCluster",
-    "DescribeTopicPartitions",
-    "DescribeConfigs",
-    "AddOffsetsToTxn",
-    "AddPartitionsToTxn",
-    "AlterConfigs",
-    "DescribeProducers",
-    "DescribeTransactions",
-    "EndTxn",
-    "IncrementalAlterConfigs",
-    "ListTransactions",
-    "TxnOffsetCommit",
-    "WriteTxnMarkers",
-    "DescribeAcls",
-    "CreateAcls",
-    "DeleteAcls",
-    "SaslHandshake",
-    "SaslAuthenticate",
-    "DescribeClientQuotas",
-    "AlterClientQuotas",
-    "DescribeUserScramCredentials",
-    "AlterUserScramCredentials",
-)
+ANY_NODE: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+@handles(
+    ApiVersionsRequest,
+    authorize=None,
+    note="open: asked before the login",
+)
+def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> Reply[ApiVersionsResponse]:
     """Answer with the table of APIs."""
     if context.api_version >= SOFTWARE_VERSION_MIN and not _names_itself(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    if _is_misrouted(state, request):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
     response = ApiVersionsResponse(
-        error_code=ErrorCode.NONE, api_keys=advertised(state, (API_BY_NAME[name] for name in OFFERED))
+        error_code=ErrorCode.NONE, api_keys=advertised(state, (served.api for served in REGISTERED.values()))
     )
     if state.offer.versions(API_BY_NAME["EndTxn"]).max >= EPOCH_BUMP_END_TXN:
         level = state.config.transaction_version
@@ -119,6 +80,12 @@ def advertised(state: BrokerState, apis: Iterable[Api]) -> list[ApiVersion]:
         for key, (low, high) in rows
         if low <= high
     ]
+
+
+def _is_misrouted(state: BrokerState, request: ApiVersionsRequest) -> bool:
+    """Whether the client means another broker: behind a proxy, an address may have passed to this one."""
+    other_cluster = request.cluster_id is not None and request.cluster_id != state.catalog.cluster_id
+    return other_cluster or request.node_id not in (ANY_NODE, state.node_id)
 
 
 def _names_itself(request: ApiVersionsRequest) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from kafkaraw.broker.deferred import Deferred, answered
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.offsets import CommittedOffset
+from kafkaraw.broker.replies import Deferred, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from kafkaraw.broker.configs.config_changes import (
     BROKER_LISTS,
@@ -28,12 +28,23 @@ from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
 from kafkaraw.broker.configs.kafka_configs.declared import Declared
 from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from kafkaraw.broker.configs.topic_config import TOPIC_SETTINGS, not_acted_on
+from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name
+from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
+
+ACL_RESOURCES: Final[dict[int, ResourceType]] = {
+    ConfigResourceType.TOPIC: ResourceType.TOPIC,
+    ConfigResourceType.BROKER: ResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
+    ConfigResourceType.GROUP: ResourceType.GROUP,
+}
+"""Config resource type -> the type of the resource on which a client needs the permission."""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -76,6 +87,40 @@ def change_each(resources: Sequence[R], change: Callable[[R], None], answer: Cal
         kind, name = resource.resource_type, resource.resource_name
         answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
     return answers
+
+
+def divide_permitted(
+    call: Call[Any, Any], resources: Sequence[R], operation: AclOperation
+) -> tuple[list[R], list[tuple[R, ErrorCode]]]:
+    """Divide resources by whether the client may describe or alter their configs.
+
+    A resource that is named twice, or is of a type that does not exist, is the handler's to refuse.
+
+    Returns:
+        The permitted resources, and the others with their error codes.
+    """
+    counts = Counter((one.resource_type, one.resource_name) for one in resources)
+    allowed: list[R] = []
+    denied: list[tuple[R, ErrorCode]] = []
+    for one in resources:
+        kind = ACL_RESOURCES.get(one.resource_type)
+        name = CLUSTER_NAME if kind is ResourceType.CLUSTER else one.resource_name
+        malformed = counts[one.resource_type, one.resource_name] > 1 and operation is not AclOperation.DESCRIBE_CONFIGS
+        if kind is None or malformed or call.allows(operation, kind, name):
+            allowed.append(one)
+        else:
+            denied.append((one, DENIED_WITH[kind]))
+    return allowed, denied
+
+
+def denied_result(make: Callable[..., A], resource: _Resource, code: ErrorCode) -> A:
+    """The result for a resource whose configs the client may not alter."""
+    return make(
+        error_code=code,
+        error_message=MESSAGES[code],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_only: bool) -> None:

@@ -6,13 +6,20 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
 
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.describe_groups import GROUP_OPERATIONS
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -25,11 +32,52 @@ from kafkaraw.protocol.messages.consumer_group_describe import (
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
+_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def authorize(
+    call: Call[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse], request: ConsumerGroupDescribeRequest
+) -> Reply[ConsumerGroupDescribeResponse]:
+    """DESCRIBE on each group, and on every topic that its members read."""
+    allowed = [name for name in request.group_ids if call.may_describe_group(name)]
+    may_see = set(allowed)
+    denied = [_not_described(name, _DENIED) for name in request.group_ids if name not in may_see]
+
+    def seen(group: DescribedGroup) -> DescribedGroup:
+        topics = {
+            part.topic_name
+            for member in group.members
+            for assignment in (member.assignment, member.target_assignment)
+            for part in assignment.topic_partitions
+        }
+        topics.update(name for member in group.members for name in member.subscribed_topic_names)
+        if not all(call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in sorted(topics)):
+            hidden = "The group has described topic(s) that the client is not authorized to describe."
+            return _not_described(group.group_id, _TOPIC_DENIED, hidden)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = call.operations(ResourceType.GROUP, group.group_id)
+        return group
+
+    def merge(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+        response.groups = [*denied, *map(seen, response.groups)]
+        return response
+
+    return call.go_on(replace(request, group_ids=allowed), merge)
+
+
+@handles(
+    ConsumerGroupDescribeRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DESCRIBE, ResourceType.GROUP),
+        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
+    divided={0: Divided(("group_ids",), ("groups",))},
+)
 def handle(
     state: BrokerState, context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse:
+) -> Reply[ConsumerGroupDescribeResponse]:
     """Describe each."""
     groups = [_described(state, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
@@ -41,14 +89,14 @@ def handle(
 
 def _described(state: BrokerState, group_id: str) -> DescribedGroup:
     if not group_id:
-        return nothing(group_id, ErrorCode.INVALID_GROUP_ID)
+        return _not_described(group_id, ErrorCode.INVALID_GROUP_ID)
     coordinator = coordinator_or_code(state, group_id)
     if isinstance(coordinator, ErrorCode):
-        return nothing(group_id, coordinator)
+        return _not_described(group_id, coordinator)
     group = coordinator.group(group_id)
     if not isinstance(group, ConsumerGroup):
         missing = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
-        return nothing(group_id, ErrorCode.GROUP_ID_NOT_FOUND, missing)
+        return _not_described(group_id, ErrorCode.GROUP_ID_NOT_FOUND, missing)
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
@@ -96,7 +144,7 @@ def _assignment(state: BrokerState, parts: Mapping[Uuid, Iterable[int]]) -> Assi
     )
 
 
-def nothing(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
+def _not_described(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
     """What is said of a group that cannot be described."""
     return DescribedGroup(
         error_code=code,

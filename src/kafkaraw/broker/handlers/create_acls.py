@@ -9,8 +9,11 @@ import logging
 from collections.abc import Sequence
 
 from kafkaraw.broker.acl.rules import Acl
+from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.refusal import CloseConnection, Refusal
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.refusal import CloseConnectionError, Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -26,7 +29,22 @@ NO_AUTHORIZER = "No Authorizer is configured."
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-def handle(state: BrokerState, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+def _not_authorized(request: CreateAclsRequest, message: str) -> CreateAclsResponse:
+    """None is created."""
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message)
+            for _ in request.creations
+        ]
+    )
+
+
+@handles(
+    CreateAclsRequest,
+    authorize=on_cluster(AclOperation.ALTER, _not_authorized),
+    permissions=(Permission(AclOperation.ALTER, ResourceType.CLUSTER),),
+)
+def handle(state: BrokerState, context: RequestContext, request: CreateAclsRequest) -> Reply[CreateAclsResponse]:
     """Add the entries that make sense."""
     acls = [_acl(creation) for creation in request.creations]
     authorizer = state.catalog.authorizer
@@ -64,7 +82,7 @@ def _acl(creation: AclCreation) -> Acl:
     """The entry that is asked for. Kafka closes the connection when it says UNKNOWN, and so does this."""
     codes = (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
     if not all(codes):
-        raise CloseConnection("CreateAcls has an entry with unknown elements")
+        raise CloseConnectionError("CreateAcls has an entry with unknown elements")
     return Acl(
         ResourceType.of(creation.resource_type),
         creation.resource_name,

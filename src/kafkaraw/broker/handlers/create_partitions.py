@@ -9,13 +9,16 @@ import logging
 from collections import Counter
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_growth import plan_growth
 from kafkaraw.broker.turns import Steps
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -27,11 +30,29 @@ from kafkaraw.protocol.messages.create_partitions import (
 STRICT_QUOTA_VERSION_MIN: Final = 3
 
 _logger = logging.getLogger("kafkaraw.broker")
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def authorize(
+    call: Call[CreatePartitionsRequest, CreatePartitionsResponse], request: CreatePartitionsRequest
+) -> Reply[CreatePartitionsResponse]:
+    """ALTER on each topic."""
+    counts = Counter(topic.name for topic in request.topics)
+    allowed, refused = call.divide(
+        request.topics, AclOperation.ALTER, lambda topic: topic.name if counts[topic.name] == 1 else None
+    )
+    denied = [CreatePartitionsTopicResult(name=topic.name, error_code=_DENIED) for topic in refused]
+    return call.go_on_with(request, allowed, denied, CreatePartitionsResponse(results=[]), results="results")
+
+
+@handles(
+    CreatePartitionsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.ALTER, ResourceType.TOPIC),),
+)
 def handle(
     state: BrokerState, context: RequestContext, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse | Deferred[CreatePartitionsResponse]:
+) -> Reply[CreatePartitionsResponse]:
     """Let each topic grow by itself; one that cannot does not stop the others. Every topic is named in the answer."""
     quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
     return state.controller.changes.run(_growing(state, request, quota))

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
+from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.configs.config_layers import topic_entries
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.config_resources import layers_of
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.throttling import MutationQuota
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
-from kafkaraw.broker.topics.topic_creation import DEFAULT, PARTITIONS_MAX, PARTITIONS_PER_TURN, Plan, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import (
+    DEFAULT,
+    METADATA_TOPIC,
+    PARTITIONS_MAX,
+    PARTITIONS_PER_TURN,
+    Plan,
+    Wish,
+    plan_topic,
+)
 from kafkaraw.broker.turns import Steps, Turn
 from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_topics import (
     CreatableTopic,
@@ -32,11 +44,51 @@ from kafkaraw.protocol.messages.create_topics import (
 STRICT_QUOTA_VERSION_MIN: Final = 6
 
 _logger = logging.getLogger("kafkaraw.broker")
+UNKNOWN: Final = -1
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: CreateTopicsRequest
-) -> CreateTopicsResponse | Deferred[CreateTopicsResponse]:
+def authorize(
+    call: Call[CreateTopicsRequest, CreateTopicsResponse], request: CreateTopicsRequest
+) -> Reply[CreateTopicsResponse]:
+    """CREATE on the cluster, or on each topic; without DESCRIBE_CONFIGS the settings are left out of the answer."""
+    counts = Counter(topic.name for topic in request.topics)
+    # What is wrong with these is said to everybody.
+    malformed = {METADATA_TOPIC, *(name for name, count in counts.items() if count > 1)}
+    refused = {name for name in counts if name not in malformed and not call.may_create_topic(name)}
+    denied = [
+        CreatableTopicResult(name=name, error_code=_DENIED, error_message="Authorization failed.", configs=[])
+        for name in counts
+        if name in refused
+    ]
+    allowed = [topic for topic in request.topics if topic.name not in refused]
+    if not allowed:
+        return CreateTopicsResponse(topics=denied)
+
+    def merge(response: CreateTopicsResponse) -> CreateTopicsResponse:
+        for result in response.topics:
+            if result.error_code == ErrorCode.NONE and not call.allows(
+                AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name, log_denial=False
+            ):
+                result.topic_config_error_code = _DENIED
+                result.num_partitions = result.replication_factor = UNKNOWN
+                result.configs = []
+        response.topics.extend(denied)
+        return response
+
+    return call.go_on(replace(request, topics=allowed), merge)
+
+
+@handles(
+    CreateTopicsRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.CREATE, ResourceType.CLUSTER),
+        Permission(AclOperation.CREATE, ResourceType.TOPIC, "or"),
+        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "to be told the settings"),
+    ),
+)
+def handle(state: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> Reply[CreateTopicsResponse]:
     """Create each topic by itself; one that fails does not stop the others."""
     quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
     creation = _Creation(state, quota, request)

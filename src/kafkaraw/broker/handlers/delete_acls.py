@@ -8,9 +8,12 @@ from __future__ import annotations
 import logging
 
 from kafkaraw.broker.acl.rules import Acl, AclFilter
+from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.create_acls import NO_AUTHORIZER
 from kafkaraw.broker.handlers.describe_acls import filter_of
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -24,7 +27,24 @@ from kafkaraw.protocol.messages.delete_acls import (
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-def handle(state: BrokerState, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def _not_authorized(request: DeleteAclsRequest, message: str) -> DeleteAclsResponse:
+    """None is deleted."""
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message, matching_acls=[]
+            )
+            for _ in request.filters
+        ]
+    )
+
+
+@handles(
+    DeleteAclsRequest,
+    authorize=on_cluster(AclOperation.ALTER, _not_authorized),
+    permissions=(Permission(AclOperation.ALTER, ResourceType.CLUSTER),),
+)
+def handle(state: BrokerState, context: RequestContext, request: DeleteAclsRequest) -> Reply[DeleteAclsResponse]:
     """Remove what matches; an entry that several filters match is named in the answer to each."""
     filters = [filter_of(asked) for asked in request.filters]
     authorizer = state.catalog.authorizer

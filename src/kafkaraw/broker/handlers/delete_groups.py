@@ -6,11 +6,17 @@ Source: kafka.server.KafkaApis.handleDeleteGroupsRequest; KIP-229.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -18,10 +24,33 @@ from kafkaraw.protocol.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
+_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
-def handle(
-    state: BrokerState, context: RequestContext, request: DeleteGroupsRequest
-) -> DeleteGroupsResponse | Deferred[DeleteGroupsResponse]:
+
+def authorize(
+    call: Call[DeleteGroupsRequest, DeleteGroupsResponse], request: DeleteGroupsRequest
+) -> Reply[DeleteGroupsResponse]:
+    """DELETE on each group."""
+    names = list(dict.fromkeys(request.groups_names))
+    allowed = [name for name in names if call.allows(AclOperation.DELETE, ResourceType.GROUP, name)]
+    seen = set(allowed)
+
+    def merge(response: DeleteGroupsResponse) -> DeleteGroupsResponse:
+        response.results.extend(
+            DeletableGroupResult(group_id=name, error_code=_DENIED) for name in names if name not in seen
+        )
+        return response
+
+    return call.go_on(replace(request, groups_names=allowed), merge)
+
+
+@handles(
+    DeleteGroupsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.DELETE, ResourceType.GROUP),),
+    divided={0: Divided(("groups_names",), ("results",), unique=lambda name: name)},
+)
+def handle(state: BrokerState, context: RequestContext, request: DeleteGroupsRequest) -> Reply[DeleteGroupsResponse]:
     """Delete each; answered when none of them can come back."""
     return answered(lambda done: _delete(state, list(dict.fromkeys(request.groups_names)), done))
 

@@ -9,27 +9,60 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
+from kafkaraw.broker.handlers.parts import TOPICS
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Deferred, Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 from kafkaraw.records import TopicPartition
 
 NO_OFFSET: Final = -1
+NONE: Final = -1
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
+def authorize(
+    call: Call[DeleteRecordsRequest, DeleteRecordsResponse], request: DeleteRecordsRequest
+) -> Reply[DeleteRecordsResponse]:
+    """DELETE on each topic."""
+    allowed, refused = call.divide(request.topics, AclOperation.DELETE, lambda topic: topic.name)
+    return call.go_on_with(
+        request, allowed, [_not_deleted(topic) for topic in refused], DeleteRecordsResponse(topics=[])
+    )
+
+
+def _not_deleted(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
+    return DeleteRecordsTopicResult(
+        name=topic.name,
+        partitions=[
+            DeleteRecordsPartitionResult(
+                partition_index=part.partition_index, low_watermark=NONE, error_code=_TOPIC_DENIED
+            )
+            for part in topic.partitions
+        ],
+    )
+
+
+@handles(
+    DeleteRecordsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.DELETE, ResourceType.TOPIC),),
+    divided={0: TOPICS},
+)
+def handle(state: BrokerState, context: RequestContext, request: DeleteRecordsRequest) -> Reply[DeleteRecordsResponse]:
     """Delete in each partition by itself, then wait until the other replicas have done so."""
     offsets = {
         TopicPartition(topic.name, asked.partition_index): asked.offset

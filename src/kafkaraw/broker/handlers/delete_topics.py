@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred
+from kafkaraw.broker.handlers.authorization import MESSAGES, Call
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps
 from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from kafkaraw.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 
 BY_ID_VERSION_MIN: Final = 6
 DISABLED_CODE_VERSION_MIN: Final = 3
@@ -33,9 +41,70 @@ class _Asked:
     topic_id: bytes = ZERO_UUID
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: DeleteTopicsRequest
-) -> DeleteTopicsResponse | Deferred[DeleteTopicsResponse]:
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def authorize(
+    call: Call[DeleteTopicsRequest, DeleteTopicsResponse], request: DeleteTopicsRequest
+) -> Reply[DeleteTopicsResponse]:
+    """DELETE on the cluster, or DELETE and DESCRIBE on each topic."""
+    by_state = call.context.api_version >= BY_ID_VERSION_MIN
+    asked = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
+    if not call.state.config.delete_topic_enable or call.allows_on_cluster(AclOperation.DELETE, log_denial=False):
+        return call.go_on(request)
+    counts = Counter((topic.name, bytes(topic.topic_id)) for topic in asked)
+    allowed, denied = list[DeleteTopicState](), list[DeletableTopicResult]()
+    for topic in asked:
+        malformed = counts[topic.name, bytes(topic.topic_id)] > 1
+        refusal = None if malformed else _deletion_refusal(call, topic)
+        if refusal is None:
+            allowed.append(topic)
+        else:
+            denied.append(refusal)
+    if not allowed:
+        return DeleteTopicsResponse(responses=denied)
+
+    def merge(response: DeleteTopicsResponse) -> DeleteTopicsResponse:
+        response.responses.extend(denied)
+        return response
+
+    names = [] if by_state else [topic.name for topic in allowed if topic.name is not None]
+    return call.go_on(replace(request, topics=allowed if by_state else [], topic_names=names), merge)
+
+
+def _deletion_refusal(
+    call: Call[DeleteTopicsRequest, DeleteTopicsResponse], asked: DeleteTopicState
+) -> DeletableTopicResult | None:
+    by_id = asked.topic_id != ZERO_UUID
+    if by_id == (asked.name is not None):
+        return None  # neither or both: the handler says that this cannot be
+    topic = call.state.catalog.topic_by_id(asked.topic_id) if by_id else call.state.catalog.topic(asked.name)
+    name = asked.name if topic is None else topic.name
+    if name is None:
+        return None  # an unknown id
+    describable = call.may_describe_topic(name, log_denial=not by_id)
+    deletable = call.allows(AclOperation.DELETE, ResourceType.TOPIC, name, log_denial=topic is not None)
+    if by_id:
+        return None if deletable else _not_deleted(name if describable else None, asked.topic_id)
+    if describable and (deletable or topic is None):
+        return None
+    return _not_deleted(name, ZERO_UUID)
+
+
+def _not_deleted(name: str | None, topic_id: Uuid) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=_DENIED, error_message=MESSAGES[_DENIED])
+
+
+@handles(
+    DeleteTopicsRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DELETE, ResourceType.CLUSTER),
+        Permission(AclOperation.DELETE, ResourceType.TOPIC, "or"),
+        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC, "with it"),
+    ),
+)
+def handle(state: BrokerState, context: RequestContext, request: DeleteTopicsRequest) -> Reply[DeleteTopicsResponse]:
     """Delete each topic by itself; one that fails does not stop the others."""
     return state.controller.changes.run(_deleting(state, context, request))
 

@@ -6,12 +6,17 @@ Source: kafka.server.AclApis.handleDescribeAcls, DescribeAclsResponse.aclsResour
 from __future__ import annotations
 
 from kafkaraw.broker.acl.rules import AclFilter
+from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.refusal import CloseConnectionError
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.protocol.messages.delete_acls import DeleteAclsFilter
+from kafkaraw.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+)
 from kafkaraw.protocol.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
@@ -20,7 +25,17 @@ from kafkaraw.protocol.messages.describe_acls import (
 )
 
 
-def handle(state: BrokerState, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+def _not_authorized(request: DescribeAclsRequest, message: str) -> DescribeAclsResponse:
+    """None is shown."""
+    return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message, resources=[])
+
+
+@handles(
+    DescribeAclsRequest,
+    authorize=on_cluster(AclOperation.DESCRIBE, _not_authorized),
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER),),
+)
+def handle(state: BrokerState, context: RequestContext, request: DescribeAclsRequest) -> Reply[DescribeAclsResponse]:
     """Answer with the entries, by resource."""
     wanted = filter_of(request)
     authorizer = state.catalog.authorizer
@@ -46,11 +61,11 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """The filter in a request. Kafka closes the connection when it says UNKNOWN, and so does this.
 
     Raises:
-        CloseConnection: it does. Numbers without a meaning become UNKNOWN, which no entry is.
+        CloseConnectionError: it does. Numbers without a meaning become UNKNOWN, which no entry is.
     """
     codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     if not all(codes):
-        raise CloseConnection("a filter of access control entries has unknown elements")
+        raise CloseConnectionError("a filter of access control entries has unknown elements")
     return AclFilter(
         ResourceType.of(asked.resource_type_filter),
         asked.resource_name_filter,

@@ -5,10 +5,14 @@ Source: KIP-546; org.apache.kafka.image.ClientQuotasImage.
 
 from __future__ import annotations
 
+from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.table import in_kafkas_order
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -19,9 +23,21 @@ from kafkaraw.protocol.messages.describe_client_quotas import (
 )
 
 
+def _not_authorized(request: DescribeClientQuotasRequest, message: str) -> DescribeClientQuotasResponse:
+    """No quota is shown."""
+    return DescribeClientQuotasResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message, entries=None
+    )
+
+
+@handles(
+    DescribeClientQuotasRequest,
+    authorize=on_cluster(AclOperation.DESCRIBE_CONFIGS, _not_authorized),
+    permissions=(Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),),
+)
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+) -> Reply[DescribeClientQuotasResponse]:
     """Tell of those that match."""
     try:
         found = state.throttling.table.describe(request.components, strict=request.strict)

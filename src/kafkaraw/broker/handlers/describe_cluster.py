@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.metadata import CLUSTER_OPERATIONS
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -21,7 +25,30 @@ BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-def handle(state: BrokerState, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def authorize(
+    call: Call[DescribeClusterRequest, DescribeClusterResponse], request: DescribeClusterRequest
+) -> Reply[DescribeClusterResponse]:
+    """Open to everybody; what may be done to the cluster is told to those who may DESCRIBE it."""
+
+    def merge(response: DescribeClusterResponse) -> DescribeClusterResponse:
+        if request.include_cluster_authorized_operations and response.error_code == ErrorCode.NONE:
+            response.cluster_authorized_operations = call.cluster_operations()
+        return response
+
+    return call.go_on(request, merge)
+
+
+@handles(
+    DescribeClusterRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER, "to be told what may be done to the cluster"),
+    ),
+    note="otherwise open",
+)
+def handle(
+    state: BrokerState, context: RequestContext, request: DescribeClusterRequest
+) -> Reply[DescribeClusterResponse]:
     """Answer with the nodes that can be reached on the client's listener."""
     if request.endpoint_type == CONTROLLERS:
         return _refusal(

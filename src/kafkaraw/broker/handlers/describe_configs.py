@@ -19,11 +19,16 @@ from kafkaraw.broker.configs.config_layers import (
 )
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
 from kafkaraw.broker.configs.kafka_configs.declared import Declared
-from kafkaraw.broker.handlers.config_resources import invalid, layers_of
+from kafkaraw.broker.handlers.authorization import MESSAGES, Call
+from kafkaraw.broker.handlers.config_resources import divide_permitted, invalid, layers_of
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.config_codes import ConfigResourceType, ConfigSource, ConfigType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_configs import (
@@ -48,12 +53,12 @@ _ENTRY_BYTES: Final = 12
 """What an entry or a synonym takes besides its texts."""
 
 
-def has_unknown_kinds(request: DescribeConfigsRequest) -> bool:
+def _has_unknown_kinds(request: DescribeConfigsRequest) -> bool:
     """Whether a request asks for a kind of resource that Kafka does not have."""
     return not all(resource.resource_type in _LOOK_UPS for resource in request.resources)
 
 
-class AnswerBound:
+class _AnswerBound:
     """Holds an answer that is made in parts to a size: equal entries are one object, and beyond a size is refused."""
 
     def __init__(self) -> None:
@@ -103,9 +108,40 @@ class AnswerBound:
         return known
 
 
-def handle(state: BrokerState, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def authorize(
+    call: Call[DescribeConfigsRequest, DescribeConfigsResponse], request: DescribeConfigsRequest
+) -> Reply[DescribeConfigsResponse]:
+    """DESCRIBE_CONFIGS on each topic or group; on the cluster for brokers and client metrics."""
+    allowed, refused = divide_permitted(call, request.resources, AclOperation.DESCRIBE_CONFIGS)
+    denied = [
+        DescribeConfigsResult(
+            error_code=code,
+            error_message=MESSAGES[code],
+            resource_type=one.resource_type,
+            resource_name=one.resource_name,
+            configs=[],
+        )
+        for one, code in refused
+    ]
+    answer = DescribeConfigsResponse(results=[])
+    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="results")
+
+
+@handles(
+    DescribeConfigsRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "of a topic"),
+        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP, "of a group"),
+        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "of a broker"),
+    ),
+    divided={0: Divided(("resources",), ("results",), names_per_part=10, whole=_has_unknown_kinds, bound=_AnswerBound)},
+)
+def handle(
+    state: BrokerState, context: RequestContext, request: DescribeConfigsRequest
+) -> Reply[DescribeConfigsResponse]:
     """Answer for each resource by itself; one of an unknown kind spoils the whole request, as in Kafka."""
-    describe = _refuse if has_unknown_kinds(request) else _describe
+    describe = _refuse if _has_unknown_kinds(request) else _describe
     return DescribeConfigsResponse(results=[describe(state, request, resource) for resource in request.resources])
 
 

@@ -5,14 +5,19 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups; 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.groups.classic_group import ClassicGroup, ClassicMember
 from kafkaraw.broker.groups.states import ClassicState
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.protocol.acl_codes import OPERATIONS_OF, ResourceType, operation_bits
+from kafkaraw.protocol.acl_codes import OPERATIONS_OF, AclOperation, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -23,9 +28,38 @@ from kafkaraw.protocol.messages.describe_groups import (
 
 NOT_FOUND_SINCE: Final = 6
 GROUP_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.GROUP])
+OPERATIONS_SINCE: Final = 3
+_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def handle(state: BrokerState, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def authorize(
+    call: Call[DescribeGroupsRequest, DescribeGroupsResponse], request: DescribeGroupsRequest
+) -> Reply[DescribeGroupsResponse]:
+    """DESCRIBE on each group."""
+    allowed = [name for name in request.groups if call.may_describe_group(name)]
+    seen = set(allowed)
+    denied = [_not_described(name, _DENIED) for name in request.groups if name not in seen]
+    tells = request.include_authorized_operations and call.context.api_version >= OPERATIONS_SINCE
+
+    def merge(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
+        for group in response.groups:
+            if tells and not group.error_code:
+                group.authorized_operations = call.operations(ResourceType.GROUP, group.group_id)
+        response.groups[:0] = denied
+        return response
+
+    return call.go_on(replace(request, groups=allowed), merge)
+
+
+@handles(
+    DescribeGroupsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.GROUP),),
+    divided={0: Divided(("groups",), ("groups",))},
+)
+def handle(
+    state: BrokerState, context: RequestContext, request: DescribeGroupsRequest
+) -> Reply[DescribeGroupsResponse]:
     """Describe each."""
     groups = [_described(state, context, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
@@ -38,12 +72,12 @@ def handle(state: BrokerState, context: RequestContext, request: DescribeGroupsR
 def _described(state: BrokerState, context: RequestContext, group_id: str) -> DescribedGroup:
     coordinator = coordinator_or_code(state, group_id)
     if isinstance(coordinator, ErrorCode):
-        return nothing(group_id, coordinator)
+        return _not_described(group_id, coordinator)
     group = coordinator.group(group_id)
     if not isinstance(group, ClassicGroup):
         missing = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
         code = ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= NOT_FOUND_SINCE else ErrorCode.NONE
-        return nothing(group_id, code, ClassicState.DEAD.value, missing if code else None)
+        return _not_described(group_id, code, ClassicState.DEAD.value, missing if code else None)
     stable = group.state is ClassicState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -66,7 +100,7 @@ def _member(member: ClassicMember, protocol: str | None) -> DescribedGroupMember
     )
 
 
-def nothing(group_id: str, code: ErrorCode, group_state: str = "", message: str | None = None) -> DescribedGroup:
+def _not_described(group_id: str, code: ErrorCode, group_state: str = "", message: str | None = None) -> DescribedGroup:
     """What is said of a group that cannot be described."""
     return DescribedGroup(
         error_code=code,

@@ -6,16 +6,21 @@ Source: KIP-966; kafka.server.handlers.DescribeTopicPartitionsRequestHandler, ka
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.metadata import TOPIC_OPERATIONS
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import INTERNAL_TOPICS, Topic
 from kafkaraw.broker.topics.topic_creation import check_name
 from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -23,14 +28,56 @@ from kafkaraw.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 
 PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def authorize(
+    call: Call[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse], request: DescribeTopicPartitionsRequest
+) -> Reply[DescribeTopicPartitionsResponse]:
+    """DESCRIBE on each topic; of all topics, those that the client may not see are left out.
+
+    They are so before the handler counts partitions: its pages are filled with what the client may see.
+    """
+    everything = not request.topics
+    names = {topic.name for topic in request.topics or call.state.catalog.topics()}
+    hidden = {name for name in names if not call.may_describe_topic(name, log_denial=not everything)}
+    cursor = request.cursor
+    left = sorted(name for name in names if cursor is None or name >= cursor.topic_name)
+    denied = [] if everything else [_not_described(name) for name in left if name in hidden]
+    if hidden:
+        topics = [TopicRequest(name=name) for name in left if name not in hidden]
+        if not topics:
+            return DescribeTopicPartitionsResponse(topics=denied)
+        if cursor is not None and (cursor.topic_name in hidden or (everything and cursor.topic_name not in names)):
+            cursor = None  # it says where to go on within a topic that is not there for this client
+        request = replace(request, topics=topics, cursor=cursor)
+
+    def merge(response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsResponse:
+        for topic in response.topics:
+            topic.topic_authorized_operations = call.operations(ResourceType.TOPIC, topic.name or "")
+        response.topics.extend(denied)
+        return response
+
+    return call.go_on(request, merge)
+
+
+def _not_described(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=_DENIED, name=name, topic_id=ZERO_UUID, partitions=[])
+
+
+@handles(
+    DescribeTopicPartitionsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),),
+    note="of all topics, those without the right are left out",
+)
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Reply[DescribeTopicPartitionsResponse]:
     """Answer with one page, by name."""
     cursor = request.cursor
     names = {topic.name for topic in request.topics or state.catalog.topics()}

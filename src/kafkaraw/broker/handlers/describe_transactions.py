@@ -5,12 +5,19 @@ Source: KIP-664; kafka.coordinator.transaction.TransactionCoordinator.handleDesc
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.states import Transaction
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -19,22 +26,51 @@ from kafkaraw.protocol.messages.describe_transactions import (
     TransactionState,
 )
 
+_ID_DENIED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
+
+def authorize(
+    call: Call[DescribeTransactionsRequest, DescribeTransactionsResponse], request: DescribeTransactionsRequest
+) -> Reply[DescribeTransactionsResponse]:
+    """DESCRIBE on each transactional id; of its topics, those are left out that may not be described."""
+    denied = {name for name in request.transactional_ids if not call.may_describe_transaction(name)}
+    asked = [name for name in request.transactional_ids if name not in denied]
+
+    def merge(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
+        for one in response.transaction_states:
+            one.topics = [
+                topic
+                for topic in one.topics
+                if call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic, log_denial=False)
+            ]
+        response.transaction_states.extend(_not_described(name, _ID_DENIED) for name in sorted(denied))
+        return response
+
+    return call.go_on(replace(request, transactional_ids=asked), merge)
+
+
+@handles(
+    DescribeTransactionsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
+    note="topics without DESCRIBE are left out",
+    divided={0: Divided(("transactional_ids",), ("transaction_states",))},
+)
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse:
+) -> Reply[DescribeTransactionsResponse]:
     """Describe each."""
     return DescribeTransactionsResponse(transaction_states=[_one(state, name) for name in request.transactional_ids])
 
 
 def _one(state: BrokerState, name: str) -> TransactionState:
     if not name:
-        return not_described(name, ErrorCode.INVALID_REQUEST)
+        return _not_described(name, ErrorCode.INVALID_REQUEST)
     try:
         found = state.transactions.coordinator(name).transaction(name)
     except Refusal as refusal:
-        return not_described(name, refusal.code)
-    return not_described(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND) if found is None else _described(found)
+        return _not_described(name, refusal.code)
+    return _not_described(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND) if found is None else _described(found)
 
 
 def _described(transaction: Transaction) -> TransactionState:
@@ -53,7 +89,7 @@ def _described(transaction: Transaction) -> TransactionState:
     )
 
 
-def not_described(name: str, code: ErrorCode) -> TransactionState:
+def _not_described(name: str, code: ErrorCode) -> TransactionState:
     """The answer for an id of which nothing is told."""
     return TransactionState(
         error_code=code,

@@ -5,9 +5,13 @@ Source: KIP-554; org.apache.kafka.image.ScramImage.
 
 from __future__ import annotations
 
+from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.core.sasl.scram import TYPE_OF_MECHANISM
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -17,9 +21,27 @@ from kafkaraw.protocol.messages.describe_user_scram_credentials import (
 )
 
 
+def _not_authorized(request: DescribeUserScramCredentialsRequest, message: str) -> DescribeUserScramCredentialsResponse:
+    """No user's credentials are described; Kafka does not even repeat the names."""
+    results = [
+        DescribeUserScramCredentialsResult(
+            user="", error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message, credential_infos=[]
+        )
+        for _ in request.users or ()
+    ]
+    return DescribeUserScramCredentialsResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message, results=results
+    )
+
+
+@handles(
+    DescribeUserScramCredentialsRequest,
+    authorize=on_cluster(AclOperation.DESCRIBE, _not_authorized),
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER),),
+)
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> Reply[DescribeUserScramCredentialsResponse]:
     """Tell of those asked for, or of all."""
     users = None if request.users is None else [user.name for user in request.users]
     return DescribeUserScramCredentialsResponse(

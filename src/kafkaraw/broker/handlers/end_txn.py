@@ -7,22 +7,37 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.init_producer_id import fenced_code
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity, Outcome
 from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FENCED_VERSION_MIN: Final = 2
 EPOCH_BUMP_API_VERSION_MIN: Final = 5
+_ID_DENIED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: EndTxnRequest
-) -> EndTxnResponse | Deferred[EndTxnResponse]:
+def authorize(call: Call[EndTxnRequest, EndTxnResponse], request: EndTxnRequest) -> Reply[EndTxnResponse]:
+    """WRITE on the transactional id."""
+    if not call.may_write_transactions(request.transactional_id):
+        return EndTxnResponse(error_code=_ID_DENIED)
+    return call.go_on(request)
+
+
+@handles(
+    EndTxnRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),),
+)
+def handle(state: BrokerState, context: RequestContext, request: EndTxnRequest) -> Reply[EndTxnResponse]:
     """End it; answered when the outcome cannot be lost."""
     bumps = context.api_version >= EPOCH_BUMP_API_VERSION_MIN
 

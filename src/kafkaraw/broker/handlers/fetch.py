@@ -10,24 +10,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, Failed, after
 from kafkaraw.broker.fetch_sessions import in_session
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
 from kafkaraw.broker.handlers.parts import has_more_than
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
 from kafkaraw.broker.log.storage import Content
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.partitions.partition_observers import Watcher
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Deferred, Failed, Reply, after
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
 from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (
     AbortedTransaction,
@@ -54,16 +57,75 @@ UNKNOWN_OFFSET: Final = -1
 PARTITIONS_PER_STEP: Final = 100
 """After how many partitions others may have a turn; a request for no more is answered in one."""
 NO_REPLICA: Final = -1
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+REPLICA_STATE_SINCE: Final = 15
 
 
-def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -> object:
+def authorize(call: Call[FetchRequest, FetchResponse], request: FetchRequest) -> Reply[FetchResponse]:
+    """READ on each topic; who claims to be a replica needs CLUSTER_ACTION instead, and gains nothing else by it.
+
+    What a session remembers is asked for anew, with the rights of the moment.
+    """
+    sessions, version = call.state.fetch_sessions, call.context.api_version
+    return in_session(sessions, version, request, lambda everything: _fetch(call, everything))
+
+
+def _fetch(call: Call[FetchRequest, FetchResponse], request: FetchRequest) -> Reply[FetchResponse]:
+    allowed, refused = request.topics, list[FetchTopic]()
+    if _claims_to_be_replica(call, request):
+        if not call.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+            allowed, refused = refused, allowed
+    else:
+        allowed, refused = call.divide(
+            request.topics,
+            AclOperation.READ,
+            lambda topic: call.topic_name(topic.topic, topic.topic_id, TOPIC_ID_VERSION_MIN),
+        )
+    if not refused:
+        return call.go_on(request)
+
+    def merge(response: FetchResponse) -> FetchResponse:
+        if response.error_code == ErrorCode.NONE:
+            response.responses.extend(_not_fetched(topic) for topic in refused)
+        return response
+
+    return call.go_on(replace(request, topics=allowed), merge)
+
+
+def _claims_to_be_replica(call: Call[FetchRequest, FetchResponse], request: FetchRequest) -> bool:
+    claimed = request.replica_id if call.context.api_version < REPLICA_STATE_SINCE else request.replica_state.replica_id
+    return claimed >= 0
+
+
+def _not_fetched(topic: FetchTopic) -> FetchableTopicResponse:
+    return FetchableTopicResponse(
+        topic=topic.topic,
+        topic_id=topic.topic_id,
+        partitions=[
+            PartitionData(
+                partition_index=asked.partition, error_code=_TOPIC_DENIED, high_watermark=UNKNOWN_OFFSET, records=b""
+            )
+            for asked in topic.partitions
+        ],
+    )
+
+
+@handles(
+    FetchRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.READ, ResourceType.TOPIC),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, for who claims to be a replica"),
+    ),
+)
+def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
     """Answer at once when there is enough to give, else later."""
     return in_session(
         state.fetch_sessions, context.api_version, request, lambda everything: _answer(state, context, everything)
     )
 
 
-def _answer(state: BrokerState, context: RequestContext, request: FetchRequest) -> object:
+def _answer(state: BrokerState, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
     fetch = _Fetch(state, context, request)
     if fetch.is_long:
         return after(run_in_turns(_answer_in_turns(fetch), completes=False), lambda answer: answer.result)
@@ -408,7 +470,7 @@ class _WaitingFetch:
             self._resolve(reading)
 
     def _resolve(self, reading: _Reading | Failed) -> None:
-        self.deferred.resolve(reading if isinstance(reading, Failed) else reading.response)  # type: ignore[arg-type]
+        self.deferred.resolve(reading if isinstance(reading, Failed) else reading.response)
 
     def _leave(self) -> None:
         self._has_left = True

@@ -7,12 +7,18 @@ Source: KIP-699 (many keys at once).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
+from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -25,9 +31,66 @@ _LEADERS: Final[dict[int, Callable[[BrokerState, str], int | None]]] = {
     GROUP: lambda state, key: state.groups.leader_for(key),
     TRANSACTION: lambda state, key: state.transactions.leader_for(key),
 }
+SHARE: Final = 2
+SHARE_SINCE: Final = 6
+_ACL_RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
 
-def handle(state: BrokerState, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def authorize(
+    call: Call[FindCoordinatorRequest, FindCoordinatorResponse], request: FindCoordinatorRequest
+) -> Reply[FindCoordinatorResponse]:
+    """DESCRIBE on each key; the coordinators of share groups are for brokers only."""
+    many = call.context.api_version >= MANY_KEYS_VERSION_MIN
+    keys = request.coordinator_keys if many else [request.key]
+    if request.key_type == SHARE and call.context.api_version >= SHARE_SINCE:
+        if call.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+            return call.go_on(request)
+        return _coordinators([_no_coordinator(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for key in keys], many=many)
+    resource_type = _ACL_RESOURCES.get(request.key_type)
+    if resource_type is None:
+        return call.go_on(request)
+    code = DENIED_WITH[resource_type]
+    allowed = [key for key in keys if call.allows(AclOperation.DESCRIBE, resource_type, key)]
+    seen = set(allowed)
+    denied = [_no_coordinator(key, code) for key in keys if key not in seen]
+    if not denied:
+        return call.go_on(request)
+    if not allowed:
+        return _coordinators(denied, many=many)
+
+    def merge(response: FindCoordinatorResponse) -> FindCoordinatorResponse:
+        response.coordinators.extend(denied)
+        return response
+
+    return call.go_on(replace(request, coordinator_keys=allowed), merge)
+
+
+def _no_coordinator(key: str, code: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=NOWHERE, host="", port=NOWHERE, error_code=code)
+
+
+def _coordinators(found: Sequence[Coordinator], *, many: bool) -> FindCoordinatorResponse:
+    if many:
+        return FindCoordinatorResponse(coordinators=list(found))
+    code = ErrorCode(found[0].error_code)
+    return FindCoordinatorResponse(
+        error_code=code, error_message=MESSAGES[code], node_id=NOWHERE, host="", port=NOWHERE
+    )
+
+
+@handles(
+    FindCoordinatorRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DESCRIBE, ResourceType.GROUP, "of a group"),
+        Permission(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "of a transactional id"),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "of a share group"),
+    ),
+    divided={4: Divided(("coordinator_keys",), ("coordinators",))},
+)
+def handle(
+    state: BrokerState, context: RequestContext, request: FindCoordinatorRequest
+) -> Reply[FindCoordinatorResponse]:
     """Answer for each key."""
     if context.api_version >= MANY_KEYS_VERSION_MIN:
         found = [_coordinator(state, context, request.key_type, key) for key in request.coordinator_keys]

@@ -9,23 +9,55 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import NOBODY, Identity, Outcome
 from kafkaraw.errors import ConfigError
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FENCED_VERSION_MIN: Final = 4
 
 _logger = logging.getLogger("kafkaraw.broker")
+NONE: Final = -1
 
 
+def authorize(
+    call: Call[InitProducerIdRequest, InitProducerIdResponse], request: InitProducerIdRequest
+) -> Reply[InitProducerIdResponse]:
+    """WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
+    if request.transactional_id is not None:
+        if call.may_write_transactions(request.transactional_id):
+            return call.go_on(request)
+        return _no_producer_id(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if call.authorizer.allows_any(call.client, AclOperation.WRITE, ResourceType.TOPIC) or call.allows_on_cluster(
+        AclOperation.IDEMPOTENT_WRITE
+    ):
+        return call.go_on(request)
+    return _no_producer_id(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _no_producer_id(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)
+
+
+@handles(
+    InitProducerIdRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "with a transactional id"),
+        Permission(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "without one"),
+        Permission(AclOperation.WRITE, ResourceType.TOPIC, "or, on any topic, without one"),
+    ),
+)
 def handle(
     state: BrokerState, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+) -> Reply[InitProducerIdResponse]:
     """Give an identity."""
     had = Identity(request.producer_id, request.producer_epoch)
     if (had.producer_id == NOBODY.producer_id) != (had.epoch == NOBODY.epoch):
@@ -39,6 +71,10 @@ def handle(
     )
     if not name:
         return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
+    if request.enable2_pc:  # as a broker of Kafka whose transaction.two.phase.commit.enable is off
+        return _response(context, Outcome(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if request.keep_prepared_txn:
+        return _response(context, Outcome(ErrorCode.UNSUPPORTED_VERSION))
     try:
         coordinator = state.transactions.coordinator(name)
     except Refusal as refusal:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -22,9 +25,21 @@ from kafkaraw.protocol.messages.leave_group import (
 MANY_MEMBERS_SINCE: Final = 3
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse | Deferred[LeaveGroupResponse]:
+def authorize(
+    call: Call[LeaveGroupRequest, LeaveGroupResponse], request: LeaveGroupRequest
+) -> Reply[LeaveGroupResponse]:
+    """READ on the group."""
+    if call.may_read_group(request.group_id):
+        return call.go_on(request)
+    return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+@handles(
+    LeaveGroupRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.READ, ResourceType.GROUP),),
+)
+def handle(state: BrokerState, context: RequestContext, request: LeaveGroupRequest) -> Reply[LeaveGroupResponse]:
     """Let each go."""
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):

@@ -6,15 +6,21 @@ Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6); Unifie
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, led_partition
+from kafkaraw.broker.handlers.parts import TOPICS
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.partition_log import TimestampAndOffset
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import ProtocolError
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -42,9 +48,56 @@ NOT_AVAILABLE_SINCE: Final = 5
 READ_COMMITTED: Final = 1
 NO_TIMESTAMP: Final = -1
 NOT_FOUND: Final = TimestampAndOffset(-1, -1)
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def handle(state: BrokerState, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def authorize(
+    call: Call[ListOffsetsRequest, ListOffsetsResponse], request: ListOffsetsRequest
+) -> Reply[ListOffsetsResponse]:
+    """DESCRIBE on each topic."""
+    allowed, refused = call.divide(request.topics, AclOperation.DESCRIBE, lambda topic: topic.name)
+    return call.go_on_with(request, allowed, [_not_listed(topic) for topic in refused], ListOffsetsResponse(topics=[]))
+
+
+def _not_listed(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    return ListOffsetsTopicResponse(
+        name=topic.name,
+        partitions=[
+            ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=_TOPIC_DENIED)
+            for part in topic.partitions
+        ],
+    )
+
+
+def _repeated_twice(request: ListOffsetsRequest) -> ListOffsetsRequest:
+    """Make a partition that is asked for several times asked for twice, both times in one part.
+
+    Kafka refuses it, and says so twice. A topic that is named several times becomes one.
+    """
+    asked: dict[str, list[ListOffsetsPartition]] = {}
+    first: dict[str, ListOffsetsTopic] = {}
+    for topic in request.topics:
+        first.setdefault(topic.name, topic)
+        asked.setdefault(topic.name, []).extend(topic.partitions)
+    topics: list[ListOffsetsTopic] = []
+    for name, partitions in asked.items():
+        times = Counter(part.partition_index for part in partitions)
+        by_index = {part.partition_index: part for part in partitions}
+        repeated = [part for index, part in by_index.items() if times[index] > 1]
+        topics += [replace(first[name], partitions=[part, part]) for part in repeated]
+        topics.append(
+            replace(first[name], partitions=[part for part in partitions if times[part.partition_index] == 1])
+        )
+    return replace(request, topics=topics)
+
+
+@handles(
+    ListOffsetsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),),
+    divided={0: replace(TOPICS, prepared=_repeated_twice)},
+)
+def handle(state: BrokerState, context: RequestContext, request: ListOffsetsRequest) -> Reply[ListOffsetsResponse]:
     """Answer for each partition."""
     asked = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     answers = []

@@ -6,11 +6,15 @@ Source: KIP-664, KIP-994, KIP-1152; kafka.coordinator.transaction.TransactionSta
 
 from __future__ import annotations
 
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.states import Transaction
 from kafkaraw.broker.transactions.states import TransactionState as State
 from kafkaraw.core.linear_regex import InvalidRegexError, compile_linear
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -21,7 +25,31 @@ from kafkaraw.protocol.messages.list_transactions import (
 _LABELS = {state.label for state in State}
 
 
-def handle(state: BrokerState, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def authorize(
+    call: Call[ListTransactionsRequest, ListTransactionsResponse], request: ListTransactionsRequest
+) -> Reply[ListTransactionsResponse]:
+    """DESCRIBE on each transactional id: those without are left out."""
+
+    def merge(response: ListTransactionsResponse) -> ListTransactionsResponse:
+        response.transaction_states = [
+            one
+            for one in response.transaction_states
+            if call.may_describe_transaction(one.transactional_id, log_denial=False)
+        ]
+        return response
+
+    return call.go_on(request, merge)
+
+
+@handles(
+    ListTransactionsRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
+    note="those without the right are left out",
+)
+def handle(
+    state: BrokerState, context: RequestContext, request: ListTransactionsRequest
+) -> Reply[ListTransactionsResponse]:
     """List them."""
     unknown = [name for name in request.state_filters if name not in _LABELS]
     try:

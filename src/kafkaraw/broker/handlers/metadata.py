@@ -5,16 +5,21 @@ Source: KIP-204 (auto-creation), KIP-516 (topic ids), KIP-430 (authorized operat
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.topics.topic_creation import check_name
-from kafkaraw.protocol import ZERO_UUID
-from kafkaraw.protocol.acl_codes import OPERATIONS_OF, ResourceType, operation_bits
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.acl_codes import OPERATIONS_OF, AclOperation, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import (
     MetadataRequest,
@@ -27,12 +32,79 @@ from kafkaraw.protocol.messages.metadata import (
 
 TOPIC_ID_QUERY_VERSION_MIN: Final = 12
 LISTENER_NOT_FOUND_SINCE: Final = 6
-# Without ACLs everybody may do everything that Kafka has for a resource; guards put in what it is with them.
+# Without an authorizer every client may do everything that Kafka has for a resource; `authorize` overwrites these bits.
 TOPIC_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.TOPIC])
 CLUSTER_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.CLUSTER])
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def authorize(call: Call[MetadataRequest, MetadataResponse], request: MetadataRequest) -> Reply[MetadataResponse]:
+    """DESCRIBE on each topic, and CREATE on the cluster or the topic for one that would be created.
+
+    Of all topics, those that the client may not see are left out.
+    """
+    asked = request.topics
+    everything = asked is None or (call.context.api_version == 0 and not asked)
+    denied: list[MetadataResponseTopic] = []
+    if asked is not None and not everything:
+        refusals = [(topic, _metadata_refusal(call, request, topic)) for topic in asked]
+        allowed = [topic for topic, refusal in refusals if refusal is None]
+        denied = [refusal for _, refusal in refusals if refusal is not None]
+        asked = allowed
+        request = replace(request, topics=allowed)
+
+    def merge(response: MetadataResponse) -> MetadataResponse:
+        if everything:
+            response.topics = [
+                topic for topic in response.topics if call.may_describe_topic(topic.name or "", log_denial=False)
+            ]
+        elif not asked:
+            response.topics = []  # an empty list asks for all of them in version 0
+        if request.include_topic_authorized_operations:
+            for topic in response.topics:
+                if topic.name is not None:
+                    topic.topic_authorized_operations = call.operations(ResourceType.TOPIC, topic.name)
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = call.cluster_operations()
+        response.topics.extend(denied)
+        return response
+
+    return call.go_on(request, merge)
+
+
+def _metadata_refusal(
+    call: Call[MetadataRequest, MetadataResponse], request: MetadataRequest, asked: MetadataRequestTopic
+) -> MetadataResponseTopic | None:
+    catalog, by_id = call.state.catalog, asked.topic_id != ZERO_UUID or asked.name is None
+    if by_id and call.context.api_version < TOPIC_ID_QUERY_VERSION_MIN:
+        return None  # the handler says that this cannot be
+    topic = catalog.topic_by_id(asked.topic_id) if by_id else catalog.topic(asked.name)
+    name = topic.name if topic is not None else asked.name
+    if name is None or (by_id and topic is None):
+        return None  # an unknown id
+    if not call.may_describe_topic(name, log_denial=True):
+        # Ids are no secret in Kafka; that a name belongs to one is.
+        return _no_metadata(None if by_id else name, asked.topic_id if by_id else ZERO_UUID)
+    creates = topic is None and request.allow_auto_topic_creation and call.state.config.auto_create_topics_enable
+    return _no_metadata(name, ZERO_UUID) if creates and not call.may_create_topic(name) else None
+
+
+def _no_metadata(name: str | None, topic_id: Uuid) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=_DENIED, name=name, topic_id=topic_id, partitions=[])
+
+
+@handles(
+    MetadataRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),
+        Permission(AclOperation.CREATE, ResourceType.CLUSTER, "auto-creation"),
+        Permission(AclOperation.CREATE, ResourceType.TOPIC, "or, auto-creation"),
+    ),
+    note="of all topics, those without the right are left out",
+    divided={0: Divided(("topics",), ("topics",), unique=lambda topic: (topic.name, topic.topic_id))},
+)
+def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> Reply[MetadataResponse]:
     """Answer with the cluster and the topics asked for."""
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [_describe(state, context, topic) for topic in state.catalog.topics()]

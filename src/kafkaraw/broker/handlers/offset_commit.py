@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.deferred import after
 from kafkaraw.broker.groups.coordinator import Claim
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.handlers.asked_positions import AskedPositions
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply, after
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -29,7 +32,39 @@ from kafkaraw.protocol.messages.offset_commit import (
 TOPIC_ID_VERSION_MIN: Final = 10
 
 
-def handle(state: BrokerState, context: RequestContext, request: OffsetCommitRequest) -> object:
+def authorize(
+    call: Call[OffsetCommitRequest, OffsetCommitResponse], request: OffsetCommitRequest
+) -> Reply[OffsetCommitResponse]:
+    """READ on the group, and READ on each topic."""
+    if not call.may_read_group(request.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return OffsetCommitResponse(topics=[_not_committed(topic, code) for topic in request.topics])
+    allowed, refused = call.divide(
+        request.topics,
+        AclOperation.READ,
+        lambda topic: call.topic_name(topic.name, topic.topic_id, TOPIC_ID_VERSION_MIN),
+    )
+    denied = [_not_committed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
+    return call.go_on_with(request, allowed, denied, OffsetCommitResponse(topics=[]))
+
+
+def _not_committed(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code)
+            for part in topic.partitions
+        ],
+    )
+
+
+@handles(
+    OffsetCommitRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.READ, ResourceType.GROUP), Permission(AclOperation.READ, ResourceType.TOPIC)),
+)
+def handle(state: BrokerState, context: RequestContext, request: OffsetCommitRequest) -> Reply[OffsetCommitResponse]:
     """Keep each position, or say why not."""
     by_id = context.api_version >= TOPIC_ID_VERSION_MIN
     asked: AskedPositions[OffsetCommitResponsePartition] = AskedPositions(

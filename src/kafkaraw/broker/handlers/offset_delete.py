@@ -6,12 +6,18 @@ Source: kafka.server.KafkaApis.handleOffsetDeleteRequest; KIP-496.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.parts import TOPICS
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,10 +27,47 @@ from kafkaraw.protocol.messages.offset_delete import (
 )
 from kafkaraw.records import TopicPartition
 
+_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
-def handle(
-    state: BrokerState, context: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
+
+def authorize(
+    call: Call[OffsetDeleteRequest, OffsetDeleteResponse], request: OffsetDeleteRequest
+) -> Reply[OffsetDeleteResponse]:
+    """DELETE on the group, and READ on each topic."""
+    if not call.allows(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=_DENIED, topics=[])
+    allowed, refused = call.divide(request.topics, AclOperation.READ, lambda topic: topic.name)
+    denied = [
+        OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetDeleteResponsePartition(
+                    partition_index=partition.partition_index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in refused
+    ]
+
+    def merge(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        if not response.error_code:
+            response.topics[:0] = denied
+        return response
+
+    return call.go_on(replace(request, topics=allowed), merge)
+
+
+@handles(
+    OffsetDeleteRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DELETE, ResourceType.GROUP),
+        Permission(AclOperation.READ, ResourceType.TOPIC),
+    ),
+    divided={0: TOPICS},
+)
+def handle(state: BrokerState, context: RequestContext, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
     """Delete each position."""
     return answered(lambda done: _delete(state, request, done))
 

@@ -6,19 +6,26 @@ Source: KIP-709 (many groups at once); org.apache.kafka.coordinator.group.Offset
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.offsets import CommittedOffset
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.parts import NAME, TOPIC_ID_OR_NAME, Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -33,9 +40,115 @@ GROUP_ERROR_VERSION_MIN: Final = 2
 MANY_GROUPS_VERSION_MIN: Final = 8
 TOPIC_ID_VERSION_MIN: Final = 10
 NOT_COMMITTED: Final = CommittedOffset(-1, -1, "")
+NONE: Final = -1
+GROUP_CODE_SINCE: Final = 2
 
 
-def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def authorize(
+    call: Call[OffsetFetchRequest, OffsetFetchResponse], request: OffsetFetchRequest
+) -> Reply[OffsetFetchResponse]:
+    """DESCRIBE on each group, and DESCRIBE on each topic; of all topics, those that it may not see are left out."""
+    if call.context.api_version < MANY_GROUPS_VERSION_MIN:
+        return _fetch_one_group(call, request)
+    groups, denied_groups = list[OffsetFetchRequestGroup](), list[OffsetFetchResponseGroup]()
+    denied_topics: dict[str, list[OffsetFetchRequestTopics]] = {}
+    for group in request.groups:
+        if not call.may_describe_group(group.group_id):
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            denied_groups.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code))
+            continue
+        if group.topics is not None:
+            allowed, refused = call.divide(
+                group.topics,
+                AclOperation.DESCRIBE,
+                lambda topic: call.topic_name(topic.name, topic.topic_id, TOPIC_ID_VERSION_MIN),
+            )
+            denied_topics[group.group_id] = refused
+            group = replace(group, topics=allowed)
+        groups.append(group)
+
+    def merge(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        for group in response.groups:
+            if group.group_id not in denied_topics:  # all topics were asked for
+                group.topics = [topic for topic in group.topics if _may_see(call, topic)]
+            elif group.error_code == ErrorCode.NONE:
+                group.topics.extend(_not_fetched(topic) for topic in denied_topics[group.group_id])
+        response.groups.extend(denied_groups)
+        return response
+
+    return call.go_on(replace(request, groups=groups), merge)
+
+
+def _may_see(call: Call[OffsetFetchRequest, OffsetFetchResponse], topic: OffsetFetchResponseTopics) -> bool:
+    name = call.topic_name(topic.name, topic.topic_id, TOPIC_ID_VERSION_MIN) or topic.name
+    return call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log_denial=False)
+
+
+def _not_fetched(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NONE, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _fetch_one_group(
+    call: Call[OffsetFetchRequest, OffsetFetchResponse], request: OffsetFetchRequest
+) -> Reply[OffsetFetchResponse]:
+    if not call.may_describe_group(request.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        in_partitions = call.context.api_version < GROUP_CODE_SINCE
+        topics = request.topics if in_partitions and request.topics is not None else []
+        return OffsetFetchResponse(topics=[_not_fetched_before_8(topic, code) for topic in topics], error_code=code)
+    asked = request.topics
+    allowed, refused = (None, []) if asked is None else call.divide(asked, AclOperation.DESCRIBE, lambda one: one.name)
+
+    def merge(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        if asked is None:
+            response.topics = [
+                topic for topic in response.topics if call.may_describe_topic(topic.name, log_denial=False)
+            ]
+        elif response.error_code == ErrorCode.NONE:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.topics.extend(_not_fetched_before_8(topic, code) for topic in refused)
+        return response
+
+    return call.go_on(replace(request, topics=allowed), merge)
+
+
+def _not_fetched_before_8(topic: OffsetFetchRequestTopic, code: ErrorCode) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(partition_index=index, committed_offset=NONE, error_code=code)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+@handles(
+    OffsetFetchRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.DESCRIBE, ResourceType.GROUP),
+        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
+    note="of all topics, those without the right are left out",
+    divided={
+        8: Divided(
+            ("groups", "topics", "partition_indexes"),
+            ("groups", "topics", "partitions"),
+            (("group_id",), TOPIC_ID_OR_NAME),
+        ),
+        0: Divided(("topics", "partition_indexes"), ("topics", "partitions"), (NAME,)),
+    },
+)
+def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequest) -> Reply[OffsetFetchResponse]:
     """Answer for each group and partition."""
     if context.api_version >= MANY_GROUPS_VERSION_MIN:
         return OffsetFetchResponse(

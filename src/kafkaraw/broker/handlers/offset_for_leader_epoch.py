@@ -5,24 +5,62 @@ Source: KIP-101, KIP-279, KIP-320; kafka.server.ReplicaManager.lastOffsetForLead
 
 from __future__ import annotations
 
+from typing import Final
+
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
+from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from kafkaraw.records import TopicPartition
 
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
+
+def authorize(
+    call: Call[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse], request: OffsetForLeaderEpochRequest
+) -> Reply[OffsetForLeaderEpochResponse]:
+    """CLUSTER_ACTION, as brokers have it, for everything; else DESCRIBE on each topic (KIP-320)."""
+    if call.allows_on_cluster(AclOperation.CLUSTER_ACTION, log_denial=False):
+        return call.go_on(request)
+    allowed, refused = call.divide(request.topics, AclOperation.DESCRIBE, lambda topic: topic.topic)
+    return call.go_on_with(
+        request, allowed, [_no_end(topic) for topic in refused], OffsetForLeaderEpochResponse(topics=[])
+    )
+
+
+def _no_end(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+    return OffsetForLeaderTopicResult(
+        topic=topic.topic,
+        partitions=[EpochEndOffset(partition=asked.partition, error_code=_TOPIC_DENIED) for asked in topic.partitions],
+    )
+
+
+@handles(
+    OffsetForLeaderEpochRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC, "or"),
+    ),
+    divided={0: Divided(("topics", "partitions"), ("topics", "partitions"), (("topic",),))},
+)
 def handle(
     state: BrokerState, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> Reply[OffsetForLeaderEpochResponse]:
     """Answer for each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -1,24 +1,23 @@
-"""Requests over very many names, asked in parts: between two parts, other connections have their turn.
+"""Requests that name very many things are answered in parts: between two parts, other connections have their turn.
 
-What such a request names is independent of each other: the answer of the whole is that of its parts, one after the
-other. So guards and handlers see requests of a bounded size, and need no loop of their own that yields. What must
-stay together (the batch of an OffsetCommit, the partitions of one transaction) is not in the table. Start at
-`in_parts`.
+The things that such a request names are independent of each other: the answer of the whole is that of its parts, one
+after the other. So authorization and handlers see requests of a bounded size, and need no loop of their own that
+yields. A request whose names must stay together (the batch of an OffsetCommit, the partitions of one transaction) is
+not divided. Start at `in_parts`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.describe_configs import AnswerBound, has_unknown_kinds
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.refusal import CloseConnectionError
+from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Failed, NoReply, Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Turn
+from kafkaraw.protocol.declare import Response
 
 NAMES_PER_PART: Final = 200
 """A hundred takes a millisecond or two."""
@@ -28,7 +27,36 @@ NAMES_MAX: Final = 1 << 18
 `ELEMENTS_MAX` limits the elements of a message, too, but partition numbers count less there.
 """
 
-Handler = Callable[[BrokerState, RequestContext, Any], object]
+Q = TypeVar("Q")
+Q_contra = TypeVar("Q_contra", contravariant=True)
+R = TypeVar("R", bound=Response)
+R_co = TypeVar("R_co", bound=Response, covariant=True)
+
+
+class Handler(Protocol[Q_contra, R_co]):
+    """Answers one request of an API."""
+
+    def __call__(self, state: BrokerState, context: RequestContext, request: Q_contra, /) -> Reply[R_co]:
+        """Answer the request.
+
+        Raises:
+            CloseConnectionError: the request makes no sense; the broker closes the connection.
+        """
+        ...
+
+
+class AnswerBound(Protocol):
+    """Limits the size of an answer that is made in parts."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further part is answered."""
+
+    def take(self, response: Any, /) -> None:  # noqa: ANN401
+        """Count the answer of the next part."""
+
+    def refusal(self, request: Any, /) -> Response:  # noqa: ANN401
+        """The answer of a part that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +69,9 @@ class Divided:
         keys: for each list but the last, the fields by which an element of the answer names what it is about.
         names_per_part: how many elements of the last list are asked at once.
         unique: gives of an element of the first list what counts only once, as the handler has it.
-        whole: tells of a request that its answer is one for all that it names, and cheap.
-        bound: makes what holds the answer to a size; None where every name has an answer of a few bytes.
+        prepared: changes a request before it is divided.
+        whole: whether the answer to a request is one for all that it names, and cheap.
+        bound: makes the limit of the answer's size; None where every name has an answer of a few bytes.
     """
 
     asked: tuple[str, ...]
@@ -50,74 +79,39 @@ class Divided:
     keys: tuple[tuple[str, ...], ...] = ()
     names_per_part: int = NAMES_PER_PART
     unique: Callable[[Any], object] | None = None
+    prepared: Callable[[Any], Any] | None = None
     whole: Callable[[Any], bool] | None = None
     bound: Callable[[], AnswerBound] | None = None
 
 
-_TOPIC_ID_OR_NAME: Final = ("name", "topic_id")
-_NAME: Final = ("name",)
-_TOPICS: Final = Divided(("topics", "partitions"), ("topics", "partitions"), (_NAME,))
-
-DIVIDED: Final[dict[str, tuple[tuple[int, Divided], ...]]] = {
-    "AddPartitionsToTxn": ((4, Divided(("transactions",), ("results_by_transaction",), names_per_part=20)),),
-    "ConsumerGroupDescribe": ((0, Divided(("group_ids",), ("groups",))),),
-    "DeleteGroups": ((0, Divided(("groups_names",), ("results",), unique=lambda name: name)),),
-    "DeleteRecords": ((0, _TOPICS),),
-    "DescribeConfigs": (
-        (
-            0,
-            Divided(("resources",), ("results",), names_per_part=10, whole=has_unknown_kinds, bound=AnswerBound),
-        ),
-    ),
-    "DescribeGroups": ((0, Divided(("groups",), ("groups",))),),
-    "DescribeProducers": ((0, Divided(("topics", "partition_indexes"), ("topics", "partitions"), (_NAME,))),),
-    "DescribeTransactions": ((0, Divided(("transactional_ids",), ("transaction_states",))),),
-    "FindCoordinator": ((4, Divided(("coordinator_keys",), ("coordinators",))),),
-    "ListOffsets": ((0, _TOPICS),),
-    "Metadata": ((0, Divided(("topics",), ("topics",), unique=lambda topic: (topic.name, topic.topic_id))),),
-    "OffsetDelete": ((0, _TOPICS),),
-    "OffsetFetch": (
-        (
-            8,
-            Divided(
-                ("groups", "topics", "partition_indexes"),
-                ("groups", "topics", "partitions"),
-                (("group_id",), _TOPIC_ID_OR_NAME),
-            ),
-        ),
-        (0, Divided(("topics", "partition_indexes"), ("topics", "partitions"), (_NAME,))),
-    ),
-    "OffsetForLeaderEpoch": ((0, Divided(("topics", "partitions"), ("topics", "partitions"), (("topic",),))),),
-    "WriteTxnMarkers": (
-        (
-            0,
-            Divided(
-                ("markers", "topics", "partition_indexes"),
-                ("markers", "topics", "partitions"),
-                (("producer_id",), _NAME),
-            ),
-        ),
-    ),
-}
-"""API -> first version and how its requests are divided from then on, the latest first."""
+TOPIC_ID_OR_NAME: Final = ("name", "topic_id")
+NAME: Final = ("name",)
+TOPICS: Final = Divided(("topics", "partitions"), ("topics", "partitions"), (NAME,))
 
 
-def in_parts(api: str, handler: Handler) -> Handler:
-    """A handler that is asked for no more than a part of a large request at once."""
-    if api not in DIVIDED:
-        return handler
+def in_parts(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> Handler[Q, R]:
+    """A handler that is called with no more than a part of a large request at once.
 
-    def handle(state: BrokerState, context: RequestContext, request: object) -> object:
-        for since, divided in DIVIDED[api]:
+    Args:
+        api: its name, for the log.
+        handler: takes any number of names.
+        ways: how requests are divided, by the first version for which that is so.
+    """
+    latest_first = sorted(ways.items(), reverse=True)
+
+    def handle(state: BrokerState, context: RequestContext, request: Q, /) -> Reply[R]:
+        for since, divided in latest_first:
             if context.api_version >= since:
                 if not has_more_than(request, divided.asked, divided.names_per_part):
                     return handler(state, context, request)
                 if has_more_than(request, divided.asked, NAMES_MAX):
-                    raise CloseConnection(f"{api} version {context.api_version} names more than {NAMES_MAX} things")
+                    raise CloseConnectionError(
+                        f"{api} version {context.api_version} names more than {NAMES_MAX} things"
+                    )
                 if divided.whole is not None and divided.whole(request):
                     return handler(state, context, request)
-                parts = divide(_apart(api, request, divided), divided.asked, divided.names_per_part)
-                return _Parts(parts, lambda part: handler(state, context, part), divided).begin()
+                parts = divide(_once_each(request, divided), divided.asked, divided.names_per_part)
+                return _Parts[R](parts, lambda part: handler(state, context, part), divided).begin()
         return handler(state, context, request)
 
     return handle
@@ -189,61 +183,41 @@ def put_together(answer: Any, more: Any, divided: Divided, depth: int, level: in
     before.extend(new)
 
 
-def _apart(api: str, request: Any, divided: Divided) -> Any:  # noqa: ANN401  # any request
-    """The request, without what counts once, and what is refused for being there twice side by side."""
-    if divided.unique is not None:
-        (field,) = divided.asked
-        unique = {divided.unique(element): element for element in getattr(request, field)}
-        return replace(request, **{field: list(unique.values())})
-    return _doubles_once(request) if api == "ListOffsets" else request
+def _once_each(request: Any, divided: Divided) -> Any:  # noqa: ANN401  # any request
+    """The request, without what counts once."""
+    if divided.prepared is not None:
+        request = divided.prepared(request)
+    if divided.unique is None:
+        return request
+    (field,) = divided.asked
+    unique = {divided.unique(element): element for element in getattr(request, field)}
+    return replace(request, **{field: list(unique.values())})
 
 
-def _doubles_once(request: Any) -> Any:  # noqa: ANN401  # ListOffsetsRequest
-    """A ListOffsets in which a partition that is asked for several times is asked for twice, and both in one part.
+class _Parts(Generic[R]):
+    """A request that is answered in parts, with the answers so far."""
 
-    It is refused, and clients are told so twice. A topic that is named several times is one in it.
-    """
-    asked: dict[str, list[Any]] = {}
-    first: dict[str, Any] = {}
-    for topic in request.topics:
-        first.setdefault(topic.name, topic)
-        asked.setdefault(topic.name, []).extend(topic.partitions)
-    topics = []
-    for name, partitions in asked.items():
-        times = Counter(part.partition_index for part in partitions)
-        by_index = {part.partition_index: part for part in partitions}
-        doubles = [part for index, part in by_index.items() if times[index] > 1]
-        if doubles:
-            topics += [replace(first[name], partitions=[part, part]) for part in doubles]
-        topics.append(
-            replace(first[name], partitions=[part for part in partitions if times[part.partition_index] == 1])
-        )
-    return replace(request, topics=topics)
-
-
-class _Parts:
-    """A request that is asked in parts, with the answers so far."""
-
-    def __init__(self, parts: Iterator[tuple[object, int]], ask: Callable[[object], object], divided: Divided) -> None:
+    def __init__(self, parts: Iterator[tuple[Any, int]], ask: Callable[[Any], Reply[R]], divided: Divided) -> None:
         self._parts = parts
         self._ask = ask
         self._divided = divided
         self._bound = None if divided.bound is None else divided.bound()
-        self._answer: object = None
+        self._answer: R | None = None
         self._cancelled = False
-        self._awaited: Deferred[Any] | None = None
-        self._deferred: Deferred[object] = Deferred(self._cancel, is_idle=False)
+        self._awaited: Deferred[Answer[R]] | None = None
+        self._deferred: Deferred[R] = Deferred(self._cancel, is_idle=False)
         self._turn = Turn()
 
-    def begin(self) -> object:
-        """Ask the first parts; the answer comes later, unless one turn is enough."""
+    def begin(self) -> Reply[R]:
+        """Answer the first parts; the reply comes later, unless one turn is enough."""
         if self._ask_parts():
             return self._taken_answer()
         return self._deferred
 
-    def _taken_answer(self) -> object:
+    def _taken_answer(self) -> R:
         """The answer, which is not kept: this object waits for the garbage collector."""
         answer, self._answer = self._answer, None
+        assert answer is not None, "a request that is divided has a part"
         return answer
 
     def _cancel(self) -> None:
@@ -262,25 +236,29 @@ class _Parts:
             self._deferred.resolve(self._taken_answer())
 
     def _ask_parts(self) -> bool:
-        """Ask parts until one has to wait, or others have their turn; tells whether all are answered."""
+        """Answer parts until one has to wait, or others have their turn; tells whether all are answered."""
         while not self._cancelled:
             part, depth = next(self._parts, (None, 0))
             if part is None:
                 return True
-            full = self._bound is not None and self._bound.is_full
-            answer = self._bound.refusal(part) if full else self._ask(part)  # type: ignore[union-attr,arg-type]
-            if isinstance(answer, Deferred):
-                self._awaited = answer
-                answer.when_done(lambda later, depth=depth: self._answered_late(later, depth))  # type: ignore[misc]
-                answer.when_idle(self._deferred.idle)
+            reply = self._reply_to(part)
+            if isinstance(reply, Deferred):
+                self._awaited = reply
+                reply.when_done(lambda later, depth=depth: self._answered_late(later, depth))  # type: ignore[misc]
+                reply.when_idle(self._deferred.idle)
                 return False
-            self._take(answer, depth)
+            self._take(reply, depth)
             if self._turn.is_over():
                 self._turn.pass_on(self._go_on)
                 return False
         return False
 
-    def _answered_late(self, answer: object, depth: int) -> None:
+    def _reply_to(self, part: Any) -> Reply[R]:  # noqa: ANN401  # a part of any request
+        if self._bound is not None and self._bound.is_full:
+            return cast("R", self._bound.refusal(part))
+        return self._ask(part)
+
+    def _answered_late(self, answer: Answer[R] | Failed, depth: int) -> None:
         self._awaited = None
         if isinstance(answer, Failed):
             self._deferred.resolve(answer)
@@ -288,7 +266,8 @@ class _Parts:
         self._take(answer, depth)
         self._turn.pass_on(self._go_on)
 
-    def _take(self, answer: Any, depth: int) -> None:  # noqa: ANN401
+    def _take(self, answer: Answer[R], depth: int) -> None:
+        assert not isinstance(answer, NoReply | CloseConnection), "only Produce has such replies, and is not divided"
         if self._bound is not None:
             self._bound.take(answer)
         if self._answer is None:

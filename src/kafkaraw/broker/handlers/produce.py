@@ -11,22 +11,25 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, after, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.partition import ALL_IN_SYNC, Partition
-from kafkaraw.broker.refusal import CloseConnection, RecordError, Refusal
+from kafkaraw.broker.refusal import CloseConnectionError, RecordError, Refusal
+from kafkaraw.broker.replies import NO_REPLY, Deferred, NoReply, Reply, after, after_response, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
 from kafkaraw.broker.validation.record_checks import ERRORS_MAX
-from kafkaraw.errors import BatchTooLarge
+from kafkaraw.errors import BatchTooLargeError
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -60,9 +63,74 @@ _EXPECTED: Final = frozenset(
     }
 )
 """After these, an answer does not tell where the log starts; after any other, it does."""
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> object:
+def authorize(call: Call[ProduceRequest, ProduceResponse], request: ProduceRequest) -> Reply[ProduceResponse]:
+    """WRITE on each topic; for transactional records WRITE on the transactional id, for the whole request."""
+    if _is_transactional(request) and not call.may_write_transactions(request.transactional_id):
+        _close_without_acks(request)
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return ProduceResponse(responses=[_not_produced(one, code) for one in request.topic_data])
+    allowed, refused = call.divide(
+        request.topic_data,
+        AclOperation.WRITE,
+        lambda topic: call.topic_name(topic.name, topic.topic_id, TOPIC_ID_VERSION_MIN),
+    )
+    if not refused:
+        return call.go_on(request)
+    denied = [_not_produced(topic, _TOPIC_DENIED) for topic in refused]
+    answer = call.go_on(replace(request, topic_data=allowed)) if allowed else ProduceResponse(responses=[])
+    _close_without_acks(request)
+
+    def merge(response: ProduceResponse) -> ProduceResponse:
+        response.responses.extend(denied)
+        return response
+
+    return after_response(answer, merge)
+
+
+def _close_without_acks(request: ProduceRequest) -> None:
+    if request.acks == 0:
+        raise CloseConnectionError(
+            "produce with acks=0 is not authorized; closing is all that such a producer understands"
+        )
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether the first batch of any partition belongs to a transaction, as Kafka looks at it."""
+    try:
+        return any(
+            first_is_transactional(partition.records)
+            for topic in request.topic_data
+            for partition in topic.partition_data
+            if isinstance(partition.records, memoryview)
+        )
+    except Refusal:
+        return False  # the handler says what is wrong with it
+
+
+def _not_produced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_responses=[
+            PartitionProduceResponse(index=data.index, error_code=code, base_offset=NO_OFFSET)
+            for data in topic.partition_data
+        ],
+    )
+
+
+@handles(
+    ProduceRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.WRITE, ResourceType.TOPIC),
+        Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional records"),
+    ),
+    note="with acks=0 a refusal closes the connection",
+)
+def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse]:
     """Append, and say where; records of a transaction after their partitions have become part of it."""
     refusal = _refusal_of_all(request)
     if refusal is not None:
@@ -88,7 +156,7 @@ def _refusal_of_all(request: ProduceRequest) -> Refusal | None:
     return None
 
 
-def _refused(request: ProduceRequest, refusal: Refusal) -> ProduceResponse | None:
+def _refused(request: ProduceRequest, refusal: Refusal) -> ProduceResponse | NoReply:
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -101,7 +169,7 @@ def _refused(request: ProduceRequest, refusal: Refusal) -> ProduceResponse | Non
     )
     if request.acks == 0:
         _check_none_failed(response)
-        return None
+        return NO_REPLY
     return response
 
 
@@ -121,7 +189,9 @@ def _turned_away(
     )
 
 
-def _append(state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes) -> object:
+def _append(
+    state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes
+) -> Reply[ProduceResponse]:
     produce = _Produce(state, context, request, codes)
     return after(produce.append(), produce.appended)
 
@@ -131,7 +201,7 @@ def _check_none_failed(response: ProduceResponse) -> None:
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NONE:
                 name = ErrorCode(partition.error_code).name
-                raise CloseConnection(f"produce with acks=0 failed with {name}: {partition.error_message}")
+                raise CloseConnectionError(f"produce with acks=0 failed with {name}: {partition.error_message}")
 
 
 @dataclass(slots=True)
@@ -185,15 +255,17 @@ class _Produce:
         )
         self._record_errors_left = ERRORS_MAX
 
-    def append(self) -> object:
+    def append(self) -> ProduceResponse | Deferred[ProduceResponse]:
         """Append to one partition after the other, and give what is known then; others have their turns in between."""
         return after(run_in_turns(self._append_rest(READ_FREELY_MAX_BYTES)), self._append_large)
 
-    def _append_large(self, is_done: bool) -> object:
+    def _append_large(self, is_done: bool) -> ProduceResponse | Deferred[ProduceResponse]:
         """Go on with a batch that takes much memory while it is read, once no other request of the node does."""
         if is_done:
             return self._response
-        entered: object = answered(lambda go_on: self._state.large_requests.enter(self, lambda: go_on(None)))
+        entered: Deferred[None] | None = answered(
+            lambda go_on: self._state.large_requests.enter(self, lambda: go_on(None))
+        )
         return after(entered, lambda _: run_in_turns(self._append_as_large()))
 
     def _append_as_large(self) -> Steps[ProduceResponse]:
@@ -209,7 +281,7 @@ class _Produce:
             asked, data, answers = self._left[0]
             try:
                 answers.append((yield from self._try(asked, data, size_max_bytes)))
-            except BatchTooLarge as error:
+            except BatchTooLargeError as error:
                 if size_max_bytes < DECOMPRESSED_SIZE_MAX_BYTES:
                     return False
                 answers.append(_turned_away(data.index, Refusal(ErrorCode.INVALID_RECORD, error.message)))
@@ -217,11 +289,11 @@ class _Produce:
             yield None
         return True
 
-    def appended(self, response: ProduceResponse) -> object:
+    def appended(self, response: ProduceResponse) -> Reply[ProduceResponse]:
         """The answer, or one that comes when the replicas have what was appended."""
         if self._acks == 0:
             _check_none_failed(response)
-            return None
+            return NO_REPLY
         if self.waiting and self.is_waiting():
             return _WaitingProduce(self, response, self._timeout_ms).deferred
         return self.finished(response)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.registration import handles
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-def handle(state: BrokerState, context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+@handles(
+    SaslAuthenticateRequest,
+    authorize=None,
+    note="open: part of the login",
+)
+def handle(
+    state: BrokerState, context: RequestContext, request: SaslAuthenticateRequest
+) -> Reply[SaslAuthenticateResponse]:
     """Refuse."""
     why = "SaslAuthenticate request received after successful authentication"
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=why, auth_bytes=b"")

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_NAMED_SINCE: Final = 5
 
 
-def handle(
-    state: BrokerState, context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
+def authorize(call: Call[SyncGroupRequest, SyncGroupResponse], request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
+    """READ on the group; the handler refuses a request that does not name the protocol."""
+    if _lacks_protocol(request, call.context.api_version):
+        return call.go_on(request)
+    if call.may_read_group(request.group_id):
+        return call.go_on(request)
+    return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
+
+
+@handles(
+    SyncGroupRequest,
+    authorize=authorize,
+    permissions=(Permission(AclOperation.READ, ResourceType.GROUP),),
+)
+def handle(state: BrokerState, context: RequestContext, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
     """Let the client wait for its part."""
-    if lacks_protocol(request, context.api_version):
+    if _lacks_protocol(request, context.api_version):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
@@ -26,6 +41,6 @@ def handle(
     return answered(lambda done: coordinator.sync(request, done))
 
 
-def lacks_protocol(request: SyncGroupRequest, version: int) -> bool:
+def _lacks_protocol(request: SyncGroupRequest, version: int) -> bool:
     """Whether a request does not name type and name of the protocol, as it has to."""
     return version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None)

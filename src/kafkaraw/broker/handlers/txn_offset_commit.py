@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.deferred import after
 from kafkaraw.broker.groups.coordinator import Claim, Positions
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.handlers.asked_positions import AskedPositions
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
 from kafkaraw.broker.handlers.produce_in_transaction import code_for_clients
+from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.replies import Reply, after
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
 from kafkaraw.broker.turns import Steps, run_in_turns
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -28,9 +32,48 @@ from kafkaraw.protocol.messages.txn_offset_commit import (
 
 IMPLICIT_VERSION_MIN: Final = 5
 ABORTABLE_VERSION_MIN: Final = 4
+_ID_DENIED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def handle(state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest) -> object:
+def authorize(
+    call: Call[TxnOffsetCommitRequest, TxnOffsetCommitResponse], request: TxnOffsetCommitRequest
+) -> Reply[TxnOffsetCommitResponse]:
+    """WRITE on the transactional id, READ on the group, and READ on each topic."""
+    code = ErrorCode.NONE
+    if not call.may_write_transactions(request.transactional_id):
+        code = _ID_DENIED
+    elif not call.may_read_group(request.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if code:
+        return TxnOffsetCommitResponse(topics=[_not_committed(topic, code) for topic in request.topics])
+    allowed, refused = call.divide(request.topics, AclOperation.READ, lambda topic: topic.name)
+    denied = [_not_committed(topic, _TOPIC_DENIED) for topic in refused]
+    return call.go_on_with(request, allowed, denied, TxnOffsetCommitResponse(topics=[]))
+
+
+def _not_committed(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code)
+            for part in topic.partitions
+        ],
+    )
+
+
+@handles(
+    TxnOffsetCommitRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        Permission(AclOperation.READ, ResourceType.GROUP),
+        Permission(AclOperation.READ, ResourceType.TOPIC),
+    ),
+)
+def handle(
+    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest
+) -> Reply[TxnOffsetCommitResponse]:
     """Keep each position, or say why not."""
     asked: AskedPositions[TxnOffsetCommitResponsePartition] = AskedPositions(
         state, lambda number: TxnOffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.NONE)
@@ -43,7 +86,7 @@ def handle(state: BrokerState, context: RequestContext, request: TxnOffsetCommit
             topics.append(TxnOffsetCommitResponseTopic(name=wanted.name, partitions=answers))
         return TxnOffsetCommitResponse(topics=topics)
 
-    def settle(response: TxnOffsetCommitResponse) -> object:
+    def settle(response: TxnOffsetCommitResponse) -> Reply[TxnOffsetCommitResponse]:
         return asked.settle(response, lambda done: _ask(state, context, request, asked.accepted, done))
 
     return after(run_in_turns(judging()), settle)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkaraw.broker.deferred import Deferred, answered
+from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
+from kafkaraw.broker.handlers.parts import NAME, Divided
+from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -25,9 +29,53 @@ from kafkaraw.protocol.messages.write_txn_markers import (
 from kafkaraw.records import ControlType, TopicPartition
 
 
+def authorize(
+    call: Call[WriteTxnMarkersRequest, WriteTxnMarkersResponse], request: WriteTxnMarkersRequest
+) -> Reply[WriteTxnMarkersResponse]:
+    """ALTER on the cluster, or CLUSTER_ACTION: what other brokers have."""
+    if call.allows_on_cluster(AclOperation.ALTER, log_denial=False) or call.allows_on_cluster(
+        AclOperation.CLUSTER_ACTION
+    ):
+        return call.go_on(request)
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+@handles(
+    WriteTxnMarkersRequest,
+    authorize=authorize,
+    permissions=(
+        Permission(AclOperation.ALTER, ResourceType.CLUSTER),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "or, what brokers have"),
+    ),
+    divided={
+        0: Divided(
+            ("markers", "topics", "partition_indexes"),
+            ("markers", "topics", "partitions"),
+            (("producer_id",), NAME),
+        )
+    },
+)
 def handle(
     state: BrokerState, context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Deferred[WriteTxnMarkersResponse]:
+) -> Reply[WriteTxnMarkersResponse]:
     """Write each marker; answered when all of them are replicated."""
     return answered(lambda done: _Writing(state, request, done).begin())
 

@@ -369,7 +369,7 @@ class PartitionLog:
         """The first record whose timestamp is `timestamp_ms` or later; None when there is none.
 
         Raises:
-            CorruptBatch: the batch that should hold it cannot be decoded.
+            CorruptBatchError: the batch that should hold it cannot be decoded.
         """
         start = self._log_start_offset
         for segment in self._segments:
@@ -385,7 +385,7 @@ class PartitionLog:
         """The first record that carries the highest timestamp; None when the log is empty.
 
         Raises:
-            CorruptBatch: the batch that should hold it cannot be decoded.
+            CorruptBatchError: the batch that should hold it cannot be decoded.
         """
         highest = [segment.index.max_timestamp for segment in self._segments]
         if self.starts_within_a_segment:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from kafkaraw.broker.log.batch_index import BatchIndex
 from kafkaraw.broker.log.storage import Content, LogFile, LogStorage
-from kafkaraw.errors import CorruptBatch
-from kafkaraw.records import HEADER_SIZE, BatchHeader, OldFormat, parse_header, verify_crc
+from kafkaraw.errors import CorruptBatchError
+from kafkaraw.records import HEADER_SIZE, BatchHeader, OldFormatError, parse_header, verify_crc
 from kafkaraw.records.header import MAGIC
 from kafkaraw.records.legacy import old_header, verify_message
 
@@ -171,7 +171,7 @@ class Segment:
             if check_crcs:
                 verify = verify_message if header.magic < MAGIC else verify_crc
                 verify(window.read(position, header.size))
-        except CorruptBatch as error:
+        except CorruptBatchError as error:
             return str(error)
         return header
 
@@ -188,11 +188,11 @@ def _header(start: memoryview, next_offset: int) -> BatchHeader:
     """The header of what is in a log, a batch or a message of a broker from before Kafka 0.11.
 
     Raises:
-        CorruptBatch: it is neither.
+        CorruptBatchError: it is neither.
     """
     try:
         return parse_header(start)
-    except OldFormat:
+    except OldFormatError:
         return old_header(start, next_offset)
 
 

@@ -220,7 +220,7 @@ class Partition:
             size_max_bytes: limit on its decompressed size, if its records must be read.
 
         Raises:
-            BatchTooLarge: it has more than `size_max_bytes` when decompressed.
+            BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
             Refusal: with the code that the producer is to see.
         """
         if acks == ALL_IN_SYNC:

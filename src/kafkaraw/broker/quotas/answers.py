@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kafkaraw.broker.quotas.table import QuotaKey
 from kafkaraw.broker.quotas.throttling import Client, Throttling
 from kafkaraw.protocol import RequestHeader, ResponseHeader, Segment, encode_response_segments, segments_size
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.protocol.messages.produce import ProduceRequest
 
@@ -29,7 +30,7 @@ class Served:
 
     header: RequestHeader
     client: Client
-    request: object
+    request: Request[Response]
     size_bytes: int
     began: float
     took_s: float | None = None
@@ -47,7 +48,7 @@ class Answer(NamedTuple):
     quiet_ms: int
 
 
-def throttled(throttling: Throttling, served: Served, response: object | None) -> Answer:
+def throttled(throttling: Throttling, served: Served, response: Response | None) -> Answer:
     """Encode an answer as the quotas of its client want it."""
     if isinstance(response, FetchResponse):
         return _fetch(throttling, served, response)
@@ -75,7 +76,7 @@ def _request_ms(throttling: Throttling, served: Served) -> int:
     return throttling.record(QuotaKey.REQUEST, served.client, (served.took_s or 0) * _PERCENT)
 
 
-def _encoded(served: Served, response: object, throttle_ms: int) -> list[Segment]:
+def _encoded(served: Served, response: Response, throttle_ms: int) -> list[Segment]:
     if hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = throttle_ms
     header = served.header

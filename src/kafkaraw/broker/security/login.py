@@ -14,11 +14,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from kafkaraw.broker.refusal import CloseConnection
+from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.security.accounts import Accounts
 from kafkaraw.core.sasl.mechanism import ServerMechanism
 from kafkaraw.errors import AuthenticationError
 from kafkaraw.protocol.apis import API_BY_NAME
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -89,17 +90,17 @@ class Login:
         """Refuse what nobody may ask before the login is complete, or after its end.
 
         Raises:
-            CloseConnection: such a request.
+            CloseConnectionError: such a request.
         """
         if self.state is LoginState.COMPLETE:
             if self._ends is not None and self._now() > self._ends and not self._renews(api_key):
-                raise CloseConnection(f"{name} after the end of the login of user {self.user}; it was not renewed")
+                raise CloseConnectionError(f"{name} after the end of the login of user {self.user}; it was not renewed")
         elif self.state is LoginState.OTHER_MECHANISM:
-            raise CloseConnection(f"user {self.user} tried to renew the login by another mechanism")
+            raise CloseConnectionError(f"user {self.user} tried to renew the login by another mechanism")
         elif api_key not in _ALLOWED.get(self.state, ()):
-            raise CloseConnection(f"{name} before the login is complete; this listener asks for one (SASL)")
+            raise CloseConnectionError(f"{name} before the login is complete; this listener asks for one (SASL)")
 
-    def answer(self, api_version: int, request: object) -> object | None:
+    def answer(self, api_version: int, request: Request[Response]) -> Response | None:
         """Answer a request that belongs to the login; None for one that does not."""
         if isinstance(request, SaslHandshakeRequest):
             if self.state is LoginState.HANDSHAKE_REQUEST:
@@ -163,7 +164,9 @@ class Login:
             _logger.info("login from %s refused: %r is not among %s", self._peer, request.mechanism, ", ".join(enabled))
             self._move_to(LoginState.FAILED)
             if again:  # as Kafka does it: the handshake is taken up where nobody answers failures
-                raise CloseConnection(f"{request.mechanism!r} is not enabled: the login of {self.user} is not renewed")
+                raise CloseConnectionError(
+                    f"{request.mechanism!r} is not enabled: the login of {self.user} is not renewed"
+                )
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(enabled))
         if self._mechanism is not None and request.mechanism != self._mechanism.name:
             # Kafka answers here as if all was well, and closes the connection on what comes next.

@@ -57,7 +57,7 @@ AT_REST: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 ENDING: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 
 
-class IllegalTransition(Exception):
+class IllegalTransitionError(Exception):
     """A state was to follow one that it cannot follow: a fault in the coordinator, never a client's."""
 
 
@@ -103,7 +103,7 @@ class Transaction:
 
     def _to(self, state: TransactionState, **changes: object) -> Transaction:
         if self.state not in MAY_FOLLOW[state]:
-            raise IllegalTransition(f"{self.transactional_id}: {self.state.label} cannot become {state.label}")
+            raise IllegalTransitionError(f"{self.transactional_id}: {self.state.label} cannot become {state.label}")
         return replace(self, state=state, **changes)  # type: ignore[arg-type]  # names and types are ours
 
     def with_next_epoch(self, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, BatchHeader, codec_by_id, unpack_header, verify_crc
 
@@ -36,11 +36,11 @@ def check_batch(batch: memoryview, config: TopicConfig, where: str) -> BatchHead
     try:
         verify_crc(batch)  # or complain that it has no whole header
         header = header or unpack_header(batch)
-    except CorruptBatch as error:
+    except CorruptBatchError as error:
         raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"{error.message} in topic partition {where}") from error
     try:
         codec_by_id(header.codec_id)
-    except CorruptBatch as error:
+    except CorruptBatchError as error:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error.message} in topic partition {where}") from error
     if header.records_count != header.last_offset_delta + 1 or header.records_count <= 0:
         raise _wrong_offsets(header, where)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.errors import CorruptBatch
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, TIMESTAMP_LOG_APPEND_TIME, BatchHeader, codec_by_id
 from kafkaraw.records.varint import as_int64, read_raw_varint
@@ -39,7 +39,7 @@ def inner_records(batch: memoryview, header: BatchHeader, size_max_bytes: int) -
         size_max_bytes: limit on its decompressed size.
 
     Raises:
-        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
+        BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
         Refusal: INVALID_RECORD for what is no record, UNKNOWN_SERVER_ERROR when they cannot be decompressed.
     """
     payload = _decompressed(batch[HEADER_SIZE:], header, size_max_bytes)
@@ -56,7 +56,7 @@ def inner_records(batch: memoryview, header: BatchHeader, size_max_bytes: int) -
 def _decompressed(payload: memoryview, header: BatchHeader, size_max_bytes: int) -> bytes:
     try:
         return codec_by_id(header.codec_id).decompress(payload, size_max_bytes)
-    except CorruptBatch as error:
+    except CorruptBatchError as error:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
 
 
@@ -119,7 +119,7 @@ class _Reader:
     def _number(self) -> int:
         try:
             raw, self.at = read_raw_varint(self._payload, self.at)
-        except (CorruptBatch, IndexError) as error:
+        except (CorruptBatchError, IndexError) as error:
             raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure") from error
         return raw >> 1 ^ -(raw & 1)
 

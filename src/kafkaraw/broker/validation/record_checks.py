@@ -17,7 +17,7 @@ from kafkaraw.broker.refusal import RecordError, Refusal
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.inner_records import InnerRecord, inner_records
-from kafkaraw.errors import BatchTooLarge, ProtocolError
+from kafkaraw.errors import BatchTooLargeError, ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader
 from kafkaraw.records.batch import PlainRecord
@@ -61,7 +61,7 @@ def check_records(
         Their highest timestamp; -1 when none has one.
 
     Raises:
-        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
+        BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
         Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed, or when their offsets are such that Kafka would have to write the batch anew and cannot.
     """
@@ -84,7 +84,7 @@ def checked_rows(
     Their offsets do not matter, for they are counted anew. Arguments as for `check_records`.
 
     Raises:
-        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
+        BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
         Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed.
     """
@@ -127,7 +127,7 @@ def _highest_when_sound(
             highest = max(highest, timestamp)
             if not at % RECORDS_PER_STEP:
                 yield None
-    except BatchTooLarge:
+    except BatchTooLargeError:
         raise
     except ProtocolError:
         return None

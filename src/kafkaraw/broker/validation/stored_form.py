@@ -44,7 +44,7 @@ def validated(
         The batch, writable, with the offsets and the header that its producer gave it.
 
     Raises:
-        BatchTooLarge: it has more than `size_max_bytes` when decompressed.
+        BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
         Refusal: with the code and the records that Kafka names.
     """
     header = check_batch(sent, config, where)

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of, list_of
-from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.acl_codes import (
     WILDCARD,
@@ -20,12 +19,11 @@ from kafkaraw.protocol.acl_codes import (
     PatternType,
     ResourceType,
 )
-from kafkaraw.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from kafkaraw.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkaraw.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
-    DeleteAclsResponse,
 )
 from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
@@ -122,7 +120,7 @@ class AclAdmin:
 
         async def once(left: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
             request = CreateAclsRequest(creations=[_creation(acl) for acl in left])
-            results = reply(await self._calls.ask_controller(request, deadline), CreateAclsResponse).results
+            results = (await self._calls.ask_controller(request, deadline)).results
             return {
                 acl: failure(result.error_code, result.error_message, f"create {acl}", operation="ALTER")
                 for acl, result in zip(left, results, strict=True)
@@ -151,9 +149,7 @@ class AclAdmin:
         deadline = self._calls.deadline(timeout)
 
         async def once() -> DescribeAclsResponse:
-            answer = reply(
-                await self._calls.ask_any(_filter(DescribeAclsRequest, wanted), deadline), DescribeAclsResponse
-            )
+            answer = await self._calls.ask_any(_filter(DescribeAclsRequest, wanted), deadline)
             if answer.error_code:
                 raise failure(answer.error_code, answer.error_message, "describe ACLs", operation="DESCRIBE")
             return answer
@@ -195,7 +191,7 @@ class AclAdmin:
 
         async def once(left: Sequence[AclBindingFilter]) -> dict[AclBindingFilter, KafkaError]:
             request = DeleteAclsRequest(filters=[_filter(DeleteAclsFilter, one) for one in left])
-            results = reply(await self._calls.ask_controller(request, deadline), DeleteAclsResponse).filter_results
+            results = (await self._calls.ask_controller(request, deadline)).filter_results
             failures: dict[AclBindingFilter, KafkaError] = {}
             for one, result in zip(left, results, strict=True):
                 failed = [(acl.error_code, acl.error_message) for acl in result.matching_acls if acl.error_code]

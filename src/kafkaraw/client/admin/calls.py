@@ -19,10 +19,12 @@ from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, RetriableError, UsageError
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
+Q = TypeVar("Q", bound=Response)
 N = TypeVar("N", bound=Hashable)
 
 # A first answer of "no such thing" is final for an admin: nobody waits for something to come into being here.
@@ -47,11 +49,11 @@ class Calls:
         """The deadline of a call that was given `timeout` seconds; None is `default_api_timeout_ms`."""
         return self.engine.deadline(timeout)
 
-    async def ask_controller(self, message: Ask, deadline: Deadline) -> object:
+    async def ask_controller(self, message: Ask[Q], deadline: Deadline) -> Q:
         """Send a request to the controller."""
         return await self.engine.request_controller(message, timeout=deadline.remaining)
 
-    async def ask_any(self, message: Ask, deadline: Deadline) -> object:
+    async def ask_any(self, message: Ask[Q], deadline: Deadline) -> Q:
         """Send a request to whichever broker answers."""
         return await self.engine.request_any(message, timeout=deadline.remaining)
 

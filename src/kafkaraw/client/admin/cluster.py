@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import UnsupportedVersionError
 from kafkaraw.protocol.acl_codes import AclOperation
+from kafkaraw.protocol.declare import Request
 from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -60,7 +60,7 @@ class ClusterAdmin:
         """
         deadline = self._calls.deadline(timeout)
 
-        def for_version(connection: Connection) -> object:
+        def for_version(connection: Connection) -> Request[MetadataResponse | DescribeClusterResponse]:
             try:
                 connection.version_for(_DESCRIBE_CLUSTER_KEY)
             except UnsupportedVersionError:  # before 2.8: metadata says it, too
@@ -74,8 +74,7 @@ class ClusterAdmin:
         return await self._calls.retry(once, deadline)
 
 
-def _of_cluster(answer: object) -> ClusterDescription:
-    found = reply(answer, DescribeClusterResponse)
+def _of_cluster(found: DescribeClusterResponse) -> ClusterDescription:
     if found.error_code:
         raise failure(found.error_code, found.error_message, "describe the cluster")
     brokers = [BrokerNode(one.broker_id, one.host, one.port, one.rack) for one in found.brokers]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType, ConfigSource, ConfigType
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
     DescribeConfigsResult,
 )
 from kafkaraw.protocol.messages.incremental_alter_configs import (
@@ -23,7 +23,6 @@ from kafkaraw.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 )
 
 # Which broker answers for a resource: a node's id, or None for any.
@@ -123,6 +122,7 @@ class ConfigChange:
 
 
 Changes = Mapping[str, str | None] | Iterable[ConfigChange]
+R = TypeVar("R", bound=Response)
 _Ask = Callable[[int | None, Sequence[ConfigResource]], Awaitable[dict[ConfigResource, KafkaError]]]
 
 
@@ -179,7 +179,7 @@ class ConfigAdmin:
         async def ask(node_id: int | None, asked: Sequence[ConfigResource]) -> dict[ConfigResource, KafkaError]:
             answer = await self._ask(node_id, request_for(asked), deadline)
             failures = {}
-            for result in reply(answer, DescribeConfigsResponse).results:
+            for result in answer.results:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
                 if result.error_code:
                     failures[resource] = _failure(result, resource, "DESCRIBE_CONFIGS")
@@ -227,7 +227,7 @@ class ConfigAdmin:
                 validate_only=validate_only,
             )
             answer = await self._ask(node_id, request, deadline)
-            results = reply(answer, IncrementalAlterConfigsResponse).responses
+            results = answer.responses
             failed = [
                 (ConfigResource(ConfigResourceType(result.resource_type), result.resource_name), result)
                 for result in results
@@ -237,7 +237,7 @@ class ConfigAdmin:
 
         await self._calls.each(_resources(wanted), lambda left: _by_node(left, ask), deadline)
 
-    async def _ask(self, node_id: int | None, request: object, deadline: Deadline) -> object:
+    async def _ask(self, node_id: int | None, request: Request[R], deadline: Deadline) -> R:
         if node_id is None:
             return await self._calls.ask_any(request, deadline)
         engine = self._calls.engine

@@ -14,10 +14,11 @@ from typing import TypeVar
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.coordinator import CoordinatorKind, find_coordinators
-from kafkaraw.client.network.engine import Ask, reply
+from kafkaraw.client.network.engine import Ask
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError
+from kafkaraw.protocol.declare import Response
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Response)
 
 _LATER = (NetworkError, KafkaTimeoutError, StaleMetadataError)
 """Of one coordinator: the others' answers count all the same."""
@@ -34,16 +35,14 @@ class GroupCalls:
         self.calls = calls
         self._engine = calls.engine
 
-    async def ask(
-        self, node_id: int, message: Ask, kind: type[R], deadline: Deadline, version_max: int | None = None
-    ) -> R:
+    async def ask(self, node_id: int, message: Ask[R], deadline: Deadline, version_max: int | None = None) -> R:
         """Send a request to a coordinator.
 
         Raises:
             KafkaError: no answer.
         """
         seconds = deadline.at_most(self._engine.config.request_timeout_ms / 1000)
-        return reply(await self._engine.request(node_id, message, timeout=seconds, version_max=version_max), kind)
+        return await self._engine.request(node_id, message, timeout=seconds, version_max=version_max)
 
     async def each(
         self,

@@ -16,7 +16,7 @@ from kafkaraw.client.arguments import partitions_of, positions_of
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.core.group.subscription import by_topic
-from kafkaraw.errors import KafkaError, RebalanceUnderWay, RetriableError
+from kafkaraw.errors import KafkaError, RebalanceInProgressError, RetriableError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import offset_fetch
 from kafkaraw.protocol.messages.offset_commit import (
@@ -100,9 +100,7 @@ class GroupOffsetAdmin:
             while left:
                 asked: list[str] = []
                 question = _question({name: wanted[name] for name in left}, asked, require_stable)
-                answer = await self._groups.ask(
-                    node_id, question, OffsetFetchResponse, deadline, version_max=_NAMES_UP_TO_VERSION
-                )
+                answer = await self._groups.ask(node_id, question, deadline, version_max=_NAMES_UP_TO_VERSION)
                 for group in _groups_in(answer, asked):
                     error = _first_failure(group)
                     if error is None:
@@ -140,9 +138,7 @@ class GroupOffsetAdmin:
         async def once(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
             request = _commit(group_id, {partition: wanted[partition] for partition in partitions})
             node_id = await self._groups.coordinator(group_id, deadline)
-            answer = await self._groups.ask(
-                node_id, request, OffsetCommitResponse, deadline, version_max=_NAMES_UP_TO_VERSION
-            )
+            answer = await self._groups.ask(node_id, request, deadline, version_max=_NAMES_UP_TO_VERSION)
             return _failures(answer, f"set positions of group {group_id!r}", group_id, "READ", _NOT_SET)
 
         await self._calls.each(wanted, once, deadline)
@@ -178,7 +174,7 @@ class GroupOffsetAdmin:
                 ],
             )
             node_id = await self._groups.coordinator(group_id, deadline)
-            answer = await self._groups.ask(node_id, request, OffsetDeleteResponse, deadline)
+            answer = await self._groups.ask(node_id, request, deadline)
             if answer.error_code:
                 words = _NOT_DELETED.get(ErrorCode(answer.error_code))
                 return dict.fromkeys(wanted, group_failure(answer.error_code, words, what, group_id, "DELETE"))
@@ -203,7 +199,7 @@ def _failures(
     ]
     for key, code in codes:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            failures[key] = RebalanceUnderWay(f"{what}: the group is rebalancing")
+            failures[key] = RebalanceInProgressError(f"{what}: the group is rebalancing")
         elif code == ErrorCode.GROUP_AUTHORIZATION_FAILED or code in _NOT_SET:
             failures[key] = group_failure(code, words.get(ErrorCode(code)), what, group_id, operation)
         elif code:

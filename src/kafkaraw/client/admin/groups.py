@@ -37,12 +37,11 @@ from kafkaraw.errors import (
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
 )
-from kafkaraw.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kafkaraw.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from kafkaraw.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafkaraw.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafkaraw.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafkaraw.protocol.messages.list_groups import ListGroupsRequest
 
 _REASON: Final = "member was removed by an admin"
 _REASON_LENGTH_MAX: Final = 255
@@ -91,7 +90,7 @@ class GroupAdmin:
             if node_id not in self._engine.cluster.brokers:
                 return None  # it has left the cluster, and its groups have gone to others
             try:
-                answer = await self._groups.ask(node_id, request, ListGroupsResponse, deadline)
+                answer = await self._groups.ask(node_id, request, deadline)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
                 return error
             if answer.error_code:
@@ -147,7 +146,7 @@ class GroupAdmin:
         """Ask for groups of KIP-848; returns those that failed, and those that are to be asked for the other way."""
         request = ConsumerGroupDescribeRequest(group_ids=list(names), include_authorized_operations=operations)
         try:
-            answer = await self._groups.ask(node_id, request, ConsumerGroupDescribeResponse, ends)
+            answer = await self._groups.ask(node_id, request, ends)
         except UnsupportedVersionError:  # the broker knows classic groups only
             return {}, list(names)
         failures: dict[str, KafkaError] = {}
@@ -165,7 +164,7 @@ class GroupAdmin:
         self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
     ) -> dict[str, KafkaError]:
         request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=operations)
-        answer = await self._groups.ask(node_id, request, DescribeGroupsResponse, ends)
+        answer = await self._groups.ask(node_id, request, ends)
         failures: dict[str, KafkaError] = {}
         for group in answer.groups:
             code = group.error_code or (ErrorCode.GROUP_ID_NOT_FOUND if _is_nothing(group) else ErrorCode.NONE)
@@ -194,7 +193,7 @@ class GroupAdmin:
 
         async def ask(node_id: int, names: Sequence[str]) -> dict[str, KafkaError]:
             request = DeleteGroupsRequest(groups_names=list(names))
-            answer = await self._groups.ask(node_id, request, DeleteGroupsResponse, deadline)
+            answer = await self._groups.ask(node_id, request, deadline)
             return {
                 result.group_id: group_failure(
                     result.error_code,
@@ -254,7 +253,7 @@ class GroupAdmin:
                 ],
             )
             node_id = await self._groups.coordinator(group_id, deadline)
-            answer = await self._groups.ask(node_id, request, LeaveGroupResponse, deadline)
+            answer = await self._groups.ask(node_id, request, deadline)
             if answer.error_code:
                 error = group_failure(answer.error_code, None, f"remove members of {group_id!r}", group_id, "READ")
                 return dict.fromkeys(names, error)

@@ -9,19 +9,16 @@ from dataclasses import dataclass
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds
 from kafkaraw.client.arguments import by_partition, offset_of
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
-    CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
 from kafkaraw.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 from kafkaraw.records import TopicPartition
@@ -102,7 +99,7 @@ class PartitionAdmin:
                     resource=result.name,
                     operation="ALTER",
                 )
-                for result in reply(answer, CreatePartitionsResponse).results
+                for result in answer.results
                 if result.error_code
             }
 
@@ -151,7 +148,7 @@ class PartitionAdmin:
         async def ask(node_id: int, keys: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
             request = _deletion({key: wanted[key] for key in keys}, milliseconds(deadline))
             seconds = deadline.at_most(self._engine.config.request_timeout_ms / 1000)
-            answer = reply(await self._engine.request(node_id, request, timeout=seconds), DeleteRecordsResponse)
+            answer = await self._engine.request(node_id, request, timeout=seconds)
             failures: dict[TopicPartition, KafkaError] = {}
             for topic in answer.topics:
                 for result in topic.partitions:

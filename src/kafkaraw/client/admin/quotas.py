@@ -9,12 +9,11 @@ from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of
-from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import alter_client_quotas, describe_client_quotas
-from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from kafkaraw.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from kafkaraw.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 
 _EXACT: Final = 0
 
@@ -103,7 +102,7 @@ class QuotaAdmin:
                 ],
                 validate_only=validate_only,
             )
-            answer = reply(await self._calls.ask_controller(request, deadline), AlterClientQuotasResponse)
+            answer = await self._calls.ask_controller(request, deadline)
             failures: dict[QuotaEntity, KafkaError] = {}
             for result in answer.entries:
                 if result.error_code:
@@ -136,7 +135,7 @@ class QuotaAdmin:
         deadline = self._calls.deadline(timeout)
 
         async def once() -> dict[QuotaEntity, Mapping[str, float]]:
-            answer = reply(await self._calls.ask_any(request, deadline), DescribeClientQuotasResponse)
+            answer = await self._calls.ask_any(request, deadline)
             if answer.error_code != ErrorCode.NONE:
                 raise failure(
                     answer.error_code, answer.error_message, "describe client quotas", operation="DESCRIBE_CONFIGS"

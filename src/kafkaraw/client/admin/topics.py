@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds, names_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import PartitionView, TopicView
 from kafkaraw.errors import KafkaError, StaleMetadataError, UnsupportedVersionError, UsageError
 from kafkaraw.protocol import Uuid
@@ -22,11 +21,9 @@ from kafkaraw.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from kafkaraw.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DeleteTopicState,
 )
 
@@ -138,7 +135,7 @@ class TopicAdmin:
                 validate_only=validate_only,
             )
             answer = await self._calls.ask_controller(request, deadline)
-            results = reply(answer, CreateTopicsResponse).topics
+            results = answer.topics
             done.update((result.name, _created(result)) for result in results if not result.error_code)
             return {
                 result.name: failure(
@@ -175,7 +172,7 @@ class TopicAdmin:
         async def once(left: Sequence[str | Uuid]) -> dict[str | Uuid, KafkaError]:
             answer = await self._calls.ask_controller(lambda link: _deletion(left, link, deadline), deadline)
             failures: dict[str | Uuid, KafkaError] = {}
-            for result in reply(answer, DeleteTopicsResponse).responses:
+            for result in answer.responses:
                 topic = result.topic_id if result.topic_id in left else result.name or ""
                 if result.error_code:
                     failures[topic] = failure(

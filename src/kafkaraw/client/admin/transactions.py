@@ -14,12 +14,18 @@ from kafkaraw.client.admin.calls import Calls, failure, names_of
 from kafkaraw.client.arguments import instance_of
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
-from kafkaraw.client.network.engine import reply
 from kafkaraw.client.sending.transactions import ask_to_end
 from kafkaraw.core.producer.transaction import Reaction, reaction_to
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProducerFenced, StaleMetadataError, UsageError
-from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kafkaraw.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    ProducerFencedError,
+    StaleMetadataError,
+    UsageError,
+)
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest
 
 _FENCING_TIMEOUT_MS: Final = 60_000
 """The transaction timeout that a fenced id keeps; it begins no transaction."""
@@ -75,7 +81,7 @@ class TransactionAdmin:
                 return None  # it has left the cluster, and other brokers coordinate its transactions
             seconds = deadline.at_most(engine.config.request_timeout_ms / 1000)
             try:
-                answer = reply(await engine.request(node_id, request, timeout=seconds), ListTransactionsResponse)
+                answer = await engine.request(node_id, request, timeout=seconds)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
                 return error
             if answer.unknown_state_filters:
@@ -119,9 +125,7 @@ class TransactionAdmin:
             )
             coordinator = Coordinator(self._calls.engine, CoordinatorKind.TRANSACTION, transactional_id)
             try:
-                answer = await coordinator.ask(
-                    lambda _: request, InitProducerIdResponse, lambda each: each.error_code, deadline=deadline
-                )
+                answer = await coordinator.ask(request, lambda each: each.error_code, deadline=deadline)
             except KafkaError as error:
                 return error
             if answer.error_code:
@@ -146,8 +150,8 @@ class TransactionAdmin:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            ProducerFenced: another producer has taken over its id, or it was open for too long. This does not tell how
-                it ended: a transaction that was committed before the id was taken over gets the same answer.
+            ProducerFencedError: another producer has taken over its id, or it was open for too long. This does not tell
+                how it ended: a transaction that was committed before the id was taken over gets the same answer.
             BrokerError: the coordinator refuses, as when it was ended the other way.
             KafkaError: no coordinator gave an answer in time.
         """
@@ -158,7 +162,7 @@ class TransactionAdmin:
         code = (await ask_to_end(coordinator, prepared, commit=commit, deadline=deadline)).error_code
         what = f"{'commit' if commit else 'abort'} the transaction of {who!r}"
         if reaction_to(code) is Reaction.FENCED:
-            raise ProducerFenced(
+            raise ProducerFencedError(
                 f"{what}: the coordinator refuses, because it was open for too long (transaction_timeout_ms) or "
                 f"because "
                 "another producer has taken over its transactional id; it may have been committed before that"

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure, names_of
-from kafkaraw.client.network.engine import reply
 from kafkaraw.core.sasl.scram import ITERATIONS_MIN, MECHANISM_OF_TYPE, TYPE_OF_MECHANISM, salted_password
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
@@ -98,7 +96,7 @@ class UserAdmin:
                 deletions=[change for change in wanted if isinstance(change, ScramCredentialDeletion)],
                 upsertions=[change for change in wanted if isinstance(change, ScramCredentialUpsertion)],
             )
-            answer = reply(await self._calls.ask_controller(request, deadline), AlterUserScramCredentialsResponse)
+            answer = await self._calls.ask_controller(request, deadline)
             return {
                 result.user: failure(
                     result.error_code,
@@ -152,8 +150,7 @@ class UserAdmin:
     async def _describe(self, users: Sequence[str] | None, timeout: float) -> DescribeUserScramCredentialsResponse:
         named = None if users is None else [UserName(name=user) for user in users]
         request = DescribeUserScramCredentialsRequest(users=named)
-        answer = await self._calls.engine.request_any(request, timeout=timeout)
-        response = reply(answer, DescribeUserScramCredentialsResponse)
+        response = await self._calls.engine.request_any(request, timeout=timeout)
         if response.error_code != ErrorCode.NONE:
             raise failure(
                 response.error_code, response.error_message, "describe SCRAM credentials", operation="DESCRIBE"

@@ -53,8 +53,8 @@ def to_arrow(batches: Sequence[Batch], columns: Iterable[str] | None = None) -> 
 
     Raises:
         UsageError: an unknown column.
-        CorruptBatch: the first wire batch of the first batch is damaged.
-        BatchTooLarge: it has more than `DECOMPRESSED_SIZE_MAX_BYTES` when decompressed.
+        CorruptBatchError: the first wire batch of the first batch is damaged.
+        BatchTooLargeError: it has more than `DECOMPRESSED_SIZE_MAX_BYTES` when decompressed.
     """
     import pyarrow as pa
 

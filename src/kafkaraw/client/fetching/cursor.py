@@ -102,8 +102,8 @@ class RecordCursor:
             size_bytes: as `take`.
 
         Raises:
-            CorruptBatch: the first wire batch is damaged; the next call goes on behind it.
-            BatchTooLarge: as above.
+            CorruptBatchError: the first wire batch is damaged; the next call goes on behind it.
+            BatchTooLargeError: as above.
         """
         self._check_not_inside()
         while True:
@@ -167,7 +167,7 @@ class RecordCursor:
         """Give record by record what is in hand; ends when nothing is left of it.
 
         Raises:
-            CorruptBatch: a wire batch is damaged; the next call goes on behind it.
+            CorruptBatchError: a wire batch is damaged; the next call goes on behind it.
             DeserializationError: a record cannot be converted; it is the next one to give.
             UsageError: a record is being made.
         """
@@ -202,7 +202,7 @@ class RecordCursor:
         """The next record; None when nothing is left in hand.
 
         Raises:
-            CorruptBatch: as `records`.
+            CorruptBatchError: as `records`.
             UsageError: a record is being made.
         """
         if self._giving is not None:

@@ -18,7 +18,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.metrics.consumer_metrics import FetchCounters
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.pool import Lane
 from kafkaraw.core.fetch.appetite import PARTITION_BYTES, PARTITION_BYTES_MOST, Appetite
 from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
@@ -26,7 +26,6 @@ from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
 from kafkaraw.errors import ClosedError, KafkaError
 from kafkaraw.protocol.messages.fetch import FetchResponse
-from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 log = logging.getLogger(__name__)
 
@@ -164,8 +163,7 @@ class Fetches:
         unchecked = self._fetcher.unchecked(plan, self._engine.cluster)
         if not unchecked:
             return None
-        answer = await connection.request(ends_request(unchecked), timeout=deadline.remaining)
-        response = reply(answer, OffsetForLeaderEpochResponse)
+        response = await connection.request(ends_request(unchecked), timeout=deadline.remaining)
         refresh = self._fetcher.checked(unchecked, response, self._engine.cluster, self._now_ms())
         self._fetcher.abandon(plan)
         return refresh
@@ -175,7 +173,7 @@ class Fetches:
     def _send(self, underway: _Underway, connection: Connection, version: int, timeout: float) -> None:
         began_s = asyncio.get_running_loop().time()
 
-        def answered(outcome: object) -> None:
+        def answered(outcome: FetchResponse | KafkaError) -> None:
             if self._closed:
                 return
             try:
@@ -187,15 +185,14 @@ class Fetches:
         request = plan.request(self._appetite_for(plan.node_id).limits, version)
         connection.submit(request, answered, version=version, timeout=timeout)
 
-    def _answered(self, underway: _Underway, outcome: object, began_s: float) -> None:
+    def _answered(self, underway: _Underway, outcome: FetchResponse | KafkaError, began_s: float) -> None:
         plan, took_s = underway.plan, asyncio.get_running_loop().time() - began_s
         try:
             if isinstance(outcome, KafkaError):
                 raise outcome
-            response = reply(outcome, FetchResponse)
-            self._counters.answered(response, took_s)
-            self._appetite_for(plan.node_id).fed(response, took_s)
-            refresh = self._fetcher.receive(plan, response, self._engine.cluster, self._now_ms())
+            self._counters.answered(outcome, took_s)
+            self._appetite_for(plan.node_id).fed(outcome, took_s)
+            refresh = self._fetcher.receive(plan, outcome, self._engine.cluster, self._now_ms())
         except KafkaError as error:
             self._lost(underway, error)
             return

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkaraw.client.deadline import Deadline, shown
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.retry import Backoff
@@ -21,13 +21,12 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     NetworkError,
     RetriableError,
-    StaleMetadataError,
+    UnknownTopicError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from kafkaraw.records import TopicPartition
@@ -50,7 +49,7 @@ class OffsetAndTimestamp(NamedTuple):
 Outcome = OffsetAndTimestamp | KafkaError
 
 
-class OffsetLookupTimeout(KafkaTimeoutError):
+class OffsetLookupTimeoutError(KafkaTimeoutError):
     """The offsets of some partitions are not known in time.
 
     Attributes:
@@ -84,9 +83,9 @@ async def look_up(
         committed_only: the end is the last stable offset: the first of a transaction that is open.
 
     Raises:
-        StaleMetadataError: a topic or partition does not exist.
+        UnknownTopicError: a topic or partition does not exist.
         BrokerError: a broker refuses.
-        OffsetLookupTimeout: some are not known in time; names them, and why.
+        OffsetLookupTimeoutError: some are not known in time; names them, and why.
         KafkaTimeoutError: no broker can be reached in time.
     """
     await engine.start(deadline.remaining)
@@ -160,7 +159,7 @@ async def _ask(
     except KafkaError as error:
         return dict.fromkeys(timestamps, error)
     outcomes: dict[TopicPartition, Outcome] = {}
-    for topic in reply(answer, ListOffsetsResponse).topics:
+    for topic in answer.topics:
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             outcomes[topic_partition] = (
@@ -200,7 +199,7 @@ def _check_partitions(engine: Engine, topic_partitions: Mapping[TopicPartition, 
     for topic_partition in topic_partitions:
         view = engine.cluster.topics.get(topic_partition.topic)
         if view is not None and topic_partition.partition not in view.partitions:
-            raise StaleMetadataError(
+            raise UnknownTopicError(
                 f"topic {topic_partition.topic!r} has {len(view.partitions)} partitions, "
                 f"there is no partition {topic_partition.partition}"
             )
@@ -222,7 +221,7 @@ def _raise_for(
         names = ", ".join(map(_name, failures))
         last = next(iter(failures.values()))
         message = f"offsets of {names}: not known within {shown(deadline.timeout)} s; last error: {last}"
-        raise OffsetLookupTimeout(message, found, failures) from last
+        raise OffsetLookupTimeoutError(message, found, failures) from last
 
 
 def _name(topic_partition: TopicPartition) -> str:

@@ -21,18 +21,24 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.offsets import look_up
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import NO_EPOCH
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, LogTruncated, RetriableError, StaleMetadataError
+from kafkaraw.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    RetriableError,
+    StaleMetadataError,
+    UnknownTopicError,
+)
 from kafkaraw.protocol import ZERO_UUID, FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     FetchTopic,
     PartitionData,
 )
@@ -134,7 +140,7 @@ class WholeLog:
 
         Raises:
             TopicReplacedError: the topic that `open` found is gone.
-            LogTruncated: the log ends before `offset`, or has other batches there than when it was read.
+            LogTruncationError: the log ends before `offset`, or has other batches there than when it was read.
             KafkaTimeoutError: the time is up; says what happened last.
             KafkaError: an error that no attempt would change.
         """
@@ -155,11 +161,11 @@ class WholeLog:
                         continue
                     out_of_range += 1  # a leader that is behind says so, too: ask again before it counts
                     if out_of_range == _TRIES_OUT_OF_RANGE:
-                        raise LogTruncated(f"{self._name} ends before offset {offset}, where it was read before")
+                        raise LogTruncationError(f"{self._name} ends before offset {offset}, where it was read before")
                 elif code not in _PASSING and not is_retriable(code):
                     raise error_for(code, f"read {self._name}", resource=self._topic_partition.topic, operation="READ")
                 problem = error_for(code, f"read {self._name}")
-            except RetriableError as error:
+            except (RetriableError, UnknownTopicError) as error:  # `_refresh` tells a topic that was deleted
                 if problem is None or not deadline.expired:  # at the end the time is up for whatever is asked
                     problem = error
             if deadline.expired:
@@ -184,18 +190,17 @@ class WholeLog:
         connection = await self._engine.connection(leader, timeout=timeout, lane="fetch")
         if connection.version_for(_FETCH_KEY) < _BY_ID_FROM_VERSION:
             await self._refresh(deadline)  # such a broker is asked by name: the id is in the metadata
-        answer = await connection.request(
+        response = await connection.request(
             self._request(offset, last_epoch, wait_ms, connection),
             timeout=deadline.at_most(config.request_timeout_ms / 1000),
         )
-        response = reply(answer, FetchResponse)
         if response.error_code:
             raise error_for(response.error_code, f"read {self._name}")
         found = response.responses[0].partitions[0]
         if found.error_code in _REPLACED:
             await self._refresh(deadline)  # raises if it is another topic
         if found.diverging_epoch.end_offset >= 0:
-            raise LogTruncated(
+            raise LogTruncationError(
                 f"{self._name} was cut off at offset {found.diverging_epoch.end_offset} and has grown again: what was "
                 f"read before offset {offset} is not there any more"
             )

@@ -17,7 +17,7 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.errors import CommitFailed, KafkaError, MemberFenced, RebalanceUnderWay
+from kafkaraw.errors import CommitFailedError, FencedInstanceIdError, KafkaError, RebalanceInProgressError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.offset_commit import (
@@ -98,9 +98,9 @@ class Commits:
             settled: waits for the end of a rebalance, before it is tried again.
 
         Raises:
-            CommitFailed: who commits is not a member any more.
-            MemberFenced: another member has taken over the static name.
-            RebalanceUnderWay: the group is rebalancing.
+            CommitFailedError: who commits is not a member any more.
+            FencedInstanceIdError: another member has taken over the static name.
+            RebalanceInProgressError: the group is rebalancing.
             KafkaTimeoutError: the coordinator could not be asked in time.
             KafkaError: the broker refuses.
         """
@@ -110,7 +110,6 @@ class Commits:
             who = identity()
             response = await self._coordinator.ask(
                 partial(self._commit_request, offsets, who),
-                OffsetCommitResponse,
                 _code_that_may_pass,
                 deadline=deadline,
                 version_max=self._version_max({partition.topic for partition in offsets}),
@@ -151,7 +150,6 @@ class Commits:
         while True:
             response = await self._coordinator.ask(
                 lambda connection: self._fetch_request(connection, wanted, identity),
-                OffsetFetchResponse,
                 _code_of_fetch,
                 deadline=deadline,
                 version_max=_NAMES_UP_TO_VERSION if wanted is None else self._version_max(wanted),
@@ -271,14 +269,14 @@ class Commits:
         error: KafkaError = cause
         if code in _NOT_A_MEMBER:
             as_whom = f"member {who.member_id!r} of generation {who.generation_id}" if who.member_id else "no member"
-            error = CommitFailed(
+            error = CommitFailedError(
                 f"{what}, as {as_whom}: the group has moved on without it, and the partitions may belong to others; "
                 f"nothing was committed: {cause}"
             )
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            error = RebalanceUnderWay(f"{what}: the group is rebalancing; call poll() and commit again: {cause}")
+            error = RebalanceInProgressError(f"{what}: the group is rebalancing; call poll() and commit again: {cause}")
         elif code == ErrorCode.FENCED_INSTANCE_ID:
-            error = MemberFenced(
+            error = FencedInstanceIdError(
                 f"{what}: another consumer with group_instance_id={who.group_instance_id!r} has taken over: {cause}"
             )
         if error is not cause:

@@ -29,7 +29,8 @@ from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.positions import Start
 from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
-from kafkaraw.errors import CommitFailed, KafkaError, UsageError, copy_to_raise
+from kafkaraw.errors import CommitFailedError, KafkaError, UsageError, copy_to_raise
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 
@@ -123,12 +124,13 @@ class Membership:
         """Who commits.
 
         Raises:
-            CommitFailed: something is subscribed to, but this consumer is no member: its partitions belong to others.
+            CommitFailedError: something is subscribed to, but this consumer is no member: its partitions belong to
+                others.
         """
         if not self.is_active:
             return GroupMetadata(self.member.settings.group_id)
         if self.member.generation_id < 0:
-            raise CommitFailed(
+            raise CommitFailedError(
                 f"nothing was committed for group {self.member.settings.group_id!r}: the consumer "
                 f"{self.member.state}, and what it had may belong to others; call poll() to be a member again"
             )
@@ -364,7 +366,7 @@ class Membership:
             await asyncio.wait(set(self._parting))
         find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
 
-        def make(connection: Connection) -> object:
+        def make(connection: Connection) -> Request[Response]:
             if not self.member.awaits(action.attempt):
                 raise _Withdrawn
             return action.make(connection.version_for(action.api_key))

@@ -21,7 +21,7 @@ from kafkaraw.client.groups.intents import Intent, Positions, Tenures
 from kafkaraw.client.groups.line import Line, Place
 from kafkaraw.client.groups.unwatched import Done, Unwatched
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
-from kafkaraw.errors import CommitFailed, KafkaError
+from kafkaraw.errors import CommitFailedError, KafkaError
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ class Progress:
             raise missed
         return self._identity()
 
-    def _missed(self, intent: Intent) -> CommitFailed | None:
+    def _missed(self, intent: Intent) -> CommitFailedError | None:
         gone = self._tenures.given_up(intent)
         if not gone:
             return None
         what = "nothing was" if len(gone) == len(intent.offsets) else "not all positions were"
         names = ", ".join(f"{topic}-{number}" for topic, number in gone)
-        return CommitFailed(
+        return CommitFailedError(
             f"{what} committed for group {self._config.group_id!r}: the consumer had to give up {names} before that, "
             f"and others may have them"
         )
@@ -167,7 +167,7 @@ class Progress:
     def _member_or_nobody(self) -> GroupMetadata:
         try:
             return self._identity()
-        except CommitFailed:
+        except CommitFailedError:
             return GroupMetadata(self._config.group_id or "")
 
     # -- automatically

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.intents import Intent, Positions
 from kafkaraw.client.groups.line import Line, Place
-from kafkaraw.errors import ClosedError, CommitFailed, KafkaError
+from kafkaraw.errors import ClosedError, CommitFailedError, KafkaError
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ Done: TypeAlias = Callable[[Positions, KafkaError | None], None]
 """Called when a commit that nobody waited for has ended: with its positions, and the error, if any."""
 Store: TypeAlias = Callable[[Intent, Place, Deadline], Coroutine[object, None, None]]
 """Stores positions once it is their turn; raises `KafkaError`."""
-Missed: TypeAlias = Callable[[Intent], CommitFailed | None]
+Missed: TypeAlias = Callable[[Intent], CommitFailedError | None]
 """What there is to say of the partitions that were given up since; None when there are none."""
 
 

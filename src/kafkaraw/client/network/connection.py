@@ -11,7 +11,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, TypeVar, overload
 
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, NodeMetrics
 from kafkaraw.core.connection import ConnectionMachine, ConnectionState
@@ -43,6 +43,7 @@ from kafkaraw.net import Link, Network
 from kafkaraw.net.daemon_thread import run_in_daemon_thread
 from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import segments_size
+from kafkaraw.protocol.declare import Request, Response
 
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""
@@ -51,6 +52,8 @@ FRAME_SIZE_MAX_AT_FIRST = 1 << 20
 CLOSE_TIMEOUT_S = 1.0
 """How long the last bytes of a connection may take to leave, in seconds."""
 SIZE_PREFIX_BYTES = 4
+R = TypeVar("R", bound=Response)
+
 _READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 
 
@@ -212,7 +215,7 @@ class Connection:
         """
         return self._machine.version_for(api_key)
 
-    async def request(self, message: object, *, version: int | None = None, timeout: float) -> object:
+    async def request(self, message: Request[R], *, version: int | None = None, timeout: float) -> R:
         """Send a request and return its response.
 
         Being cancelled abandons the request, not the connection.
@@ -229,12 +232,13 @@ class Connection:
             ProtocolError: the message does not fit the version, or the answer makes no sense.
             ClosedError: the connection was closed meanwhile.
         """
-        answer: asyncio.Future[object] = self._loop.create_future()
+        # The machine decodes the answer as the response of this request: that makes it an `R`.
+        answer: asyncio.Future[R] = self._loop.create_future()
         began, metrics = self.asked()
-        outcome: object = None
+        outcome: R | BaseException | None = None
         try:
             self._submit(answer, message, version, timeout)
-            outcome = await answer
+            outcome = response = await answer
         except BaseException as error:
             outcome = error
             if isinstance(error, asyncio.CancelledError):
@@ -242,12 +246,33 @@ class Connection:
             raise
         finally:
             self.ended(metrics, began, outcome)
-        return outcome
+        return response
+
+    @overload
+    def submit(
+        self,
+        message: Request[R],
+        answered: Callable[[R | KafkaError], None],
+        *,
+        version: int | None = None,
+        timeout: float,
+    ) -> None: ...
+
+    @overload
+    def submit(
+        self,
+        message: Request[R],
+        answered: Callable[[R | KafkaError | None], None],
+        *,
+        version: int | None = None,
+        timeout: float,
+        oneway: bool,
+    ) -> None: ...
 
     def submit(
         self,
-        message: object,
-        answered: Callable[[object], None],
+        message: Request[R],
+        answered: Callable[..., None],
         *,
         version: int | None = None,
         timeout: float,
@@ -370,7 +395,7 @@ class Connection:
     # machine need not be asked when it wants to be woken, which takes longer the more is in flight.
 
     def _submit(
-        self, key: object, message: object, version: int | None, timeout: float, *, oneway: bool = False
+        self, key: object, message: Request[Response], version: int | None, timeout: float, *, oneway: bool = False
     ) -> None:
         now = self._loop.time()
         self._machine.submit(key, message, version, timeout * 1000, now * 1000, oneway=oneway)
@@ -454,7 +479,7 @@ class _Call:
 
     __slots__ = ("_answered", "_began", "_connection", "_metrics")
 
-    def __init__(self, connection: Connection, answered: Callable[[object], None]) -> None:
+    def __init__(self, connection: Connection, answered: Callable[..., None]) -> None:
         self._connection = connection
         self._answered = answered
         self._began, self._metrics = connection.asked()
@@ -465,11 +490,11 @@ class _Call:
         self._answered(outcome)
 
 
-def _settle(key: object, outcome: object) -> None:
+def _settle(key: Any, outcome: object) -> None:  # noqa: ANN401 - a loop need not make futures of asyncio's own class
     if type(key) is _Call:
         key.finish(outcome)
         return
-    future = cast("asyncio.Future[object]", key)  # made by the loop, which need not make asyncio's own
+    future: asyncio.Future[object] = key
     if future.done():
         return
     if isinstance(outcome, KafkaError):

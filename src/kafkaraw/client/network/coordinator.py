@@ -14,19 +14,20 @@ from typing import Final, TypeVar
 
 from kafkaraw.client.deadline import Deadline, shown
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Ask, Engine
 from kafkaraw.client.network.pool import Lane
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, RetriableError, StaleMetadataError
+from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.find_coordinator import Coordinator as CoordinatorEntry
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 log = logging.getLogger(__name__)
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Response)
 
 MANY_KEYS_FROM_VERSION: Final = 4
 _FIND_COORDINATOR_KEY: Final = 10
@@ -64,8 +65,7 @@ class Coordinator:
 
     async def ask(
         self,
-        make: Callable[[Connection], object],
-        kind: type[R],
+        message: Ask[R],
         code_of: Callable[[R], int],
         *,
         deadline: Deadline,
@@ -74,8 +74,7 @@ class Coordinator:
         """Send a request until an answer comes that asking again would not change.
 
         Args:
-            make: makes the request for a connection; called for each attempt.
-            kind: class of the response.
+            message: the request, or a function that makes it for the connection; called for each attempt.
             code_of: the error code in it that matters.
             deadline: of all attempts together.
             version_max: do not use a later version than this.
@@ -90,7 +89,7 @@ class Coordinator:
         attempt, last = 0, "no broker was asked yet"
         while True:
             try:
-                response = await self._attempt(make, kind, deadline, version_max)
+                response = await self._attempt(message, deadline, version_max)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
                 self._node_id = None
                 # A request that was given what was left of the time is no cause: what was seen before it is.
@@ -109,13 +108,11 @@ class Coordinator:
             await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
             attempt += 1
 
-    async def once(
-        self, make: Callable[[Connection], object], *, timeout: float, lane: Lane = "main", find_s: float | None = None
-    ) -> object:
+    async def once(self, message: Ask[R], *, timeout: float, lane: Lane = "main", find_s: float | None = None) -> R:
         """Send a request once; a coordinator that cannot be reached, or says it is none, is looked for next time.
 
         Args:
-            make: makes the request for a connection.
+            message: the request, or a function that makes it for the connection.
             timeout: seconds for all of it; for the answer alone, if there is a `find_s`.
             lane: "group" for requests that the coordinator may hold back.
             find_s: seconds to find the coordinator, when the answer may take much longer.
@@ -127,7 +124,7 @@ class Coordinator:
         try:
             node_id = await self.node_id(timeout if find_s is None else find_s)
             left_s = deadline.remaining if find_s is None else timeout
-            response = await self._engine.request(node_id, make, timeout=left_s, lane=lane)
+            response = await self._engine.request(node_id, message, timeout=left_s, lane=lane)
         except (NetworkError, KafkaTimeoutError, StaleMetadataError):
             self._node_id = None
             raise
@@ -135,13 +132,11 @@ class Coordinator:
             self._node_id = None
         return response
 
-    async def _attempt(
-        self, make: Callable[[Connection], object], kind: type[R], deadline: Deadline, version_max: int | None
-    ) -> R:
+    async def _attempt(self, message: Ask[R], deadline: Deadline, version_max: int | None) -> R:
         longest = self._engine.config.request_timeout_ms / 1000
         node_id = await self.node_id(deadline.at_most(longest))
-        answer = await self._engine.request(node_id, make, timeout=deadline.at_most(longest), version_max=version_max)
-        return reply(answer, kind)
+        timeout = deadline.at_most(longest)
+        return await self._engine.request(node_id, message, timeout=timeout, version_max=version_max)
 
     async def node_id(self, timeout: float) -> int:
         """The broker that coordinates, as far as is known; asked for when it is not.
@@ -187,8 +182,7 @@ async def find_coordinators(
         return FindCoordinatorRequest(key_type=kind, key=left[0])
 
     while left:
-        answer = await engine.request_any(question, timeout=deadline.remaining)
-        response = reply(answer, FindCoordinatorResponse)
+        response = await engine.request_any(question, timeout=deadline.remaining)
         entries: dict[str, CoordinatorEntry | FindCoordinatorResponse] = {one.key: one for one in response.coordinators}
         if not entries:
             entries = {left[0]: response}

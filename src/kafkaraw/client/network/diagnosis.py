@@ -17,7 +17,6 @@ from kafkaraw.client.config import Address, AdminConfig
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP
 from kafkaraw.client.network.bootstrap import stage_of
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import reply
 from kafkaraw.client.network.pool import ConnectionPool
 from kafkaraw.client.network.second_look import second_look
 from kafkaraw.client.network.security import network_for
@@ -202,7 +201,7 @@ class _Visitor:
             visit.remedy = await second_look(address, tls=tls, timeout=self._timeout) or visit.remedy
 
     async def _ask(self, connection: Connection) -> MetadataResponse:
-        response = reply(await connection.request(MetadataRequest(topics=[]), timeout=self._timeout), MetadataResponse)
+        response = await connection.request(MetadataRequest(topics=[]), timeout=self._timeout)
         if response.error_code:
             raise error_for(response.error_code, f"metadata from {connection.peer}")
         if not response.brokers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.deadline import Deadline
@@ -36,6 +36,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.net import Clock, Network
 from kafkaraw.protocol.apis import api_of
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -44,14 +45,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Response)
 
 _METADATA_KEY = 3
 _AUTO_CREATION_FROM_VERSION = 4
 _RELIABLE_EPOCHS_FROM_VERSION = 9  # older brokers may name an epoch that has passed (KAFKA-9212)
 
 # A request, or what makes one for a connection: the fields of some APIs depend on the version that was negotiated.
-Ask = object | Callable[[Connection], object]
+Ask: TypeAlias = Request[R] | Callable[[Connection], Request[R]]
 
 
 class Engine:
@@ -195,8 +196,8 @@ class Engine:
     # -- requests
 
     async def request(
-        self, node_id: int, message: Ask, *, timeout: float, lane: Lane = "main", version_max: int | None = None
-    ) -> object:
+        self, node_id: int, message: Ask[R], *, timeout: float, lane: Lane = "main", version_max: int | None = None
+    ) -> R:
         """Send a request to one broker and wait for the response.
 
         Args:
@@ -213,7 +214,7 @@ class Engine:
         """
         deadline = Deadline(timeout)
         connection = await self._connect(node_id, lane, deadline)
-        request = message(connection) if callable(message) else message
+        request = message if isinstance(message, Request) else message(connection)
         version = None
         if version_max is not None:
             version = min(version_max, connection.version_for(api_of(request).key))
@@ -228,7 +229,7 @@ class Engine:
         """The connection to a broker, opened if need be; raises as `request` does."""
         return await self._connect(node_id, lane, Deadline(timeout))
 
-    async def request_any(self, message: Ask, *, timeout: float) -> object:
+    async def request_any(self, message: Ask[R], *, timeout: float) -> R:
         """Send a request to any broker; the next one is asked when one cannot be reached.
 
         When no known broker can, the bootstrap servers are tried again: the cluster may have moved (KIP-899).
@@ -246,7 +247,7 @@ class Engine:
         await self._bootstrap(deadline)
         return await self.request(self._by_preference()[0], message, timeout=self._one_try(deadline))
 
-    async def request_controller(self, message: Ask, *, timeout: float) -> object:
+    async def request_controller(self, message: Ask[R], *, timeout: float) -> R:
         """Send a request to the controller, or to any broker when none is known; raises as `request`."""
         deadline = Deadline(timeout)
         await self.start(deadline.remaining)
@@ -286,7 +287,7 @@ class Engine:
             allow_auto_create: the broker may create what does not exist; None is `allow_auto_create_topics`.
 
         Raises:
-            StaleMetadataError: a topic does not exist and was not created within a few seconds.
+            UnknownTopicError: a topic does not exist and was not created within a few seconds.
             BrokerError: a name is not allowed, or this client may not see it.
             KafkaTimeoutError: no leader in time.
         """
@@ -337,11 +338,11 @@ class Engine:
             return request
 
         deadline = Deadline(timeout)
-        response = reply(await self.request_any(for_version, timeout=timeout), MetadataResponse)
+        response = await self.request_any(for_version, timeout=timeout)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102: the brokers we know are no longer ours
             log.info("the cluster asks for a new start from the bootstrap servers")
             await self._bootstrap(deadline)
-            response = reply(await self.request_any(for_version, timeout=deadline.remaining), MetadataResponse)
+            response = await self.request_any(for_version, timeout=deadline.remaining)
         if version < _RELIABLE_EPOCHS_FROM_VERSION:
             for partition in (partition for topic in response.topics for partition in topic.partitions):
                 partition.leader_epoch = NO_EPOCH
@@ -381,8 +382,8 @@ class Engine:
         """Ask one bootstrap server who the cluster is."""
         connection = await self._pool.dial_server(address)
         try:
-            answer = await connection.request(MetadataRequest(topics=[]), timeout=self.config.request_timeout_ms / 1000)
-            response = reply(answer, MetadataResponse)
+            timeout = self.config.request_timeout_ms / 1000
+            response = await connection.request(MetadataRequest(topics=[]), timeout=timeout)
             if response.error_code:
                 raise error_for(response.error_code, f"metadata from {address}")
             if not response.brokers:
@@ -391,14 +392,3 @@ class Engine:
             connection.abort()
             raise
         return address, connection, response
-
-
-def reply(response: object, kind: type[R]) -> R:
-    """Give a response its type.
-
-    Raises:
-        KafkaError: it is not of that type (never, unless request and type were mixed up).
-    """
-    if not isinstance(response, kind):
-        raise KafkaError(f"expected {kind.__name__}, got {type(response).__name__}")
-    return response

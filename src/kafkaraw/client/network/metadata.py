@@ -18,7 +18,7 @@ from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError
+from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, NetworkError, UnknownTopicError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, error_name, is_retriable
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -177,9 +177,9 @@ class Metadata:
         self._view.forget_old(now_ms - self._config.metadata_max_age_ms, self._in_use)
 
 
-def unknown_topic(topic: str) -> StaleMetadataError:
+def unknown_topic(topic: str) -> UnknownTopicError:
     """The error for a topic that no broker knows."""
-    return StaleMetadataError(
+    return UnknownTopicError(
         f"topic {topic!r} does not exist (UNKNOWN_TOPIC_OR_PARTITION); create it with Admin.create_topics, check the "
         f"spelling, or allow the broker to create topics (auto.create.topics.enable)"
     )

@@ -14,7 +14,7 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import KafkaError, ProtocolError
 from kafkaraw.net import AsyncioNetwork, Link
 from kafkaraw.net.tls import handshake_context
-from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 TIMEOUT_S: Final = 2.0
 FRAME_SIZE_MAX_AT_FIRST: Final = 1 << 20
@@ -54,7 +54,7 @@ async def _kafka(address: Address, timeout: float, *, tls: bool) -> str:
         answer = None
     finally:
         connection.abort()
-    if isinstance(answer, SaslHandshakeResponse) and answer.mechanisms:
+    if answer is not None and answer.mechanisms:
         ways = ", ".join(answer.mechanisms)
         return (
             f"this listener wants a login without TLS: set security_protocol=SASL_PLAINTEXT and sasl_mechanism ({ways})"

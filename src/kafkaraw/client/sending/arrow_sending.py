@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaraw.client.arguments import topic_of
 from kafkaraw.client.sending.arrow_rows import rows_of
-from kafkaraw.errors import RecordTooLarge, UsageError, copy_to_raise
+from kafkaraw.errors import RecordTooLargeError, UsageError, copy_to_raise
 from kafkaraw.records import AppendStatus, BadRow, BatchPromise, Fault, OpenBatches, RowColumns, Rows, SentPart
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class ArrowSending:
             size_max: the most bytes of one record.
 
         Raises:
-            RecordTooLarge: over that.
+            RecordTooLargeError: over that.
             UsageError: a row names a partition that its topic has not, or a time before 1970.
         """
         first_row = 0
@@ -204,11 +204,11 @@ class ArrowSending:
 
 def _refusal(
     bad: BadRow, first_row: int, columns: RowColumns, partition_counts: dict[str, int], size_max: int
-) -> UsageError | RecordTooLarge:
+) -> UsageError | RecordTooLargeError:
     row = first_row + bad.row
     match bad.fault:
         case Fault.SIZE:
-            return RecordTooLarge(
+            return RecordTooLargeError(
                 f"row {row} takes {bad.number} bytes uncompressed, and {size_max} are the most (max_request_size, "
                 f"buffer_memory); raise them (the topic's max.message.bytes counts, too) or send less in one row"
             )

@@ -69,7 +69,7 @@ from kafkaraw.core.producer.events import (
 from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
 from kafkaraw.core.producer.spreading import Spreading
 from kafkaraw.errors import (
-    BufferFull,
+    BufferFullError,
     ClosedError,
     DeliveryError,
     ForkedError,
@@ -179,7 +179,7 @@ class Delivery:
         """Take any record now if that can be; the way of those that `OpenBatches.take` leaves.
 
         Raises:
-            RecordTooLarge: over `max_request_size` or `buffer_memory`.
+            RecordTooLargeError: over `max_request_size` or `buffer_memory`.
             UsageError: a field of the wrong type.
         """
         try:
@@ -228,7 +228,7 @@ class Delivery:
 
         Raises:
             KafkaTimeoutError: `max_block_ms` passed.
-            StaleMetadataError: there is no such topic.
+            UnknownTopicError: there is no such topic.
             UsageError: the topic has no such partition.
             ClosedError: the producer is closed.
         """
@@ -272,7 +272,7 @@ class Delivery:
 
         Raises:
             KafkaTimeoutError: `max_block_ms` passed.
-            StaleMetadataError: there is no such topic.
+            UnknownTopicError: there is no such topic.
         """
         self._begin()
         deadline = Deadline(self._config.max_block_ms / 1000)
@@ -292,7 +292,8 @@ class Delivery:
         """
         if status is AppendStatus.FULL:
             self._metrics.waited_for_room(0.0, in_vain=True)
-            return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
+            bytes_max = self._config.buffer_memory
+            return BufferFullError(f"buffer_memory={bytes_max} bytes are full of unacknowledged records")
         topic_of(topic, "send_nowait")
         return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")
 
@@ -345,7 +346,7 @@ class Delivery:
         """Send everything, and wait until nothing is queued or in flight.
 
         Raises:
-            DeliveryTimeout: something is, still.
+            DeliveryTimeoutError: something is, still.
             ClosedError: the producer stopped working.
         """
         self._step(everything=True)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
-from kafkaraw.errors import DeliveryError, DeliveryTimeout
+from kafkaraw.errors import DeliveryError, DeliveryTimeoutError
 from kafkaraw.records import BatchPromise
 
 REMEMBERED_MAX = 10_000
@@ -52,7 +52,7 @@ class UnreportedFailures:
             awaited: failures of batches that the call waited for; each call that waited for one reports it.
 
         Raises:
-            DeliveryError: some records failed; a `DeliveryTimeout` when all of them did so by running out of time.
+            DeliveryError: some records failed; a `DeliveryTimeoutError` when all of them did so by running out of time.
         """
         if not before and not awaited:
             return
@@ -74,7 +74,7 @@ class UnreportedFailures:
 def _error_of(failures: Failures) -> DeliveryError:
     errors = [promise.error for promise in failures]
     entries = summarise(list(failures.values()))
-    kind = DeliveryTimeout if all(isinstance(error, DeliveryTimeout) for error in errors) else DeliveryError
+    kind = DeliveryTimeoutError if all(isinstance(error, DeliveryTimeoutError) for error in errors) else DeliveryError
     message = f"records sent before were not acknowledged: {describe(entries)}; the first error: {errors[0]}"
     error = kind(message, unacknowledged=entries)
     error.__cause__ = errors[0]

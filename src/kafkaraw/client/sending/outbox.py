@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.network.engine import Engine, reply
+from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.sending.produce import outcomes_of, produce_request, unanswered
 from kafkaraw.client.sending.transactions import PRODUCE_VERSION_EXPLICIT, Transactions
 from kafkaraw.core.producer.events import (
@@ -34,12 +34,13 @@ from kafkaraw.errors import (
     UnsupportedVersionError,
 )
 from kafkaraw.protocol.error_codes import error_for, error_name
-from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.produce import ProduceResponse
 from kafkaraw.protocol.produce_frames import Produce, Written
 from kafkaraw.records import TopicPartition
 
 _PRODUCE_KEY: Final = 0
+_Outcome: TypeAlias = Written | ProduceResponse
 
 
 class Outbox:
@@ -149,21 +150,20 @@ class Outbox:
         if transactions is not None and not transactions.implicit:
             version = min(PRODUCE_VERSION_EXPLICIT, connection.version_for(_PRODUCE_KEY))
 
-        def answered(outcome: object) -> None:
+        def answered(outcome: _Outcome | KafkaError | None) -> None:
             if not self._closed:
                 self._answered(action, request, outcome)
 
         connection.submit(request, answered, version=version, timeout=self._timeout, oneway=self._acks == 0)
 
-    def _answered(self, action: SendProduce, request: Produce, outcome: object) -> None:
+    def _answered(self, action: SendProduce, request: Produce, outcome: _Outcome | KafkaError | None) -> None:
         try:
             if isinstance(outcome, KafkaError):
                 raise outcome
             if outcome is None:  # acks=0, and the bytes have left
                 self._tell(Answered(action.request_id, unanswered(action)))
                 return
-            response = outcome if type(outcome) is Written else reply(outcome, ProduceResponse)
-            outcomes = outcomes_of(request, response, self._engine.cluster, action.node_id)
+            outcomes = outcomes_of(request, outcome, self._engine.cluster, action.node_id)
             self._tell(Answered(action.request_id, outcomes))
         except KafkaError as error:
             self._lost(action, error)
@@ -178,7 +178,7 @@ class Outbox:
             transactional_id=None, transaction_timeout_ms=self._timeout_ms, producer_id=-1, producer_epoch=-1
         )
         try:
-            answer = reply(await self._engine.request_any(request, timeout=self._timeout), InitProducerIdResponse)
+            answer = await self._engine.request_any(request, timeout=self._timeout)
             if answer.error_code:
                 raise error_for(
                     answer.error_code,

@@ -6,7 +6,7 @@ Source: Kafka's AbstractRecords.estimateSizeInBytesUpperBound.
 from __future__ import annotations
 
 from kafkaraw.client.config import ProducerConfig
-from kafkaraw.errors import RecordTooLarge
+from kafkaraw.errors import RecordTooLargeError
 from kafkaraw.records import Headers
 
 RECORD_OVERHEAD_BYTES = 61 + 21
@@ -17,7 +17,7 @@ def check_record_size(topic: str, value: object, key: object, headers: Headers |
     """Refuse a record that is too large, before anything is compressed.
 
     Raises:
-        RecordTooLarge: over `max_request_size` or `buffer_memory`.
+        RecordTooLargeError: over `max_request_size` or `buffer_memory`.
     """
     if headers is None and key is None and type(value) is bytes:  # most records
         size = RECORD_OVERHEAD_BYTES + len(value)
@@ -28,7 +28,7 @@ def check_record_size(topic: str, value: object, key: object, headers: Headers |
     for name in ("max_request_size", "buffer_memory"):
         limit = getattr(config, name)
         if size > limit:
-            raise RecordTooLarge(
+            raise RecordTooLargeError(
                 f"a record for topic {topic!r} takes {size} bytes uncompressed, {name} is {limit}; raise it (the "
                 f"topic's max.message.bytes counts, too) or send less in one record"
             )

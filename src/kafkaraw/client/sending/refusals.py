@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from kafkaraw.core.producer.report import Unacknowledged
-from kafkaraw.errors import DeliveryTimeout, KafkaError
+from kafkaraw.errors import DeliveryTimeoutError, KafkaError
 
 CLOSED: Final = "the producer is closed; make a new one"
 
@@ -23,4 +23,4 @@ def raising(kind: type[KafkaError], message: str) -> Callable[[], NoReturn]:
 def closed_before(entry: Unacknowledged) -> KafkaError:
     """The error of records that were not acknowledged in time for the end."""
     message = f"{entry}: the producer was closed before a broker acknowledged them"
-    return DeliveryTimeout(message, unacknowledged=(entry,))
+    return DeliveryTimeoutError(message, unacknowledged=(entry,))

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from kafkaraw.client.sending.failures import UnreportedFailures
 from kafkaraw.core.producer.machine import ProducerMachine
 from kafkaraw.core.producer.report import Unacknowledged, describe
-from kafkaraw.errors import DeliveryTimeout
+from kafkaraw.errors import DeliveryTimeoutError
 from kafkaraw.records import BatchPromise
 
 _SECONDS_MAX: Final = 1e9
@@ -147,7 +147,7 @@ class Settling:
         """Send everything, wait until every batch that there is now has an outcome, and report failures.
 
         Raises:
-            DeliveryTimeout: some have none in time.
+            DeliveryTimeoutError: some have none in time.
             DeliveryError: some have failed; or failed before, and no call has reported it.
         """
         settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -176,12 +176,12 @@ class Settling:
         """Report all failures that no call has reported; at the end."""
         self.failures.report(self.failures.now(), {})
 
-    def too_late(self, what: str, seconds: float) -> DeliveryTimeout:
+    def too_late(self, what: str, seconds: float) -> DeliveryTimeoutError:
         """The error of a call that waited for so long and no longer."""
         entries, last_error = self._machine.unacknowledged(), self._machine.last_error
         last_seen = "" if last_error is None else f"; last seen: {last_error}"
         message = f"{what}: not acknowledged within {seconds:g} s: {describe(entries)}{last_seen}"
-        return DeliveryTimeout(message, unacknowledged=entries)
+        return DeliveryTimeoutError(message, unacknowledged=entries)
 
     def begin(self, seconds: float, over: Callable[[bool], None]) -> Flush:
         """Send everything; unless all of it has an outcome now, `over` is told once whether it has, in time."""
@@ -212,7 +212,7 @@ class FlushCall:
         self._flush: Flush | None = None
 
     def begin(self, over: Callable[[BaseException | None], None]) -> None:
-        """Begin; `over` is told once it is over, with a `DeliveryTimeout` if it takes too long. On the loop."""
+        """Begin; `over` is told once it is over, with a `DeliveryTimeoutError` if it takes too long. On the loop."""
         self._check()
         self._flush = self._settling.begin(
             self._seconds, lambda settled: over(None if settled else self._settling.too_late("flush", self._seconds))

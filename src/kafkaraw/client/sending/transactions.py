@@ -36,20 +36,20 @@ from kafkaraw.core.producer.transaction import Change, Phase, Reaction, Transact
 from kafkaraw.errors import (
     DeliveryError,
     KafkaError,
-    ProducerFenced,
-    TransactionalIdAuthorizationFailed,
-    TransactionMustAbort,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationError,
     UsageError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
-from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkaraw.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
 from kafkaraw.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -235,7 +235,7 @@ class Transactions:
 
     def note_failure(self, error: KafkaError) -> None:
         """Records of the transaction were given up."""
-        if isinstance(error, ProducerFenced | TransactionalIdAuthorizationFailed):
+        if isinstance(error, ProducerFencedError | TransactionalIdAuthorizationError):
             self._machine.break_down(error)
         else:
             self._machine.fail(error)
@@ -273,9 +273,7 @@ class Transactions:
             producer_id=current.producer_id,
             producer_epoch=current.epoch,
         )
-        response = await self._coordinator.ask(
-            lambda _: request, InitProducerIdResponse, lambda answer: answer.error_code, deadline=deadline
-        )
+        response = await self._coordinator.ask(request, lambda answer: answer.error_code, deadline=deadline)
         self._check(response.error_code, "init_transactions")
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
@@ -304,8 +302,7 @@ class Transactions:
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=them) for name, them in topics.items()],
         )
         response = await self._coordinator.ask(
-            lambda _: request,
-            AddPartitionsToTxnResponse,
+            request,
             _code_of_partitions,
             deadline=deadline,
             version_max=_ADD_PARTITIONS_VERSION_MAX,
@@ -320,9 +317,7 @@ class Transactions:
             producer_epoch=self._identity.epoch,
             group_id=group_id,
         )
-        response = await self._coordinator.ask(
-            lambda _: request, AddOffsetsToTxnResponse, lambda answer: answer.error_code, deadline=deadline
-        )
+        response = await self._coordinator.ask(request, lambda answer: answer.error_code, deadline=deadline)
         self._check(response.error_code, f"adding group {group_id!r} to the transaction")
 
     def _coordinator_of_group(self, group_id: str) -> Coordinator:
@@ -347,8 +342,7 @@ class Transactions:
             topics=topics,
         )
         response = await self._coordinator_of_group(who.group_id).ask(
-            lambda _: request,
-            TxnOffsetCommitResponse,
+            request,
             _code_of_offsets,
             deadline=deadline,
             version_max=None if self.implicit else _TXN_OFFSET_COMMIT_VERSION_EXPLICIT,
@@ -359,8 +353,8 @@ class Transactions:
         """Turn a coordinator's refusal into the error that says what to do: abort, or make a new producer.
 
         Raises:
-            ProducerFenced: another producer has taken over.
-            TransactionMustAbort: the transaction has to be aborted.
+            ProducerFencedError: another producer has taken over.
+            TransactionAbortableError: the transaction has to be aborted.
             KafkaError: nothing will succeed any more.
         """
         reaction = reaction_to(code)
@@ -383,10 +377,10 @@ class Transactions:
             self._machine.fail(cause)
             self._delivery.take_records(False)
             hint = self._timeout_hint if code == ErrorCode.INVALID_TXN_STATE else ""
-            raise TransactionMustAbort(f"call abort_transaction(): {cause}{hint}") from cause
+            raise TransactionAbortableError(f"call abort_transaction(): {cause}{hint}") from cause
         error: KafkaError = cause
         if reaction is Reaction.FENCED:
-            error = ProducerFenced(
+            error = ProducerFencedError(
                 f"another producer has taken over the transactional id {self.transactional_id!r}{self._timeout_hint}; "
                 f"make a new one if this is the one that should go on: {cause}"
             )
@@ -412,8 +406,7 @@ async def ask_to_end(
         committed=commit,
     )
     return await coordinator.ask(
-        lambda _: request,
-        EndTxnResponse,
+        request,
         lambda answer: answer.error_code,
         deadline=deadline,
         version_max=None if transaction.bumps_epochs else _END_TXN_VERSION_EXPLICIT,

@@ -21,7 +21,7 @@ def without_aborted(wires: Sequence[Wire], aborted: Sequence[AbortedTransaction]
         aborted: the transactions that end in an abort, with the first offset of each; in any order.
 
     Raises:
-        CorruptBatch: a header or a marker makes no sense.
+        CorruptBatchError: a header or a marker makes no sense.
     """
     if not aborted:
         return wires

@@ -11,8 +11,9 @@ from kafkaraw.errors import (
     AuthenticationError,
     BrokerError,
     KafkaError,
-    LogTruncated,
+    LogTruncationError,
     StaleMetadataError,
+    UnknownTopicError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -27,9 +28,9 @@ def where(target: FetchTarget) -> str:
     return f"{target.topic_partition.topic}-{target.topic_partition.partition} at offset {target.offset}"
 
 
-def truncated(target: FetchTarget, end_offset: int) -> LogTruncated:
+def truncated(target: FetchTarget, end_offset: int) -> LogTruncationError:
     """The broker no longer has what was read before the position."""
-    return LogTruncated(
+    return LogTruncationError(
         f"{where(target)}: the log was truncated, and goes on with other records from offset {end_offset} on, as after "
         f"an unclean election; what was read behind that is lost; seek(), or set auto_offset_reset"
     )
@@ -49,7 +50,8 @@ def is_final(error: KafkaError) -> bool:
 
 def is_unknown(error: KafkaError) -> bool:
     """Whether the topic or partition does not exist, as far as is known."""
-    return isinstance(error, StaleMetadataError) or (isinstance(error, BrokerError) and error.code in _UNKNOWN)
+    by_code = isinstance(error, BrokerError) and error.code in _UNKNOWN
+    return by_code or isinstance(error, UnknownTopicError | StaleMetadataError)
 
 
 def no_position(topic_partition: TopicPartition) -> UsageError:
@@ -69,11 +71,11 @@ def why_no_leader(topic_partition: TopicPartition, cluster: ClusterView) -> Kafk
         return error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
     view = cluster.topics.get(topic)
     if view is None:
-        return StaleMetadataError(
+        return UnknownTopicError(
             f"topic {topic!r} does not exist (UNKNOWN_TOPIC_OR_PARTITION); check the spelling, create it with "
             f"Admin.create_topics, or allow the broker to create topics (auto.create.topics.enable)"
         )
     if number not in view.partitions:
         count = len(view.partitions)
-        return StaleMetadataError(f"topic {topic!r} has {count} partitions, there is no partition {number}")
+        return UnknownTopicError(f"topic {topic!r} has {count} partitions, there is no partition {number}")
     return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{number}: are its brokers up?")

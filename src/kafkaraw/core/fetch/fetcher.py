@@ -39,7 +39,7 @@ from kafkaraw.core.fetch.reactions import Reaction, reaction_to
 from kafkaraw.core.fetch.sessions import SESSION_ERRORS
 from kafkaraw.core.fetch.waiting import Fetched, Waiting
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.errors import CorruptBatch, KafkaError, RecordTooLarge, UsageError
+from kafkaraw.errors import CorruptBatchError, KafkaError, RecordTooLargeError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
@@ -457,7 +457,7 @@ class Fetcher:
         if isinstance(records, memoryview) and len(records):
             try:
                 self._keep(node_id, position, target, records, data.aborted_transactions or ())
-            except (CorruptBatch, RecordTooLarge) as error:
+            except (CorruptBatchError, RecordTooLargeError) as error:
                 self._problem(position, error, now_ms)
         return False
 
@@ -471,14 +471,14 @@ class Fetcher:
     ) -> None:
         try:
             wires = batches_of(records)
-        except CorruptBatch as error:
-            raise CorruptBatch(f"{where(target)}: {error}; seek() behind it to go on") from error
+        except CorruptBatchError as error:
+            raise CorruptBatchError(f"{where(target)}: {error}; seek() behind it to go on") from error
         if not wires:
             position.want(_size_of_first(target, records))
             return
         next_offset = wires[-1][0].next_offset
         if next_offset <= position.offset:
-            raise CorruptBatch(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
+            raise CorruptBatchError(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
         position.want(0)
         left = without_aborted(wires, aborted)
         fetched, of = Fetched(node_id, left, _epochs_in(wires), target.topic_id), target.topic_partition
@@ -576,7 +576,7 @@ def _size_of_first(target: FetchTarget, records: memoryview) -> int:
         return 2 * max(_LENGTH_PREFIX_BYTES, target.size_wanted_bytes)
     size = int.from_bytes(records[8:_LENGTH_PREFIX_BYTES], "big", signed=True) + _LENGTH_PREFIX_BYTES
     if size <= target.size_wanted_bytes:
-        raise RecordTooLarge(
+        raise RecordTooLargeError(
             f"{where(target)}: the broker sends {len(records)} of the {size} bytes of a batch, however many are asked "
             f"for; raise its limit for fetches (fetch.max.bytes), or seek() behind the batch"
         )

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkaraw.core.group.assignors import Assignor
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.records import TopicPartition
 
 Partitions = frozenset[TopicPartition]
@@ -32,7 +33,7 @@ class Send:
     """
 
     api_key: int
-    make: Callable[[int], object]
+    make: Callable[[int], Request[Response]]
     attempt: int
     wait_ms: int
     held: bool = False
@@ -65,7 +66,7 @@ class Part:
     """
 
     api_key: int
-    make: Callable[[int], object]
+    make: Callable[[int], Request[Response]]
     reason: str
 
 

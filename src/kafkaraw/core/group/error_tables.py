@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.core.group.actions import GroupSettings, Wanted
-from kafkaraw.errors import GroupError, KafkaError, MemberFenced
+from kafkaraw.errors import FencedInstanceIdError, GroupError, KafkaError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 
 
@@ -60,7 +60,7 @@ class ErrorTable:
         """
         what = f"group {settings.group_id!r}, {doing}"
         if code == ErrorCode.FENCED_INSTANCE_ID:
-            return MemberFenced(
+            return FencedInstanceIdError(
                 f"{what}: another consumer with group_instance_id={settings.group_instance_id!r} has taken over; each "
                 f"running consumer needs a name of its own"
             )

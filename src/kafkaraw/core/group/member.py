@@ -16,7 +16,7 @@ from kafkaraw.core.group.actions import NONE, Action, GroupSettings, Handover, P
 from kafkaraw.core.group.assignors import Topics
 from kafkaraw.core.group.presence import Presence
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
+from kafkaraw.errors import FencedInstanceIdError, KafkaError, MaxPollExceededError
 
 log = logging.getLogger(__name__)
 
@@ -245,7 +245,7 @@ class GroupMember(ABC):
         if not self.takes_part or not self.presence.is_over(now_ms):
             return False
         self._handover = None
-        self._problem = MaxPollExceeded(
+        self._problem = MaxPollExceededError(
             f"the consumer has left group {self.settings.group_id!r}: it was not asked for records for "
             f"{self.presence.away_ms(now_ms) / 1000:g} s, more than max_poll_interval_ms="
             f"{self.settings.max_poll_interval_ms}; call poll() more often, ask it for fewer records with "
@@ -262,4 +262,4 @@ class GroupMember(ABC):
 
 def is_final(problem: KafkaError) -> bool:
     """Whether joining again would only throw out the one that took over."""
-    return isinstance(problem, MemberFenced)
+    return isinstance(problem, FencedInstanceIdError)

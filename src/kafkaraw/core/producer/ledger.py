@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kafkaraw.core.producer.events import Acknowledge, Action, Fail, PartitionOutcome, Release
 from kafkaraw.core.producer.partition import Shipment
 from kafkaraw.core.producer.report import Unacknowledged, summarise
-from kafkaraw.errors import DeliveryTimeout, KafkaError
+from kafkaraw.errors import DeliveryTimeoutError, KafkaError
 from kafkaraw.records import SealedBatch
 
 
@@ -71,7 +71,7 @@ class Ledger:
         why = f"; last seen: {'; '.join(causes)}" if causes else ""
         entry = shipment.report()
         text = f"{entry}: not acknowledged within delivery_timeout_ms={self._delivery_timeout_ms}{why}"
-        return DeliveryTimeout(text, unacknowledged=(entry,))
+        return DeliveryTimeoutError(text, unacknowledged=(entry,))
 
     # ---- questions
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.errors import KafkaError, ProducerFencedError, TransactionAbortableError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 
@@ -158,16 +158,16 @@ class TransactionMachine:
 
         Raises:
             UsageError: the call is not allowed now; says which is.
-            TransactionMustAbort: it is not allowed because the transaction has failed; the cause is its cause. Or its
-                offsets are in doubt.
-            ProducerFenced: another producer has taken over.
+            TransactionAbortableError: it is not allowed because the transaction has failed; the cause is its cause. Or
+                its offsets are in doubt.
+            ProducerFencedError: another producer has taken over.
             KafkaError: the producer broke before; the error is the one that broke it.
         """
         after = TRANSITIONS.get((self.phase, change))
         if after is None:
             raise self._refusal() from self.cause
         if change in _TAKES_OFFSETS and self._in_doubt:
-            raise TransactionMustAbort(self._doubt())
+            raise TransactionAbortableError(self._doubt())
         if change is Change.ENDED:
             self.cause = None
             self._in_doubt.clear()
@@ -239,9 +239,9 @@ class TransactionMachine:
 
     def _refusal(self) -> KafkaError:
         if self.phase is Phase.BROKEN:
-            if isinstance(self.cause, ProducerFenced):
-                return ProducerFenced(str(self.cause))
+            if isinstance(self.cause, ProducerFencedError):
+                return ProducerFencedError(str(self.cause))
             return UsageError(f"the producer {self.phase.value}, make a new one: {self.cause}")
         if self.phase is Phase.MUST_ABORT:
-            return TransactionMustAbort(f"the producer {self.phase.value}; it failed because of: {self.cause}")
+            return TransactionAbortableError(f"the producer {self.phase.value}; it failed because of: {self.cause}")
         return UsageError(f"the producer {self.phase.value}")

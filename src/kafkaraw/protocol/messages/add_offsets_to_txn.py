@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
 @request(api_key=25, versions="0-4", flexible="3+")
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
     """Add a group; must reach the transaction coordinator.
 
     Version 4 may answer TRANSACTION_ABORTABLE (KIP-890).
@@ -20,7 +20,7 @@ class AddOffsetsToTxnRequest:
 
 
 @response(api_key=25, versions="0-4", flexible="3+")
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(Response):
     """Whether it was added.
 
     Attributes:

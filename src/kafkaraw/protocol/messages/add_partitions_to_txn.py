@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 
@@ -54,7 +54,7 @@ class AddPartitionsToTxnResult:
 
 
 @request(api_key=24, versions="0-5", flexible="3+")
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
     """Add partitions; must reach the transaction coordinator.
 
     Clients use the single form up to version 3; from version 4 the list form is for brokers that verify (KIP-890).
@@ -72,7 +72,7 @@ class AddPartitionsToTxnRequest:
 
 
 @response(api_key=24, versions="0-5", flexible="3+")
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(Response):
     """What became of them; lists per transaction from version 4.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string, uint16, uuid
 
 
@@ -16,7 +16,7 @@ class Listener:
 
 
 @request(api_key=80, versions="0-1", flexible="0+")
-class AddRaftVoterRequest:
+class AddRaftVoterRequest(Request["AddRaftVoterResponse"]):
     """Add a voter; must reach the leader of the quorum (any broker passes it on).
 
     Attributes:
@@ -35,7 +35,7 @@ class AddRaftVoterRequest:
 
 
 @response(api_key=80, versions="0-1", flexible="0+")
-class AddRaftVoterResponse:
+class AddRaftVoterResponse(Response):
     """Whether it was added.
 
     Attributes:

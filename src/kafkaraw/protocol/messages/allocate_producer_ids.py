@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import int16, int32, int64
 
 
 @request(api_key=67, versions="0", flexible="0+")
-class AllocateProducerIdsRequest:
+class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"]):
     """Ask for a block; sent by a broker to the controller.
 
     Attributes:
@@ -19,7 +19,7 @@ class AllocateProducerIdsRequest:
 
 
 @response(api_key=67, versions="0", flexible="0+")
-class AllocateProducerIdsResponse:
+class AllocateProducerIdsResponse(Response):
     """The block.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, float64, int16, int32, string
 
 
@@ -56,7 +56,7 @@ class AlterClientQuotasResponseEntryData:
 
 
 @request(api_key=49, versions="0-1", flexible="1+")
-class AlterClientQuotasRequest:
+class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
     """Change quotas; must reach the controller (any broker passes it on).
 
     Attributes:
@@ -68,7 +68,7 @@ class AlterClientQuotasRequest:
 
 
 @response(api_key=49, versions="0-1", flexible="1+")
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(Response):
     """What became of them.
 
     Attributes:

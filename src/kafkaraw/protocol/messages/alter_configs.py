@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, string
 
 
@@ -42,7 +42,7 @@ class AlterConfigsResourceResponse:
 
 
 @request(api_key=33, versions="0-2", flexible="2+")
-class AlterConfigsRequest:
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     """Replace settings, clearing those that are not named.
 
     Any broker answers for topics; a broker's own settings must be changed there.
@@ -56,7 +56,7 @@ class AlterConfigsRequest:
 
 
 @response(api_key=33, versions="0-2", flexible="2+")
-class AlterConfigsResponse:
+class AlterConfigsResponse(Response):
     """What became of them.
 
     Attributes:

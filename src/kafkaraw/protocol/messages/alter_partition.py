@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int8, int16, int32, int64, string, uuid
 
 
@@ -86,7 +86,7 @@ class AlterPartitionResponseTopicData:
 
 
 @request(api_key=56, versions="0-3", flexible="0+", removed="0-1")
-class AlterPartitionRequest:
+class AlterPartitionRequest(Request["AlterPartitionResponse"]):
     """Change in-sync replicas; sent by a leader to the controller.
 
     Versions: 1 has leader recovery (KIP-704), 2 topic ids, 3 broker epochs (KIP-903).
@@ -101,7 +101,7 @@ class AlterPartitionRequest:
 
 
 @response(api_key=56, versions="0-3", flexible="0+", removed="0-1")
-class AlterPartitionResponse:
+class AlterPartitionResponse(Response):
     """What became of it.
 
     Attributes:

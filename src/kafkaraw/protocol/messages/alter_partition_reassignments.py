@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string
 
 
@@ -48,7 +48,7 @@ class ReassignableTopicResponse:
 
 
 @request(api_key=45, versions="0-1", flexible="0+")
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
     """Start or cancel moves; must reach the controller (any broker passes it on).
 
     Version 1 may forbid another number of replicas (KIP-860).
@@ -64,7 +64,7 @@ class AlterPartitionReassignmentsRequest:
 
 
 @response(api_key=45, versions="0-1", flexible="0+")
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Response):
     """What became of them.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string
 
 
@@ -43,14 +43,14 @@ class AlterReplicaLogDirTopicResult:
 
 
 @request(api_key=34, versions="0-2", flexible="2+", removed="0")
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
     """Move replicas; must reach the broker that holds them."""
 
     dirs: list[AlterReplicaLogDir]
 
 
 @response(api_key=34, versions="0-2", flexible="2+", removed="0")
-class AlterReplicaLogDirsResponse:
+class AlterReplicaLogDirsResponse(Response):
     """What became of them.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string, uuid
 
 
@@ -49,7 +49,7 @@ class AlterShareGroupOffsetsResponseTopic:
 
 
 @request(api_key=91, versions="0", flexible="0+")
-class AlterShareGroupOffsetsRequest:
+class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
     """Move a group; must reach the group's coordinator."""
 
     group_id: string
@@ -57,7 +57,7 @@ class AlterShareGroupOffsetsRequest:
 
 
 @response(api_key=91, versions="0", flexible="0+")
-class AlterShareGroupOffsetsResponse:
+class AlterShareGroupOffsetsResponse(Response):
     """What became of it.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -50,7 +50,7 @@ class AlterUserScramCredentialsResult:
 
 
 @request(api_key=51, versions="0", flexible="0+")
-class AlterUserScramCredentialsRequest:
+class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
     """Change credentials; must reach the controller (any broker passes it on)."""
 
     deletions: list[ScramCredentialDeletion]
@@ -58,7 +58,7 @@ class AlterUserScramCredentialsRequest:
 
 
 @response(api_key=51, versions="0", flexible="0+")
-class AlterUserScramCredentialsResponse:
+class AlterUserScramCredentialsResponse(Response):
     """What became of them.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 
@@ -42,24 +42,29 @@ class FinalizedFeatureKey:
     min_version_level: int16 = field(versions="3+", default=0)
 
 
-@request(api_key=18, versions="0-4", flexible="3+")
-class ApiVersionsRequest:
+@request(api_key=18, versions="0-5", flexible="3+", unstable="5")
+class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     """Ask what the broker speaks; any broker answers, even before authentication.
 
     A broker that does not know the version asked for answers UNSUPPORTED_VERSION in version 0 (KIP-511), and the
-    client asks again.
+    client asks again. Version 5 names the broker that the client means (KIP-1242); it is not stable yet, but franz-go
+    sends it.
 
     Attributes:
         client_software_name: name of the client library, for the broker's metrics (KIP-511).
         client_software_version: its version.
+        cluster_id: the cluster that the client means to reach; null before it knows one.
+        node_id: the broker that the client means to reach; -1 before it knows one.
     """
 
     client_software_name: string = field(versions="3+", default="", ignorable=True)
     client_software_version: string = field(versions="3+", default="", ignorable=True)
+    cluster_id: string | None = field(versions="5+", default=None, ignorable=True)
+    node_id: int32 = field(versions="5+", default=-1, ignorable=True)
 
 
-@response(api_key=18, versions="0-4", flexible="3+")
-class ApiVersionsResponse:
+@response(api_key=18, versions="0-5", flexible="3+", unstable="5")
+class ApiVersionsResponse(Response):
     """What the broker speaks; its header is version 0 always.
 
     Version 4 exists because older clients refuse a feature whose lowest version is 0 (KAFKA-17011).

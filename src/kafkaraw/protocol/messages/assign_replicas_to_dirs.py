@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, uuid
 
 
@@ -70,7 +70,7 @@ class AssignReplicasToDirsResponseDirectoryData:
 
 
 @request(api_key=73, versions="0", flexible="0+")
-class AssignReplicasToDirsRequest:
+class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"]):
     """Tell directories; sent by a broker to the controller.
 
     Attributes:
@@ -83,7 +83,7 @@ class AssignReplicasToDirsRequest:
 
 
 @response(api_key=73, versions="0", flexible="0+")
-class AssignReplicasToDirsResponse:
+class AssignReplicasToDirsResponse(Response):
     """What became of it.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int16, int32, string, uint16, uuid
 
 
@@ -72,7 +72,7 @@ class NodeEndpoint:
 
 
 @request(api_key=53, versions="0-1", flexible="1+")
-class BeginQuorumEpochRequest:
+class BeginQuorumEpochRequest(Request["BeginQuorumEpochResponse"]):
     """Announce an epoch; sent by the leader to the voters.
 
     Version 1 has directory ids and endpoints (KIP-853).
@@ -88,7 +88,7 @@ class BeginQuorumEpochRequest:
 
 
 @response(api_key=53, versions="0-1", flexible="1+")
-class BeginQuorumEpochResponse:
+class BeginQuorumEpochResponse(Response):
     """Whether it was taken."""
 
     error_code: int16

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response
+from kafkaraw.protocol.declare import Request, Response, field, request, response
 from kafkaraw.protocol.types import boolean, int16, int32, int64, uuid
 
 
 @request(api_key=63, versions="0-2", flexible="0+")
-class BrokerHeartbeatRequest:
+class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
     """Stay in the cluster; sent by a broker to the controller.
 
     Attributes:
@@ -29,7 +29,7 @@ class BrokerHeartbeatRequest:
 
 
 @response(api_key=63, versions="0-2", flexible="0+")
-class BrokerHeartbeatResponse:
+class BrokerHeartbeatResponse(Response):
     """What the controller thinks of it.
 
     Attributes:

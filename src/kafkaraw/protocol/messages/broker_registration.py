@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string, uint16, uuid
 
 
@@ -30,7 +30,7 @@ class Feature:
 
 
 @request(api_key=62, versions="0-4", flexible="0+")
-class BrokerRegistrationRequest:
+class BrokerRegistrationRequest(Request["BrokerRegistrationResponse"]):
     """Register; sent by a broker to the controller.
 
     Attributes:
@@ -54,7 +54,7 @@ class BrokerRegistrationRequest:
 
 
 @response(api_key=62, versions="0-4", flexible="0+")
-class BrokerRegistrationResponse:
+class BrokerRegistrationResponse(Response):
     """The epoch it got.
 
     Attributes:

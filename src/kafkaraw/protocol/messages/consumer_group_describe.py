@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, string, uuid
 
 
@@ -76,7 +76,7 @@ class DescribedGroup:
 
 
 @request(api_key=69, versions="0-1", flexible="0+")
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
     """Ask about groups; must reach each group's coordinator.
 
     Version 1 tells whether a member is a classic one (KIP-1099).
@@ -87,7 +87,7 @@ class ConsumerGroupDescribeRequest:
 
 
 @response(api_key=69, versions="0-1", flexible="0+")
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Response):
     """The groups.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string, uuid
 
 
@@ -26,7 +26,7 @@ class Assignment:
 
 
 @request(api_key=68, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
     """Join, stay or leave; must reach the group's coordinator.
 
     A field that has not changed since the last heartbeat is null. Version 1 has regular expressions and member ids
@@ -57,7 +57,7 @@ class ConsumerGroupHeartbeatRequest:
 
 
 @response(api_key=68, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Response):
     """What to own.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -15,7 +15,7 @@ class RemainingPartition:
 
 
 @request(api_key=7, versions="0-3", flexible="3+", removed="0-3")
-class ControlledShutdownRequest:
+class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     """Ask for leave; sent by a broker to the controller of a ZooKeeper cluster.
 
     Version 0 has a request header without client id.
@@ -30,7 +30,7 @@ class ControlledShutdownRequest:
 
 
 @response(api_key=7, versions="0-3", flexible="3+", removed="0-3")
-class ControlledShutdownResponse:
+class ControlledShutdownResponse(Response):
     """What still hangs on the broker.
 
     Attributes:

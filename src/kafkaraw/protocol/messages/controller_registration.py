@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string, uint16, uuid
 
 
@@ -30,7 +30,7 @@ class Feature:
 
 
 @request(api_key=70, versions="0", flexible="0+")
-class ControllerRegistrationRequest:
+class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"]):
     """Register; sent by a controller to the active one.
 
     Attributes:
@@ -46,7 +46,7 @@ class ControllerRegistrationRequest:
 
 
 @response(api_key=70, versions="0", flexible="0+")
-class ControllerRegistrationResponse:
+class ControllerRegistrationResponse(Response):
     """Whether it was taken.
 
     Attributes:

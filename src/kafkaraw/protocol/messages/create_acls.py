@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -39,7 +39,7 @@ class AclCreationResult:
 
 
 @request(api_key=30, versions="0-3", flexible="2+", removed="0")
-class CreateAclsRequest:
+class CreateAclsRequest(Request["CreateAclsResponse"]):
     """Add entries; must reach the controller (any broker passes it on).
 
     Version 1 has patterns (KIP-290), 3 user resources (KIP-373).
@@ -49,7 +49,7 @@ class CreateAclsRequest:
 
 
 @response(api_key=30, versions="0-3", flexible="2+", removed="0")
-class CreateAclsResponse:
+class CreateAclsResponse(Response):
     """What became of them.
 
     Attributes:

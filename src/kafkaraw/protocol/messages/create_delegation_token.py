@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -15,7 +15,7 @@ class CreatableRenewers:
 
 
 @request(api_key=38, versions="0-3", flexible="2+", removed="0")
-class CreateDelegationTokenRequest:
+class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     """Make a token; any broker answers, on a connection that was authenticated otherwise.
 
     Version 3 can make one for somebody else (KIP-373).
@@ -33,7 +33,7 @@ class CreateDelegationTokenRequest:
 
 
 @response(api_key=38, versions="0-3", flexible="2+", removed="0")
-class CreateDelegationTokenResponse:
+class CreateDelegationTokenResponse(Response):
     """The token.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string
 
 
@@ -45,7 +45,7 @@ class CreatePartitionsTopicResult:
 
 
 @request(api_key=37, versions="0-3", flexible="2+")
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """Add partitions; must reach the controller (any broker passes it on).
 
     Attributes:
@@ -59,7 +59,7 @@ class CreatePartitionsRequest:
 
 
 @response(api_key=37, versions="0-3", flexible="2+")
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Response):
     """What became of them.
 
     Attributes:

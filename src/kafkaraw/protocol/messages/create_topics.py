@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, boolean, int8, int16, int32, string, uuid
 
 
@@ -84,7 +84,7 @@ class CreatableTopicResult:
 
 
 @request(api_key=19, versions="0-7", flexible="5+", removed="0-1")
-class CreateTopicsRequest:
+class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """Create topics; must reach the controller (any broker passes it on since KIP-590).
 
     Versions: 1 may only validate (KIP-4), 4 takes -1 for the broker's defaults (KIP-464), 5 answers with the
@@ -101,7 +101,7 @@ class CreateTopicsRequest:
 
 
 @response(api_key=19, versions="0-7", flexible="5+", removed="0-1")
-class CreateTopicsResponse:
+class CreateTopicsResponse(Response):
     """What became of each topic.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -58,7 +58,7 @@ class DeleteAclsFilterResult:
 
 
 @request(api_key=31, versions="0-3", flexible="2+", removed="0")
-class DeleteAclsRequest:
+class DeleteAclsRequest(Request["DeleteAclsResponse"]):
     """Remove entries; must reach the controller (any broker passes it on).
 
     Version 1 has patterns (KIP-290), 3 user resources (KIP-373).
@@ -68,7 +68,7 @@ class DeleteAclsRequest:
 
 
 @response(api_key=31, versions="0-3", flexible="2+", removed="0")
-class DeleteAclsResponse:
+class DeleteAclsResponse(Response):
     """What was removed.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string
 
 
@@ -15,14 +15,14 @@ class DeletableGroupResult:
 
 
 @request(api_key=42, versions="0-2", flexible="2+")
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
     """Delete groups without members; must reach each group's coordinator."""
 
     groups_names: list[string]
 
 
 @response(api_key=42, versions="0-2", flexible="2+")
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Response):
     """What became of them.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -48,7 +48,7 @@ class DeleteRecordsTopicResult:
 
 
 @request(api_key=21, versions="0-2", flexible="2+")
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
     """Move the start of logs; must reach the leader of each partition.
 
     Attributes:
@@ -60,7 +60,7 @@ class DeleteRecordsRequest:
 
 
 @response(api_key=21, versions="0-2", flexible="2+")
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(Response):
     """Where they begin now.
 
     Attributes:

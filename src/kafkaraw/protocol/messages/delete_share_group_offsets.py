@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string, uuid
 
 
@@ -29,7 +29,7 @@ class DeleteShareGroupOffsetsResponseTopic:
 
 
 @request(api_key=92, versions="0", flexible="0+")
-class DeleteShareGroupOffsetsRequest:
+class DeleteShareGroupOffsetsRequest(Request["DeleteShareGroupOffsetsResponse"]):
     """Forget offsets; must reach the group's coordinator."""
 
     group_id: string
@@ -37,7 +37,7 @@ class DeleteShareGroupOffsetsRequest:
 
 
 @response(api_key=92, versions="0", flexible="0+")
-class DeleteShareGroupOffsetsResponse:
+class DeleteShareGroupOffsetsResponse(Response):
     """What became of it.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string, uuid
 
 
@@ -51,7 +51,7 @@ class DeleteStateResult:
 
 
 @request(api_key=86, versions="0", flexible="0+")
-class DeleteShareGroupStateRequest:
+class DeleteShareGroupStateRequest(Request["DeleteShareGroupStateResponse"]):
     """Forget a state; sent by the group coordinator to the share coordinator."""
 
     group_id: string
@@ -59,7 +59,7 @@ class DeleteShareGroupStateRequest:
 
 
 @response(api_key=86, versions="0", flexible="0+")
-class DeleteShareGroupStateResponse:
+class DeleteShareGroupStateResponse(Response):
     """What became of it."""
 
     results: list[DeleteStateResult]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int16, int32, string, uuid
 
 
@@ -35,7 +35,7 @@ class DeletableTopicResult:
 
 
 @request(api_key=20, versions="0-6", flexible="4+", removed="0")
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     """Delete topics; must reach the controller (any broker passes it on since KIP-590).
 
     Version 6 takes topic ids beside names (KIP-516) and moves them into `topics`.
@@ -52,7 +52,7 @@ class DeleteTopicsRequest:
 
 
 @response(api_key=20, versions="0-6", flexible="4+", removed="0")
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Response):
     """What became of each topic.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -27,7 +27,7 @@ class DescribeAclsResource:
 
 
 @request(api_key=29, versions="0-3", flexible="2+", removed="0")
-class DescribeAclsRequest:
+class DescribeAclsRequest(Request["DescribeAclsResponse"]):
     """List entries; any broker answers.
 
     Version 1 has patterns (KIP-290), 3 user resources (KIP-373).
@@ -54,7 +54,7 @@ class DescribeAclsRequest:
 
 
 @response(api_key=29, versions="0-3", flexible="2+", removed="0")
-class DescribeAclsResponse:
+class DescribeAclsResponse(Response):
     """The entries, by resource.
 
     Attributes:

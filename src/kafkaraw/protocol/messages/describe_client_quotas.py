@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, float64, int8, int16, int32, string
 
 
@@ -55,7 +55,7 @@ class EntryData:
 
 
 @request(api_key=48, versions="0-1", flexible="1+")
-class DescribeClientQuotasRequest:
+class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     """List quotas; any broker answers.
 
     Attributes:
@@ -67,7 +67,7 @@ class DescribeClientQuotasRequest:
 
 
 @response(api_key=48, versions="0-1", flexible="1+")
-class DescribeClientQuotasResponse:
+class DescribeClientQuotasResponse(Response):
     """The quotas.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, string
 
 
@@ -23,7 +23,7 @@ class DescribeClusterBroker:
 
 
 @request(api_key=60, versions="0-2", flexible="0+")
-class DescribeClusterRequest:
+class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     """Ask about the cluster; any broker answers, or any controller about controllers.
 
     Version 1 can ask controllers (KIP-919), 2 tells fenced brokers (KIP-1073).
@@ -38,7 +38,7 @@ class DescribeClusterRequest:
 
 
 @response(api_key=60, versions="0-2", flexible="0+")
-class DescribeClusterResponse:
+class DescribeClusterResponse(Response):
     """The cluster.
 
     Attributes:

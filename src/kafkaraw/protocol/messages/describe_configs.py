@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, string
 
 
@@ -70,7 +70,7 @@ class DescribeConfigsResult:
 
 
 @request(api_key=32, versions="0-4", flexible="4+", removed="0")
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     """Ask for settings; broker resources must be asked of that broker.
 
     Versions: 1 tells where a value comes from (KIP-226), 3 types and documentation (KIP-569).
@@ -86,7 +86,7 @@ class DescribeConfigsRequest:
 
 
 @response(api_key=32, versions="0-4", flexible="4+", removed="0")
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Response):
     """The settings.
 
     Attributes:

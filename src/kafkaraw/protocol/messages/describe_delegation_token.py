@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -46,7 +46,7 @@ class DescribedDelegationToken:
 
 
 @request(api_key=41, versions="0-3", flexible="2+", removed="0")
-class DescribeDelegationTokenRequest:
+class DescribeDelegationTokenRequest(Request["DescribeDelegationTokenResponse"]):
     """List tokens; any broker answers.
 
     Attributes:
@@ -57,7 +57,7 @@ class DescribeDelegationTokenRequest:
 
 
 @response(api_key=41, versions="0-3", flexible="2+", removed="0")
-class DescribeDelegationTokenResponse:
+class DescribeDelegationTokenResponse(Response):
     """The tokens.
 
     Attributes:

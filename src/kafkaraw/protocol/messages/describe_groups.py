@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string
 
 
@@ -49,7 +49,7 @@ class DescribedGroup:
 
 
 @request(api_key=15, versions="0-6", flexible="5+")
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     """Ask about groups; must reach each group's coordinator.
 
     Versions: 3 tells allowed operations (KIP-430), 4 static members (KIP-345), 5 is flexible, 6 answers
@@ -61,7 +61,7 @@ class DescribeGroupsRequest:
 
 
 @response(api_key=15, versions="0-6", flexible="5+")
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Response):
     """The groups.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 
@@ -57,7 +57,7 @@ class DescribeLogDirsResult:
 
 
 @request(api_key=35, versions="0-5", flexible="2+", removed="0")
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     """Ask about disks; must reach the broker in question.
 
     Versions: 3 has an error of its own, 4 total and free space (KIP-827), 5 cordoned directories (KIP-1066).
@@ -70,7 +70,7 @@ class DescribeLogDirsRequest:
 
 
 @response(api_key=35, versions="0-5", flexible="2+", removed="0")
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(Response):
     """The directories.
 
     Attributes:

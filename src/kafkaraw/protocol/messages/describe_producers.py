@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -56,14 +56,14 @@ class TopicResponse:
 
 
 @request(api_key=61, versions="0", flexible="0+")
-class DescribeProducersRequest:
+class DescribeProducersRequest(Request["DescribeProducersResponse"]):
     """Ask about producers; must reach the leader of each partition."""
 
     topics: list[TopicRequest]
 
 
 @response(api_key=61, versions="0", flexible="0+")
-class DescribeProducersResponse:
+class DescribeProducersResponse(Response):
     """The producers.
 
     Attributes:

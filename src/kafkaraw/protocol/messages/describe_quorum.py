@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int16, int32, int64, string, uint16, uuid
 
 
@@ -86,14 +86,14 @@ class Node:
 
 
 @request(api_key=55, versions="0-2", flexible="0+")
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
     """Ask about the quorum; any broker passes it to the leader."""
 
     topics: list[DescribeQuorumRequestTopicData]
 
 
 @response(api_key=55, versions="0-2", flexible="0+")
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(Response):
     """The quorum.
 
     Attributes:

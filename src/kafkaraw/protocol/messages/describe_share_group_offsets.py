@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string, uuid
 
 
@@ -73,7 +73,7 @@ class DescribeShareGroupOffsetsResponseGroup:
 
 
 @request(api_key=90, versions="0-1", flexible="0+")
-class DescribeShareGroupOffsetsRequest:
+class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
     """Ask for offsets; must reach each group's coordinator.
 
     Version 1 tells the lag (KIP-1226).
@@ -83,7 +83,7 @@ class DescribeShareGroupOffsetsRequest:
 
 
 @response(api_key=90, versions="0-1", flexible="0+")
-class DescribeShareGroupOffsetsResponse:
+class DescribeShareGroupOffsetsResponse(Response):
     """The offsets.
 
     Attributes:

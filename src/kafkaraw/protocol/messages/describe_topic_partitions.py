@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string, uuid
 
 
@@ -64,7 +64,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 
 @request(api_key=75, versions="0", flexible="0+")
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
     """Ask for a page; any broker answers.
 
     Attributes:
@@ -79,7 +79,7 @@ class DescribeTopicPartitionsRequest:
 
 
 @response(api_key=75, versions="0", flexible="0+")
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(Response):
     """A page.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -37,14 +37,14 @@ class TransactionState:
 
 
 @request(api_key=65, versions="0", flexible="0+")
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
     """Ask about transactions; must reach their coordinators."""
 
     transactional_ids: list[string]
 
 
 @response(api_key=65, versions="0", flexible="0+")
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(Response):
     """The transactions.
 
     Attributes:

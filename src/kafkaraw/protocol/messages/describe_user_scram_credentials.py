@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -41,7 +41,7 @@ class DescribeUserScramCredentialsResult:
 
 
 @request(api_key=50, versions="0", flexible="0+")
-class DescribeUserScramCredentialsRequest:
+class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
     """Ask about users; any broker answers.
 
     Attributes:
@@ -52,7 +52,7 @@ class DescribeUserScramCredentialsRequest:
 
 
 @response(api_key=50, versions="0", flexible="0+")
-class DescribeUserScramCredentialsResponse:
+class DescribeUserScramCredentialsResponse(Response):
     """The users.
 
     Attributes:

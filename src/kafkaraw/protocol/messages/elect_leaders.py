@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -36,7 +36,7 @@ class ReplicaElectionResult:
 
 
 @request(api_key=43, versions="0-2", flexible="2+")
-class ElectLeadersRequest:
+class ElectLeadersRequest(Request["ElectLeadersResponse"]):
     """Start elections; must reach the controller (any broker passes it on).
 
     Attributes:
@@ -51,7 +51,7 @@ class ElectLeadersRequest:
 
 
 @response(api_key=43, versions="0-2", flexible="2+")
-class ElectLeadersResponse:
+class ElectLeadersResponse(Response):
     """What became of them.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int16, int32, string, uint16, uuid
 
 
@@ -86,7 +86,7 @@ class NodeEndpoint:
 
 
 @request(api_key=54, versions="0-1", flexible="1+")
-class EndQuorumEpochRequest:
+class EndQuorumEpochRequest(Request["EndQuorumEpochResponse"]):
     """Resign; sent by the leader to the voters.
 
     Version 1 has directory ids and endpoints (KIP-853).
@@ -101,7 +101,7 @@ class EndQuorumEpochRequest:
 
 
 @response(api_key=54, versions="0-1", flexible="1+")
-class EndQuorumEpochResponse:
+class EndQuorumEpochResponse(Response):
     """Whether it was taken."""
 
     error_code: int16

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response
+from kafkaraw.protocol.declare import Request, Response, field, request, response
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 
 @request(api_key=26, versions="0-5", flexible="3+")
-class EndTxnRequest:
+class EndTxnRequest(Request["EndTxnResponse"]):
     """End the transaction; must reach its coordinator.
 
     Version 5 answers with a new epoch that the producer must use from then on (KIP-890).
@@ -23,7 +23,7 @@ class EndTxnRequest:
 
 
 @response(api_key=26, versions="0-5", flexible="3+")
-class EndTxnResponse:
+class EndTxnResponse(Response):
     """The identity to go on with.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import int16
 
 
 @request(api_key=58, versions="0", flexible="0+")
-class EnvelopeRequest:
+class EnvelopeRequest(Request["EnvelopeResponse"]):
     """A request in a request; sent by brokers to the controller.
 
     Attributes:
@@ -22,7 +22,7 @@ class EnvelopeRequest:
 
 
 @response(api_key=58, versions="0", flexible="0+")
-class EnvelopeResponse:
+class EnvelopeResponse(Response):
     """The response in a response.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import int16, int32, int64
 
 
 @request(api_key=40, versions="0-2", flexible="2+", removed="0")
-class ExpireDelegationTokenRequest:
+class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     """Change the end; any broker answers.
 
     Attributes:
@@ -20,7 +20,7 @@ class ExpireDelegationTokenRequest:
 
 
 @response(api_key=40, versions="0-2", flexible="2+", removed="0")
-class ExpireDelegationTokenResponse:
+class ExpireDelegationTokenResponse(Response):
     """When it ends now.
 
     Attributes:

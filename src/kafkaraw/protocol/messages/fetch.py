@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int8, int16, int32, int64, record_bytes, string, uuid
 
 
@@ -161,7 +161,7 @@ class NodeEndpoint:
 
 
 @request(api_key=1, versions="0-18", flexible="12+", removed="0-3")
-class FetchRequest:
+class FetchRequest(Request["FetchResponse"]):
     """Read batches; goes to the leader of each partition, or to a follower near by (KIP-392).
 
     Versions: 4 brings isolation levels (KIP-98), 7 sessions that send changes only (KIP-227), 9 leader epochs
@@ -197,7 +197,7 @@ class FetchRequest:
 
 
 @response(api_key=1, versions="0-18", flexible="12+", removed="0-3")
-class FetchResponse:
+class FetchResponse(Response):
     """Batches, a whole number of them but for a last one that may be cut short.
 
     Attributes:

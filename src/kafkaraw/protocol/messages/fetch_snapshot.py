@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int16, int32, int64, record_bytes, string, uint16, uuid
 
 
@@ -89,7 +89,7 @@ class NodeEndpoint:
 
 
 @request(api_key=59, versions="0-1", flexible="0+")
-class FetchSnapshotRequest:
+class FetchSnapshotRequest(Request["FetchSnapshotResponse"]):
     """Ask for a piece of a snapshot; sent by followers to the leader of the quorum.
 
     Attributes:
@@ -105,7 +105,7 @@ class FetchSnapshotRequest:
 
 
 @response(api_key=59, versions="0-1", flexible="0+")
-class FetchSnapshotResponse:
+class FetchSnapshotResponse(Response):
     """The pieces.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -23,7 +23,7 @@ class Coordinator:
 
 
 @request(api_key=10, versions="0-6", flexible="3+")
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     """Ask for coordinators; any broker answers.
 
     Versions: 1 knows transactional ids (KIP-98), 4 asks for many at once (KIP-699), 6 share partitions (KIP-932).
@@ -40,7 +40,7 @@ class FindCoordinatorRequest:
 
 
 @response(api_key=10, versions="0-6", flexible="3+")
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Response):
     """Where the coordinators are; the single fields up to version 3, the list from 4.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import boolean, int8, int16, int32, string, uuid
 
 
 @request(api_key=71, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsRequest:
+class GetTelemetrySubscriptionsRequest(Request["GetTelemetrySubscriptionsResponse"]):
     """Ask what to send; any broker answers.
 
     Attributes:
@@ -18,7 +18,7 @@ class GetTelemetrySubscriptionsRequest:
 
 
 @response(api_key=71, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsResponse:
+class GetTelemetrySubscriptionsResponse(Response):
     """What to send.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response
+from kafkaraw.protocol.declare import Request, Response, field, request, response
 from kafkaraw.protocol.types import int16, int32, string
 
 
 @request(api_key=12, versions="0-4", flexible="4+")
-class HeartbeatRequest:
+class HeartbeatRequest(Request["HeartbeatResponse"]):
     """Stay a member; must reach the group's coordinator.
 
     Versions: 3 knows static members (KIP-345), 4 is flexible.
@@ -24,7 +24,7 @@ class HeartbeatRequest:
 
 
 @response(api_key=12, versions="0-4", flexible="4+")
-class HeartbeatResponse:
+class HeartbeatResponse(Response):
     """REBALANCE_IN_PROGRESS asks the member to join again.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, string
 
 
@@ -43,7 +43,7 @@ class AlterConfigsResourceResponse:
 
 
 @request(api_key=44, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
     """Change settings; must reach the controller (any broker passes it on), for broker resources that broker.
 
     Attributes:
@@ -55,7 +55,7 @@ class IncrementalAlterConfigsRequest:
 
 
 @response(api_key=44, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Response):
     """What became of them.
 
     Attributes:

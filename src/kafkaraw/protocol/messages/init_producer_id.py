@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response
+from kafkaraw.protocol.declare import Request, Response, field, request, response
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 
 @request(api_key=22, versions="0-6", flexible="2+", unstable="6")
-class InitProducerIdRequest:
+class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     """Ask for a producer id; any broker answers, with a transactional id only its coordinator.
 
     Versions: 3 bumps the epoch of an id the producer has (KIP-360), 4 answers PRODUCER_FENCED (KIP-588), 5
@@ -31,7 +31,7 @@ class InitProducerIdRequest:
 
 
 @response(api_key=22, versions="0-6", flexible="2+", unstable="6")
-class InitProducerIdResponse:
+class InitProducerIdResponse(Response):
     """The identity of the producer.
 
     Attributes:

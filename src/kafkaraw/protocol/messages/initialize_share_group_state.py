@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string, uuid
 
 
@@ -58,7 +58,7 @@ class InitializeStateResult:
 
 
 @request(api_key=83, versions="0", flexible="0+")
-class InitializeShareGroupStateRequest:
+class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateResponse"]):
     """Begin a state; sent by the group coordinator to the share coordinator."""
 
     group_id: string
@@ -66,7 +66,7 @@ class InitializeShareGroupStateRequest:
 
 
 @response(api_key=83, versions="0", flexible="0+")
-class InitializeShareGroupStateResponse:
+class InitializeShareGroupStateResponse(Response):
     """What became of it."""
 
     results: list[InitializeStateResult]

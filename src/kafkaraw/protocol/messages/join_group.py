@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string
 
 
@@ -33,7 +33,7 @@ class JoinGroupResponseMember:
 
 
 @request(api_key=11, versions="0-9", flexible="6+")
-class JoinGroupRequest:
+class JoinGroupRequest(Request["JoinGroupResponse"]):
     """Join; must reach the group's coordinator.
 
     Versions: 1 has a rebalance timeout (KIP-62), 4 answers MEMBER_ID_REQUIRED first (KIP-394), 5 static members
@@ -61,7 +61,7 @@ class JoinGroupRequest:
 
 
 @response(api_key=11, versions="0-9", flexible="6+")
-class JoinGroupResponse:
+class JoinGroupResponse(Response):
     """Who leads, and for the leader: who is in.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, boolean, int8, int16, int32, int64, string, uuid
 
 
@@ -80,7 +80,7 @@ class LeaderAndIsrTopicError:
 
 
 @request(api_key=4, versions="0-7", flexible="4+", removed="0-7")
-class LeaderAndIsrRequest:
+class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
     """Hand out leadership; sent by the controller of a ZooKeeper cluster to its brokers only.
 
     Versions: 1 knows new partitions, 2 groups by topic and has a broker epoch (KIP-380), 3 reassignment (KIP-455),
@@ -109,7 +109,7 @@ class LeaderAndIsrRequest:
 
 
 @response(api_key=4, versions="0-7", flexible="4+", removed="0-7")
-class LeaderAndIsrResponse:
+class LeaderAndIsrResponse(Response):
     """What became of each partition."""
 
     error_code: int16

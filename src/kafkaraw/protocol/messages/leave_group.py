@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string
 
 
@@ -35,7 +35,7 @@ class MemberResponse:
 
 
 @request(api_key=13, versions="0-5", flexible="4+")
-class LeaveGroupRequest:
+class LeaveGroupRequest(Request["LeaveGroupResponse"]):
     """Leave; must reach the group's coordinator.
 
     Versions: 3 removes several members at once, by static name too (KIP-345), 4 is flexible, 5 gives a reason
@@ -52,7 +52,7 @@ class LeaveGroupRequest:
 
 
 @response(api_key=13, versions="0-5", flexible="4+")
-class LeaveGroupResponse:
+class LeaveGroupResponse(Response):
     """What became of it.
 
     Attributes:

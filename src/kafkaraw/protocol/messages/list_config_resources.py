@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, string
 
 
@@ -19,7 +19,7 @@ class ConfigResource:
 
 
 @request(api_key=74, versions="0-1", flexible="0+")
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     """List resources; any broker answers.
 
     Attributes:
@@ -30,7 +30,7 @@ class ListConfigResourcesRequest:
 
 
 @response(api_key=74, versions="0-1", flexible="0+")
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(Response):
     """The resources.
 
     Attributes:

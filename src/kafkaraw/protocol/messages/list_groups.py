@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string
 
 
@@ -23,7 +23,7 @@ class ListedGroup:
 
 
 @request(api_key=16, versions="0-5", flexible="3+")
-class ListGroupsRequest:
+class ListGroupsRequest(Request["ListGroupsResponse"]):
     """Ask for groups; every broker knows its own ones only.
 
     Versions: 4 filters by state (KIP-518), 5 by type (KIP-848).
@@ -38,7 +38,7 @@ class ListGroupsRequest:
 
 
 @response(api_key=16, versions="0-5", flexible="3+")
-class ListGroupsResponse:
+class ListGroupsResponse(Response):
     """The groups.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, int64, string
 
 
@@ -59,7 +59,7 @@ class ListOffsetsTopicResponse:
 
 
 @request(api_key=2, versions="0-11", flexible="6+", removed="0")
-class ListOffsetsRequest:
+class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """Ask for offsets; must reach the leader of each partition.
 
     Versions: 1 gives one offset with its time instead of several (KIP-79), 2 isolation levels, 4 leader epochs
@@ -79,7 +79,7 @@ class ListOffsetsRequest:
 
 
 @response(api_key=2, versions="0-11", flexible="6+", removed="0")
-class ListOffsetsResponse:
+class ListOffsetsResponse(Response):
     """The offsets that were found.
 
     Attributes:

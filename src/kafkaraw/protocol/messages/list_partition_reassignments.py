@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string
 
 
@@ -39,7 +39,7 @@ class OngoingTopicReassignment:
 
 
 @request(api_key=46, versions="0", flexible="0+")
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
     """List moves; must reach the controller (any broker passes it on).
 
     Attributes:
@@ -52,7 +52,7 @@ class ListPartitionReassignmentsRequest:
 
 
 @response(api_key=46, versions="0", flexible="0+")
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(Response):
     """The moves.
 
     Attributes:

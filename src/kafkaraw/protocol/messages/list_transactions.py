@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -20,7 +20,7 @@ class TransactionState:
 
 
 @request(api_key=66, versions="0-2", flexible="0+")
-class ListTransactionsRequest:
+class ListTransactionsRequest(Request["ListTransactionsResponse"]):
     """List transactions; every broker knows its own ones only.
 
     Version 1 filters by age (KIP-994), 2 by pattern (KIP-1152).
@@ -39,7 +39,7 @@ class ListTransactionsRequest:
 
 
 @response(api_key=66, versions="0-2", flexible="0+")
-class ListTransactionsResponse:
+class ListTransactionsResponse(Response):
     """The transactions.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, boolean, int16, int32, string, uuid
 
 
@@ -74,7 +74,7 @@ class MetadataResponseTopic:
 
 
 @request(api_key=3, versions="0-13", flexible="9+")
-class MetadataRequest:
+class MetadataRequest(Request["MetadataResponse"]):
     """Ask for topics and brokers; any broker answers.
 
     Versions: 1 tells racks and the controller, 4 may forbid the creation of topics (KIP-204), 5 offline replicas, 7
@@ -93,7 +93,7 @@ class MetadataRequest:
 
 
 @response(api_key=3, versions="0-13", flexible="9+")
-class MetadataResponse:
+class MetadataResponse(Response):
     """The cluster as this broker knows it.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int16, int32, int64, string, uuid
 
 
@@ -59,7 +59,7 @@ class OffsetCommitResponseTopic:
 
 
 @request(api_key=8, versions="0-10", flexible="8+", removed="0-1")
-class OffsetCommitRequest:
+class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     """Store offsets; must reach the group's coordinator.
 
     Versions: 1 has a generation, 2-4 a retention time, 6 leader epochs (KIP-320), 7 static members (KIP-345), 9 the
@@ -82,7 +82,7 @@ class OffsetCommitRequest:
 
 
 @response(api_key=8, versions="0-10", flexible="8+", removed="0-1")
-class OffsetCommitResponse:
+class OffsetCommitResponse(Response):
     """What became of each position.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string
 
 
@@ -38,7 +38,7 @@ class OffsetDeleteResponseTopic:
 
 
 @request(api_key=47, versions="0")
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
     """Delete offsets of topics that the group is not subscribed to; must reach the group's coordinator."""
 
     group_id: string
@@ -46,7 +46,7 @@ class OffsetDeleteRequest:
 
 
 @response(api_key=47, versions="0")
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Response):
     """What became of them.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, boolean, int16, int32, int64, string, uuid
 
 
@@ -108,7 +108,7 @@ class OffsetFetchResponseGroup:
 
 
 @request(api_key=9, versions="0-10", flexible="6+", removed="0")
-class OffsetFetchRequest:
+class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     """Ask for offsets; must reach the coordinator.
 
     Versions: 2 may ask for all topics, 7 waits for open transactions (KIP-447), 8 asks for many groups at once
@@ -127,7 +127,7 @@ class OffsetFetchRequest:
 
 
 @response(api_key=9, versions="0-10", flexible="6+", removed="0")
-class OffsetFetchResponse:
+class OffsetFetchResponse(Response):
     """The stored positions.
 
     Attributes:

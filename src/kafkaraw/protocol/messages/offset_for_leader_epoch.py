@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -52,7 +52,7 @@ class OffsetForLeaderTopicResult:
 
 
 @request(api_key=23, versions="0-4", flexible="4+", removed="0-1")
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """Ask for the end of epochs; must reach the leader of each partition.
 
     Versions: 1 and 2 answer with the epoch found and check the current one (KIP-279, KIP-320), 3 tells who asks.
@@ -66,7 +66,7 @@ class OffsetForLeaderEpochRequest:
 
 
 @response(api_key=23, versions="0-4", flexible="4+", removed="0-1")
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Response):
     """The ends.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, int16, int32, int64, record_bytes, string, uuid
 
 
@@ -108,7 +108,7 @@ class NodeEndpoint:
 
 
 @request(api_key=0, versions="0-13", flexible="9+", removed="0-2")
-class ProduceRequest:
+class ProduceRequest(Request["ProduceResponse"]):
     """Append record batches; must reach the leader of each partition.
 
     Versions: 3 brings transactions (KIP-98), 7 zstd (KIP-110), 8 errors per record (KIP-467), 10 the new leader in
@@ -129,7 +129,7 @@ class ProduceRequest:
 
 
 @response(api_key=0, versions="0-13", flexible="9+", removed="0-2")
-class ProduceResponse:
+class ProduceResponse(Response):
     """What became of each batch; not sent when acks is 0.
 
     Attributes:

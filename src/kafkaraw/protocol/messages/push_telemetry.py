@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import boolean, int8, int16, int32, uuid
 
 
 @request(api_key=72, versions="0", flexible="0+")
-class PushTelemetryRequest:
+class PushTelemetryRequest(Request["PushTelemetryResponse"]):
     """Send metrics; any broker answers.
 
     Attributes:
@@ -24,7 +24,7 @@ class PushTelemetryRequest:
 
 
 @response(api_key=72, versions="0", flexible="0+")
-class PushTelemetryResponse:
+class PushTelemetryResponse(Response):
     """Whether they were taken.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, int64, string, uuid
 
 
@@ -76,7 +76,7 @@ class ReadStateResult:
 
 
 @request(api_key=84, versions="0", flexible="0+")
-class ReadShareGroupStateRequest:
+class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
     """Read a state; sent by a partition's leader to the share coordinator."""
 
     group_id: string
@@ -84,7 +84,7 @@ class ReadShareGroupStateRequest:
 
 
 @response(api_key=84, versions="0", flexible="0+")
-class ReadShareGroupStateResponse:
+class ReadShareGroupStateResponse(Response):
     """The states."""
 
     results: list[ReadStateResult]

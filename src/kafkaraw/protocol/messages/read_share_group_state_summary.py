@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string, uuid
 
 
@@ -64,7 +64,7 @@ class ReadStateSummaryResult:
 
 
 @request(api_key=87, versions="0-1", flexible="0+")
-class ReadShareGroupStateSummaryRequest:
+class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryResponse"]):
     """Read a summary; sent by the group coordinator to the share coordinator."""
 
     group_id: string
@@ -72,7 +72,7 @@ class ReadShareGroupStateSummaryRequest:
 
 
 @response(api_key=87, versions="0-1", flexible="0+")
-class ReadShareGroupStateSummaryResponse:
+class ReadShareGroupStateSummaryResponse(Response):
     """The summaries."""
 
     results: list[ReadStateSummaryResult]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response
+from kafkaraw.protocol.declare import Request, Response, field, request, response
 from kafkaraw.protocol.types import int16, int32, string, uuid
 
 
 @request(api_key=81, versions="0", flexible="0+")
-class RemoveRaftVoterRequest:
+class RemoveRaftVoterRequest(Request["RemoveRaftVoterResponse"]):
     """Remove a voter; must reach the leader of the quorum (any broker passes it on).
 
     Attributes:
@@ -21,7 +21,7 @@ class RemoveRaftVoterRequest:
 
 
 @response(api_key=81, versions="0", flexible="0+")
-class RemoveRaftVoterResponse:
+class RemoveRaftVoterResponse(Response):
     """Whether it was removed.
 
     Attributes:

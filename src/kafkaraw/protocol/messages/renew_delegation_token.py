@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import int16, int32, int64
 
 
 @request(api_key=39, versions="0-2", flexible="2+", removed="0")
-class RenewDelegationTokenRequest:
+class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
     """Renew; any broker answers.
 
     Attributes:
@@ -20,7 +20,7 @@ class RenewDelegationTokenRequest:
 
 
 @response(api_key=39, versions="0-2", flexible="2+", removed="0")
-class RenewDelegationTokenResponse:
+class RenewDelegationTokenResponse(Response):
     """When it ends now.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response
+from kafkaraw.protocol.declare import Request, Response, field, request, response
 from kafkaraw.protocol.types import int16, int64, string
 
 
 @request(api_key=36, versions="0-2", flexible="2+")
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     """Send a token; any broker answers, after SaslHandshake version 1.
 
     Version 1 tells how long the session lives (KIP-368).
@@ -20,7 +20,7 @@ class SaslAuthenticateRequest:
 
 
 @response(api_key=36, versions="0-2", flexible="2+")
-class SaslAuthenticateResponse:
+class SaslAuthenticateResponse(Response):
     """The broker's token.
 
     Attributes:

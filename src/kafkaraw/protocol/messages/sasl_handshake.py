@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import int16, string
 
 
 @request(api_key=17, versions="0-1")
-class SaslHandshakeRequest:
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
     """Choose; any broker answers, before authentication.
 
     After version 0 the tokens follow raw, with a size prefix but no Kafka header; after version 1 they travel in
@@ -21,7 +21,7 @@ class SaslHandshakeRequest:
 
 
 @response(api_key=17, versions="0-1")
-class SaslHandshakeResponse:
+class SaslHandshakeResponse(Response):
     """The mechanisms that the broker offers."""
 
     error_code: int16

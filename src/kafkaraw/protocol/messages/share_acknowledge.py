@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, int64, string, uuid
 
 
@@ -93,7 +93,7 @@ class NodeEndpoint:
 
 
 @request(api_key=79, versions="0-2", flexible="0+", removed="0")
-class ShareAcknowledgeRequest:
+class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
     """Acknowledge; goes to the leader of each partition.
 
     Version 2 can renew locks (KIP-1222).
@@ -111,7 +111,7 @@ class ShareAcknowledgeRequest:
 
 
 @response(api_key=79, versions="0-2", flexible="0+", removed="0")
-class ShareAcknowledgeResponse:
+class ShareAcknowledgeResponse(Response):
     """What became of it.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, int64, record_bytes, string, uuid
 
 
@@ -130,7 +130,7 @@ class NodeEndpoint:
 
 
 @request(api_key=78, versions="0-2", flexible="0+", removed="0")
-class ShareFetchRequest:
+class ShareFetchRequest(Request["ShareFetchResponse"]):
     """Acquire records; goes to the leader of each partition.
 
     Version 2 has renewal of locks and an acquire mode (KIP-1206, KIP-1222).
@@ -160,7 +160,7 @@ class ShareFetchRequest:
 
 
 @response(api_key=78, versions="0-2", flexible="0+", removed="0")
-class ShareFetchResponse:
+class ShareFetchResponse(Response):
     """The records.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, string, uuid
 
 
@@ -68,7 +68,7 @@ class DescribedGroup:
 
 
 @request(api_key=77, versions="0-1", flexible="0+", removed="0")
-class ShareGroupDescribeRequest:
+class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
     """Ask about groups; must reach each group's coordinator."""
 
     group_ids: list[string]
@@ -76,7 +76,7 @@ class ShareGroupDescribeRequest:
 
 
 @response(api_key=77, versions="0-1", flexible="0+", removed="0")
-class ShareGroupDescribeResponse:
+class ShareGroupDescribeResponse(Response):
     """The groups.
 
     Attributes:

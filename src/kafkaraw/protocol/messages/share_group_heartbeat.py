@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string, uuid
 
 
@@ -26,7 +26,7 @@ class Assignment:
 
 
 @request(api_key=76, versions="0-1", flexible="0+", removed="0")
-class ShareGroupHeartbeatRequest:
+class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
     """Join, stay or leave; must reach the group's coordinator.
 
     Attributes:
@@ -44,7 +44,7 @@ class ShareGroupHeartbeatRequest:
 
 
 @response(api_key=76, versions="0-1", flexible="0+", removed="0")
-class ShareGroupHeartbeatResponse:
+class ShareGroupHeartbeatResponse(Response):
     """What to read.
 
     Attributes:

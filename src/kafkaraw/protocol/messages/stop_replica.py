@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string
 
 
@@ -54,7 +54,7 @@ class StopReplicaPartitionError:
 
 
 @request(api_key=5, versions="0-4", flexible="2+", removed="0-4")
-class StopReplicaRequest:
+class StopReplicaRequest(Request["StopReplicaResponse"]):
     """Stop following, and delete if said so; sent by the controller of a ZooKeeper cluster to its brokers only.
 
     Versions: 1 groups by topic and has a broker epoch (KIP-380), 2 is flexible, 3 deletes per partition and has
@@ -80,7 +80,7 @@ class StopReplicaRequest:
 
 
 @response(api_key=5, versions="0-4", flexible="2+", removed="0-4")
-class StopReplicaResponse:
+class StopReplicaResponse(Response):
     """What became of each partition."""
 
     error_code: int16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, int16, int32, int64, string, uint16
 
 
@@ -148,7 +148,7 @@ class DescribedGroup:
 
 
 @request(api_key=89, versions="0", flexible="0+")
-class StreamsGroupDescribeRequest:
+class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
     """Ask about groups; must reach each group's coordinator."""
 
     group_ids: list[string]
@@ -156,7 +156,7 @@ class StreamsGroupDescribeRequest:
 
 
 @response(api_key=89, versions="0", flexible="0+")
-class StreamsGroupDescribeResponse:
+class StreamsGroupDescribeResponse(Response):
     """The groups.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response, struct
+from kafkaraw.protocol.declare import Request, Response, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, int64, string, uint16
 
 
@@ -133,7 +133,7 @@ class EndpointToPartitions:
 
 
 @request(api_key=88, versions="0", flexible="0+")
-class StreamsGroupHeartbeatRequest:
+class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     """Join, stay or leave; must reach the group's coordinator.
 
     A field that has not changed since the last heartbeat is null.
@@ -177,7 +177,7 @@ class StreamsGroupHeartbeatRequest:
 
 
 @response(api_key=88, versions="0", flexible="0+")
-class StreamsGroupHeartbeatResponse:
+class StreamsGroupHeartbeatResponse(Response):
     """What to run.
 
     Attributes:

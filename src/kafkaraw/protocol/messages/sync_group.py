@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string
 
 
@@ -19,7 +19,7 @@ class SyncGroupRequestAssignment:
 
 
 @request(api_key=14, versions="0-5", flexible="4+")
-class SyncGroupRequest:
+class SyncGroupRequest(Request["SyncGroupResponse"]):
     """Hand in or fetch an assignment; must reach the group's coordinator.
 
     Versions: 3 knows static members (KIP-345), 4 is flexible, 5 checks protocol type and name (KIP-559).
@@ -41,7 +41,7 @@ class SyncGroupRequest:
 
 
 @response(api_key=14, versions="0-5", flexible="4+")
-class SyncGroupResponse:
+class SyncGroupResponse(Response):
     """The member's part.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, int64, string
 
 
@@ -47,7 +47,7 @@ class TxnOffsetCommitResponseTopic:
 
 
 @request(api_key=28, versions="0-5", flexible="3+")
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     """Store offsets that count once the transaction commits; must reach the group's coordinator.
 
     Versions: 2 has leader epochs, 3 the member's generation (KIP-447), 5 adds the group to the transaction by
@@ -70,7 +70,7 @@ class TxnOffsetCommitRequest:
 
 
 @response(api_key=28, versions="0-5", flexible="3+")
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(Response):
     """What became of them.
 
     Attributes:

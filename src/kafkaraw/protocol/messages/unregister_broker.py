@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import request, response
+from kafkaraw.protocol.declare import Request, Response, request, response
 from kafkaraw.protocol.types import int16, int32, string
 
 
 @request(api_key=64, versions="0", flexible="0+")
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"]):
     """Remove a broker; any broker passes it to the controller."""
 
     broker_id: int32
 
 
 @response(api_key=64, versions="0", flexible="0+")
-class UnregisterBrokerResponse:
+class UnregisterBrokerResponse(Response):
     """Whether it is removed.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, string
 
 
@@ -36,7 +36,7 @@ class UpdatableFeatureResult:
 
 
 @request(api_key=57, versions="0-2", flexible="0+")
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     """Change features; must reach the controller (any broker passes it on).
 
     Version 1 can only validate (KIP-778), 2 has one error for all (KIP-1022).
@@ -52,7 +52,7 @@ class UpdateFeaturesRequest:
 
 
 @response(api_key=57, versions="0-2", flexible="0+")
-class UpdateFeaturesResponse:
+class UpdateFeaturesResponse(Response):
     """What became of it.
 
     Attributes:

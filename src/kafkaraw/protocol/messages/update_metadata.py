@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, boolean, int8, int16, int32, int64, string, uuid
 
 
@@ -74,7 +74,7 @@ class UpdateMetadataBroker:
 
 
 @request(api_key=6, versions="0-8", flexible="6+", removed="0-8")
-class UpdateMetadataRequest:
+class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
     """Spread metadata; sent by the controller of a ZooKeeper cluster to its brokers only.
 
     Versions: 1 has listeners, 2 racks, 3 listener names, 4 offline replicas, 5 groups by topic (KIP-380), 6 is
@@ -99,7 +99,7 @@ class UpdateMetadataRequest:
 
 
 @response(api_key=6, versions="0-8", flexible="6+", removed="0-8")
-class UpdateMetadataResponse:
+class UpdateMetadataResponse(Response):
     """Whether it was taken."""
 
     error_code: int16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int16, int32, string, uint16, uuid
 
 
@@ -39,7 +39,7 @@ class CurrentLeader:
 
 
 @request(api_key=82, versions="0", flexible="0+")
-class UpdateRaftVoterRequest:
+class UpdateRaftVoterRequest(Request["UpdateRaftVoterResponse"]):
     """Update a voter; sent by the voter to the leader of the quorum.
 
     Attributes:
@@ -57,7 +57,7 @@ class UpdateRaftVoterRequest:
 
 
 @response(api_key=82, versions="0", flexible="0+")
-class UpdateRaftVoterResponse:
+class UpdateRaftVoterResponse(Response):
     """Whether it was taken.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import ZERO_UUID, boolean, int16, int32, int64, string, uint16, uuid
 
 
@@ -73,7 +73,7 @@ class NodeEndpoint:
 
 
 @request(api_key=52, versions="0-2", flexible="0+")
-class VoteRequest:
+class VoteRequest(Request["VoteResponse"]):
     """Ask for a vote; sent by a candidate to the voters of the metadata quorum.
 
     Version 1 has directory ids (KIP-853), 2 asks before an election whether it could be won (KIP-996).
@@ -89,7 +89,7 @@ class VoteRequest:
 
 
 @response(api_key=52, versions="0-2", flexible="0+")
-class VoteResponse:
+class VoteResponse(Response):
     """The vote."""
 
     error_code: int16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import int8, int16, int32, int64, string, uuid
 
 
@@ -78,7 +78,7 @@ class WriteStateResult:
 
 
 @request(api_key=85, versions="0-1", flexible="0+")
-class WriteShareGroupStateRequest:
+class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
     """Store a state; sent by a partition's leader to the share coordinator."""
 
     group_id: string
@@ -86,7 +86,7 @@ class WriteShareGroupStateRequest:
 
 
 @response(api_key=85, versions="0-1", flexible="0+")
-class WriteShareGroupStateResponse:
+class WriteShareGroupStateResponse(Response):
     """What became of it."""
 
     results: list[WriteStateResult]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.protocol.declare import field, request, response, struct
+from kafkaraw.protocol.declare import Request, Response, field, request, response, struct
 from kafkaraw.protocol.types import boolean, int8, int16, int32, int64, string
 
 
@@ -57,7 +57,7 @@ class WritableTxnMarkerResult:
 
 
 @request(api_key=27, versions="0-2", flexible="1+", removed="0")
-class WriteTxnMarkersRequest:
+class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     """Write markers; sent by the coordinator to the partitions' leaders.
 
     Administrators send it too, to end a hanging transaction. Version 2 carries the transaction version (KIP-1228).
@@ -67,7 +67,7 @@ class WriteTxnMarkersRequest:
 
 
 @response(api_key=27, versions="0-2", flexible="1+", removed="0")
-class WriteTxnMarkersResponse:
+class WriteTxnMarkersResponse(Response):
     """What became of them."""
 
     markers: list[WritableTxnMarkerResult]

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, batch_too_large, codec_by_id, of_partition
 from kafkaraw.records.header import HEADER_SIZE, BatchHeader, parse_header
@@ -83,7 +83,7 @@ def read_records(
     """Give the records of one wire batch in a range of offsets. See `interface.ReadRecords`."""
     try:
         scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset)
-    except BatchTooLarge as error:
+    except BatchTooLargeError as error:
         raise of_partition(error, topic, partition) from None
     fields = zip(
         repeat(topic),
@@ -123,8 +123,8 @@ def fill(
     """Append the records of one wire batch to columns; control batches add nothing. See `interface.Fill`.
 
     Raises:
-        CorruptBatch: the columns keep their first `at` rows.
-        BatchTooLarge: as above.
+        CorruptBatchError: the columns keep their first `at` rows.
+        BatchTooLargeError: as above.
     """
     header = parse_header(batch)
     columns.start_at(at, unit)
@@ -176,8 +176,8 @@ def fill_batches(  # noqa: PLR0913 - what, where to, and the limits
     """Append the records of many wire batches to columns. See `interface.FillBatches`.
 
     Raises:
-        CorruptBatch: the columns keep their first `at` rows.
-        BatchTooLarge: as above.
+        CorruptBatchError: the columns keep their first `at` rows.
+        BatchTooLargeError: as above.
     """
     columns.start_at(at, unit)
     row = at
@@ -210,19 +210,19 @@ def _from_offset(scanned: _Scanned, header: BatchHeader, start_offset: int, end_
 
 
 def _scan(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> _Scanned:
-    """Decompress and decode all records of one batch, or raise CorruptBatch or BatchTooLarge."""
+    """Decompress and decode all records of one batch, or raise CorruptBatchError or BatchTooLargeError."""
     return _scan_body(_decompressed(batch, header, size_max_bytes), header)
 
 
 def _decompressed(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> bytes:
     try:
         return codec_by_id(header.codec_id).decompress(batch[HEADER_SIZE:], size_max_bytes)
-    except BatchTooLarge:
+    except BatchTooLargeError:
         raise batch_too_large(header, size_max_bytes) from None
 
 
 def _scan_body(body: bytes, header: BatchHeader) -> _Scanned:
-    """Decode all records of one batch, or raise CorruptBatch."""
+    """Decode all records of one batch, or raise CorruptBatchError."""
     count = header.records_count
     if count * _RECORD_SIZE_MIN > len(body):
         raise _corrupt(header, f"{len(body)} bytes cannot hold {count} records")
@@ -359,11 +359,11 @@ def _read_headers(body: bytes, at: int, header: BatchHeader) -> tuple[list[Heade
     return headers, at
 
 
-def _corrupt(header: BatchHeader, reason: str) -> CorruptBatch:
-    return CorruptBatch(f"batch at offset {header.base_offset}: {reason}")
+def _corrupt(header: BatchHeader, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(f"batch at offset {header.base_offset}: {reason}")
 
 
-def _bad_record(header: BatchHeader, scanned: _Scanned) -> CorruptBatch:
+def _bad_record(header: BatchHeader, scanned: _Scanned) -> CorruptBatchError:
     return _corrupt(
         header, f"record {len(scanned.values)} of {header.records_count} has lengths or offsets that do not fit"
     )

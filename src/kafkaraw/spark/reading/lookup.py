@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.client.admin.topics import TopicDescription, TopicListing
 from kafkaraw.client.config import ConsumerConfig
-from kafkaraw.client.fetching.offsets import OffsetLookupTimeout
-from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, StaleMetadataError, UsageError
+from kafkaraw.client.fetching.offsets import OffsetLookupTimeoutError
+from kafkaraw.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeoutError,
+    StaleMetadataError,
+    UnknownTopicError,
+    UsageError,
+)
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
@@ -182,7 +189,7 @@ class ClusterLookup:
         """
         try:
             self._ends = self._ends_of(self.partitions(), known | self._ends)
-        except StaleMetadataError:
+        except (StaleMetadataError, UnknownTopicError):
             self._known = None
             self._ends = self._ends_of(self.partitions(), known | self._ends)
         return dict(self._ends)
@@ -193,7 +200,7 @@ class ClusterLookup:
         try:
             found = dict(self._again(lambda: self._client.end_offsets(partitions, _END_PATIENCE_S)))
             self._unknown_ends = frozenset()
-        except OffsetLookupTimeout as error:
+        except OffsetLookupTimeoutError as error:
             refused = frozenset(
                 tp for tp, failure in error.failures.items() if tp in known and _is_not_available(failure)
             )

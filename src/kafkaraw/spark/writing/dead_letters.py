@@ -19,7 +19,7 @@ from kafkaraw.client.admin import ConfigResource
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.config import AdminConfig, ProducerConfig
 from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_record_size
-from kafkaraw.errors import BrokerError, RecordTooLarge
+from kafkaraw.errors import BrokerError, RecordTooLargeError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import encode_batch
 from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
@@ -99,7 +99,7 @@ class Sieve:
     def _why_not(self, topic: str, letter: Letter, limit: int | None) -> str | None:
         try:
             check_record_size(topic, letter.value, letter.key, letter.headers, self._producer)
-        except RecordTooLarge as error:
+        except RecordTooLargeError as error:
             return str(error)
         if limit is None:
             return None

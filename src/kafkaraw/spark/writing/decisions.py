@@ -38,8 +38,8 @@ from kafkaraw.errors import (
     BrokerError,
     KafkaError,
     KafkaTimeoutError,
-    LogTruncated,
-    ProducerFenced,
+    LogTruncationError,
+    ProducerFencedError,
     TransactionError,
     UnsupportedVersionError,
 )
@@ -170,7 +170,7 @@ class Decisions:
         """
         try:
             self._catch_up(past)
-        except (TopicReplacedError, LogTruncated) as error:
+        except (TopicReplacedError, LogTruncationError) as error:
             _log.warning("the decisions of all queries are read again: %s", error)
             self._remember_lost()
             self._close_reader()
@@ -251,7 +251,7 @@ class Decisions:
         """
         try:
             self.end(transaction, commit=True)
-        except ProducerFenced:
+        except ProducerFencedError:
             return False
         except BrokerError as error:
             if error.code in _REFUSALS:
@@ -325,7 +325,7 @@ class Decisions:
         """
         try:
             self.end(transaction, commit=False)
-        except ProducerFenced:
+        except ProducerFencedError:
             return
         except BrokerError as error:
             if error.code not in _REFUSALS:
@@ -497,7 +497,7 @@ class Decisions:
 def _says_fenced(error: TransactionError) -> bool:
     """Whether a producer's error comes from another one that has taken over the transactional id."""
     cause = error.__cause__
-    return isinstance(error, ProducerFenced) or (isinstance(cause, BrokerError) and cause.code in _REFUSALS)
+    return isinstance(error, ProducerFencedError) or (isinstance(cause, BrokerError) and cause.code in _REFUSALS)
 
 
 def _open(settings: Settings) -> Decisions:

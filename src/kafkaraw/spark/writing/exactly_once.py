@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.committed import PreparedTransaction
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, ProducerFenced, UsageError
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, ProducerFencedError, UsageError
 from kafkaraw.spark.options.parsing import ExactlyOnce
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 from kafkaraw.spark.writing.decision import (
@@ -370,7 +370,7 @@ class _Commit:
         outcomes = self._decisions.outcomes(self._query_id, self._batch_id, refused)
         aborted = [number for number, outcome in outcomes.items() if outcome is Outcome.ABORTED]
         if aborted:
-            error = ProducerFenced(
+            error = ProducerFencedError(
                 f"{which} {_listed(aborted)} are aborted: their ids were taken over, or they were open for too long "
                 f"(kafka.transaction.timeout.ms)"
             )
@@ -426,7 +426,7 @@ def _commit_write(transactions: Sequence[PreparedTransaction | None], decisions:
     prepared = [each for each in transactions if each is not None]
     try:
         _side_by_side(lambda each: decisions.end(each, commit=True), prepared)
-    except ProducerFenced as error:
+    except ProducerFencedError as error:
         error.add_note(_TAKEN_OVER)
         raise
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.broker.deferred import Deferred, Failed, after, answered
+from kafkaraw.broker.replies import Deferred, Failed, after, answered
 
 
 def test_what_follows_on_an_answer_that_is_there_follows_at_once():

@@ -1,0 +1,233 @@
+"""One request under inspection: what the authorization of an API asks about the client, and how it calls the handler.
+
+The `authorize` function of an API takes out of the request what the client is not permitted to do, has the handler
+answer the rest, and puts the refusals into the response, as Kafka does. So handlers know nothing of ACLs, and a broker
+without an authorizer does not come this way. It looks at the principal that was authenticated, and at nothing that the
+request claims. Start at `Call.go_on`.
+
+Source: kafka.server.AuthHelper.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from kafkaraw.broker.acl.authorizer import Authorizer, Client
+from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.replies import Reply, after_response
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
+from kafkaraw.protocol.declare import Response
+from kafkaraw.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Item = TypeVar("Item")
+Q = TypeVar("Q")
+R = TypeVar("R", bound=Response)
+
+DENIED_WITH: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error code for a missing permission on a resource of that type."""
+
+# Kafka's texts for the codes, where it sends one.
+MESSAGES: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+
+_logger = logging.getLogger("kafkaraw.broker.authorizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, R]):
+    """One request.
+
+    Attributes:
+        api: its name, for the log.
+        authorizer: decides.
+        client: sent the request.
+        handle: gives a request to the handler, and returns its reply.
+    """
+
+    api: str
+    state: BrokerState
+    context: RequestContext
+    authorizer: Authorizer
+    client: Client
+    handle: Callable[[Q], Reply[R]]
+
+    def allows(
+        self, operation: AclOperation, resource_type: ResourceType, name: str, *, log_denial: bool = True
+    ) -> bool:
+        """Whether the client may do something to a resource; a denial is logged, unless it only hides something."""
+        allowed = self.authorizer.allows(self.client, operation, resource_type, name)
+        if not allowed and log_denial:
+            _logger.info(
+                "%r from %s may not %s %s %r: %s is refused",
+                *self.client,
+                operation.name,
+                resource_type.name,
+                name,
+                self.api,
+            )
+        return allowed
+
+    def allows_on_cluster(self, operation: AclOperation, *, log_denial: bool = True) -> bool:
+        """Whether the client may do something to the cluster."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_denial=log_denial)
+
+    def may_describe_topic(self, name: str, *, log_denial: bool = True) -> bool:
+        """Whether the client may know that a topic exists."""
+        return self.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log_denial=log_denial)
+
+    def may_create_topic(self, name: str) -> bool:
+        """Whether the client may create a topic: CREATE on the cluster, or on the topic."""
+        on_cluster = self.allows_on_cluster(AclOperation.CREATE, log_denial=False)
+        return on_cluster or self.allows(AclOperation.CREATE, ResourceType.TOPIC, name)
+
+    def may_read_group(self, group_id: str) -> bool:
+        """Whether the client may be a member of a group, and commit its offsets."""
+        return self.allows(AclOperation.READ, ResourceType.GROUP, group_id)
+
+    def may_describe_group(self, group_id: str, *, log_denial: bool = True) -> bool:
+        """Whether the client may know that a group exists."""
+        return self.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id, log_denial=log_denial)
+
+    def may_write_transactions(self, transactional_id: str | None) -> bool:
+        """Whether the client may write transactions of a transactional id; False without one."""
+        return transactional_id is not None and self.allows(
+            AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        )
+
+    def may_describe_transaction(self, transactional_id: str, *, log_denial: bool = True) -> bool:
+        """Whether the client may know the state of a transactional id."""
+        return self.allows(
+            AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id, log_denial=log_denial
+        )
+
+    def divide(
+        self, items: Iterable[Item], operation: AclOperation, name_of: Callable[[Item], str | None]
+    ) -> tuple[list[Item], list[Item]]:
+        """Divide parts of a request by whether the client may do something to their topics.
+
+        Args:
+            items: the parts.
+            operation: what the request does to their topics.
+            name_of: gives the topic of a part; None if there is none, which the handler refuses.
+
+        Returns:
+            The permitted parts, and the others.
+        """
+        allowed: list[Item] = []
+        refused: list[Item] = []
+        known: dict[str | None, bool] = {None: True}
+        for item in items:
+            name = name_of(item)
+            if name not in known:
+                known[name] = self.allows(operation, ResourceType.TOPIC, name or "")
+            (allowed if known[name] else refused).append(item)
+        return allowed, refused
+
+    def go_on(self, request: Q, merge: Callable[[R], R] | None = None) -> Reply[R]:
+        """Have the handler answer a request.
+
+        Args:
+            request: what is permitted of the client's request.
+            merge: puts the refusals into the response.
+        """
+        reply = self.handle(request)
+        return reply if merge is None else after_response(reply, merge)
+
+    def go_on_with(
+        self,
+        request: Q,
+        allowed: Sequence[object],
+        refusals: Sequence[object],
+        answer: R,
+        *,
+        parts: str = "topics",
+        results: str = "topics",
+    ) -> Reply[R]:
+        """Have the handler answer the permitted parts of a request, and add refusals for the others.
+
+        Args:
+            request: a dataclass.
+            allowed: its permitted parts.
+            refusals: a result for each other part.
+            answer: a response without results, for a request without permitted parts: the handler does not see it.
+            parts: the field of the request.
+            results: the field of the response.
+        """
+        if not refusals:
+            return self.handle(request)
+
+        def merge(response: R) -> R:
+            getattr(response, results).extend(refusals)
+            return response
+
+        if not allowed:
+            return merge(answer)
+        return self.go_on(_replaced(request, **{parts: allowed}), merge)
+
+    def topic_name(self, name: str | None, topic_id: bytes, by_id_from: int) -> str | None:
+        """The topic that a part of a request means.
+
+        Args:
+            name: as given, in versions that name topics.
+            topic_id: as given, in versions with ids.
+            by_id_from: the first version with ids.
+
+        Returns:
+            Its name; None for an id that no topic has.
+        """
+        if self.context.api_version < by_id_from:
+            return name
+        topic = self.state.catalog.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """The authorized operations of the client on a resource, as a bit field."""
+        return self.authorizer.authorized_operations(self.client, resource_type, name)
+
+    def cluster_operations(self) -> int:
+        """The authorized operations of the client on the cluster, as a bit field; 0 without DESCRIBE."""
+        if not self.allows_on_cluster(AclOperation.DESCRIBE):
+            return 0
+        return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def on_cluster(operation: AclOperation, refuse: Callable[[Q, str], R]) -> Callable[[Call[Q, R], Q], Reply[R]]:
+    """Make the authorization of an API that takes one permission on the cluster.
+
+    Args:
+        operation: the permission.
+        refuse: makes the response to a request that is refused, with the message that goes into it.
+    """
+
+    def authorize(call: Call[Q, R], request: Q) -> Reply[R]:
+        if call.allows_on_cluster(operation):
+            return call.go_on(request)
+        return refuse(request, f"Request {call.api} is not authorized: it takes {operation.name} on the cluster.")
+
+    return authorize
+
+
+def client_of(context: RequestContext) -> Client:
+    """The authenticated principal, and the address as Java writes it, which is how entries name hosts."""
+    return Client(context.principal, context.host)
+
+
+def _replaced(request: Q, **changes: Any) -> Q:  # noqa: ANN401 - the values of any fields
+    message: DataclassInstance = request  # type: ignore[assignment] # every declared message is a dataclass
+    return replace(message, **changes)  # type: ignore[return-value]
