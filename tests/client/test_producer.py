@@ -11,9 +11,9 @@ import kafkaraw.client.sending.outbox
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.sending.delivery import Delivery
 from kafkaraw.client.sending.outbox import Outbox
-from kafkaraw.client.sending.produce import produce_request
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.events import NO_IDENTITY, NumberedBatch, SendProduce
+from kafkaraw.core.producer.requests import produce_request
 from kafkaraw.errors import (
     BrokerError,
     BufferFull,

@@ -17,7 +17,7 @@ import pyarrow
 
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Ticket, TopicPartition
 from tests.simulation.climate import PARTITIONS, TOPIC

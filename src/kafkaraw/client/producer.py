@@ -17,7 +17,7 @@ from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.pipeline import take_nothing
 from kafkaraw.client.sending.unclosed import forget

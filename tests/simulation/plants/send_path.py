@@ -12,10 +12,10 @@ from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.client.sending import outbox
 from kafkaraw.client.sending.delivery import Delivery
-from kafkaraw.client.sending.produce import unanswered
 from kafkaraw.core.producer import machine
 from kafkaraw.core.producer.events import Answered
 from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
+from kafkaraw.core.producer.requests import unanswered
 from kafkaraw.records import BatchPromise, SealedBatch
 
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIMESTAMP_AT = 17, 21, 27

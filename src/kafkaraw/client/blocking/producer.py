@@ -26,7 +26,7 @@ from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.transactions import Transactions
 from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, at_end_of_process, forget

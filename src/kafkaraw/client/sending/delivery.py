@@ -32,7 +32,7 @@ from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.arrow_sending import ArrowSending
+from kafkaraw.client.sending.arrow_rows import ArrowSending
 from kafkaraw.client.sending.failures import UnreportedFailures
 from kafkaraw.client.sending.known_topics import KnownTopics
 from kafkaraw.client.sending.outbox import Outbox

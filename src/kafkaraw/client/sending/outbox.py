@@ -14,7 +14,6 @@ from typing import Final
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine, reply
-from kafkaraw.client.sending.produce import outcomes_of, produce_request, unanswered
 from kafkaraw.client.sending.transactions import PRODUCE_VERSION_EXPLICIT, Transactions
 from kafkaraw.core.producer.events import (
     Answered,
@@ -26,6 +25,7 @@ from kafkaraw.core.producer.events import (
     RequestLost,
     SendProduce,
 )
+from kafkaraw.core.producer.requests import outcomes_of, produce_request, unanswered
 from kafkaraw.errors import (
     AuthorizationError,
     KafkaError,
