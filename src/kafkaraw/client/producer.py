@@ -180,7 +180,7 @@ class AsyncProducer:
         core = self._core
         status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
-            core.sender.wakeup()
+            core.sender.wakeups.wakeup()
             raise core.accumulator.refusal(status, topic)
         core.sender.note(status)
         return ticket

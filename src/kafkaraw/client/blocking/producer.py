@@ -152,7 +152,7 @@ class Producer(Sender):
         core = self._core
         status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
-            core.sender.wakeup_from_thread()
+            core.sender.wakeups.wakeup_from_thread()
             raise core.accumulator.refusal(status, topic)
         core.sender.note_on_thread(status)
         return ticket

@@ -162,7 +162,7 @@ class RecordAccumulator:
             admitted = await self.pool.wait(releases, before, first=first)
         finally:
             self._metrics.senders_waiting -= 1
-            self._metrics.waited_for_room(before - deadline.remaining, in_vain=not admitted)
+            self._metrics.waited_for_memory(before - deadline.remaining, in_vain=not admitted)
         if not admitted:
             self.pool.offer()
             last_error = self._machine.last_error
@@ -180,7 +180,7 @@ class RecordAccumulator:
             UsageError: the topic is no name.
         """
         if status is AppendStatus.FULL:
-            self._metrics.waited_for_room(0.0, in_vain=True)
+            self._metrics.waited_for_memory(0.0, in_vain=True)
             return BufferFull(f"buffer_memory={self._config.buffer_memory} bytes are full of unacknowledged records")
         topic_of(topic, "send_nowait")
         return StaleMetadataError(f"topic {topic!r} (or that partition) is not known yet; call partitions_for() first")

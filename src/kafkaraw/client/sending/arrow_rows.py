@@ -47,10 +47,10 @@ _EXPECTED: Final[Mapping[str, str]] = {
 
 
 def rows_of(data: object, topic: str | None) -> Iterator[RowColumns]:
-    """The rows of Arrow data, by record batch.
+    """Return the rows of Arrow data, by record batch.
 
     Args:
-        data: a `pyarrow.Table` or `RecordBatch`, or what gives one by the Arrow PyCapsule interface.
+        data: a `pyarrow.Table` or `RecordBatch`, or an object with the Arrow PyCapsule interface.
         topic: where all of them go; None when there is a column `topic`.
 
     Raises:
@@ -96,7 +96,7 @@ def _check_names(names: list[str], topic: str | None) -> None:
 
 
 def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in the layout that `records` reads: bytes, int64, dictionary of strings, or lists of headers."""
+    """Cast a column to the layout that `records` reads: bytes, int64, dictionary of strings, or lists of headers."""
     import pyarrow as pa
 
     if isinstance(column.type, pa.BaseExtensionType):
@@ -164,7 +164,7 @@ def _topics_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _headers_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Lists of structs, with names and values in plain layout; their order among the fields does not matter."""
+    """Accept lists of structs, and maps, of names and values in plain layout; the order of the fields is free."""
     import pyarrow as pa
 
     kinds = pa.types
@@ -294,7 +294,7 @@ class SentRows(NamedTuple):
 
 
 class ArrowTicket:
-    """A claim on the outcome of rows that were sent together; as `Ticket`, for all of them.
+    """The outcome of rows that were sent together; as `Ticket`, for all of them.
 
     Attributes:
         rows_count: how many rows were sent.
@@ -309,7 +309,7 @@ class ArrowTicket:
         self._promises: dict[BatchPromise, int] = {}  # to its last part
 
     def add(self, parts: Sequence[SentPart], first_row: int) -> None:
-        """Note where rows went; for `ArrowSending`."""
+        """Add rows that are in open batches; for `ArrowSending`."""
         for promise, first_index, rows_count, row in parts:
             self.rows_count += rows_count
             at = self._promises.get(promise)
@@ -328,7 +328,7 @@ class ArrowTicket:
         return all(promise.done for promise in self._promises)
 
     def result(self, timeout: float | None = None) -> list[SentRows]:
-        """Wait until the broker has answered for every row.
+        """Wait for the outcome of every row.
 
         Args:
             timeout: seconds; None waits until the producer's delivery timeout decides.
@@ -338,17 +338,17 @@ class ArrowTicket:
 
         Raises:
             KafkaTimeoutError: still no outcome of some; they may yet be delivered.
-            KafkaError: some rows were given up, and why; `written()` has the others.
+            KafkaError: some rows failed; `written()` has the others.
         """
         self._waiter.wait_all([promise for promise in self._promises if not promise.done], timeout)
         return self._outcome()
 
     def written(self) -> list[SentRows]:
-        """Where those rows are that the broker has acknowledged so far."""
+        """Return the offsets of the rows that the broker has acknowledged so far."""
         return [where for part in self._parts for where in _where(part)]
 
     def exception(self) -> BaseException | None:
-        """The error of the first rows that failed, a copy for each call; None when none have failed so far."""
+        """Return the error of the first rows that failed, a copy for each call; None if none have failed so far."""
         first: BaseException | None = None
         for promise in self._promises:
             if promise.error is not None:
@@ -365,7 +365,7 @@ class ArrowTicket:
         """Call `callback(ticket)` once the outcome of every row is known; at once when it is."""
 
         def tell() -> None:
-            self.exception()  # what the callback is told, `flush` need not report
+            self.exception()  # the caller knows it now: `flush` need not report it
             callback(self)
 
         self._waiter.call_after_all(list(self._promises), tell)
@@ -388,7 +388,7 @@ class ArrowTicket:
 
 
 def _where(part: SentPart) -> Iterator[SentRows]:
-    """Where the rows of a part are, as far as they are written; in pieces, if its batch was split."""
+    """Yield the offsets of the rows of a part that are written; in pieces, if its batch was split."""
     row = part.first_row
     for promise, index, count in part.promise.pieces_of(part.first_index, part.rows_count):
         if promise.done and promise.error is None:
@@ -427,15 +427,15 @@ class ArrowSending:
         self._first_row = 0
 
     def check(self, partition_counts: dict[str, int], size_max: int) -> None:
-        """Refuse everything when one row cannot be sent.
+        """Refuse all rows if one of them cannot be sent.
 
         Args:
             partition_counts: by topic.
             size_max: the most bytes of one record.
 
         Raises:
-            RecordTooLarge: over that.
-            UsageError: a row names a partition that its topic has not, or a time before 1970.
+            RecordTooLarge: a row is larger than `size_max`.
+            UsageError: a row has a partition that its topic does not have, or a time before 1970.
         """
         first_row = 0
         for columns, rows in zip(self._columns, self._rows, strict=True):
@@ -445,7 +445,7 @@ class ArrowSending:
             first_row += rows.count
 
     def go_on(self) -> AppendStatus | None:
-        """Send what can be sent now; None when all is, else what there is to do before going on."""
+        """Append rows until the caller has to act: returns the status, or None when all rows are appended."""
         if self._at == len(self._rows):
             return None
         rows = self._rows[self._at]

@@ -162,11 +162,11 @@ class ProducerCore:
             releases = accumulator.pool.releases
             status, ticket = accumulator.append(topic, value, key, headers, partition, timestamp_ms)
             if ticket is not None:
-                self.sender.wakeup()
+                self.sender.wakeups.wakeup()
                 accumulator.pool.offer()
                 return ticket
             if status is AppendStatus.FULL:
-                self.sender.wakeup()
+                self.sender.wakeups.wakeup()
                 await accumulator.wait_for_memory(releases, deadline, first=again)
                 again = True
             else:
@@ -201,7 +201,7 @@ class ProducerCore:
             ClosedError: the producer is closed.
         """
         self._begin()
-        self.sender.wakeup()
+        self.sender.wakeups.wakeup()
         await self.accumulator.wait_for_memory(releases, Deadline(self._config.max_block_ms / 1000), first=first)
 
     async def partitions_for(self, topic: str, timeout: float | None) -> list[TopicPartition]:

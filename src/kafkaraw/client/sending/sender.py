@@ -7,7 +7,7 @@ into the memory that its batch has left. If a callback ends the process (`sys.ex
 a turn of its own. See docs/decisions/0026-who-may-run-when.md.
 
 `_step` looks at all that may be due; `SenderWakeups` knows when the next one is. All of it runs on one loop, but for
-`note_on_thread` and `wakeup_from_thread`. Start at `Sender.note` and `_step`.
+`note_on_thread` and `SenderWakeups.wakeup_from_thread`. Start at `Sender.note` and `_step`.
 
 Source: Kafka's Sender.
 """
@@ -156,14 +156,6 @@ class Sender:
             in_time = self.wakeups.is_due_within(self._config.linger_ms)
         if not in_time:
             self.wakeups.wakeup_from_thread()
-
-    def wakeup(self) -> None:
-        """Make a step soon; on the loop."""
-        self.wakeups.wakeup()
-
-    def wakeup_from_thread(self) -> None:
-        """Make a step soon; on any thread."""
-        self.wakeups.wakeup_from_thread()
 
     # ---- what callers wait for
 
