@@ -1,6 +1,6 @@
 """Producers that are garbage collected, or left when their event loop or the process ends, without `close()`.
 
-What they took is delivered in the background while their loop runs; else the log says how many records of which
+Their records are delivered in the background while their loop runs; else the log says how many records of which
 partitions are lost. Python issues a `ResourceWarning` for each, as for an open file. The faces call this module from
 `__del__`: on any thread, between any two instructions, so nothing here waits or takes a lock.
 
@@ -35,7 +35,7 @@ EXIT_CLOSE_S: Final = 10.0
 
 
 def forget(producer: object, core: ProducerCore) -> None:
-    """Deliver what a producer took that is garbage collected; returns at once.
+    """Deliver the records of a producer that is garbage collected; returns at once.
 
     Args:
         producer: the face, for the warning.
@@ -47,7 +47,7 @@ def forget(producer: object, core: ProducerCore) -> None:
     loop = core.loop
     if loop is None or not core.is_unclosed:
         return
-    if core.is_open:  # else its losses were told
+    if core.is_open:  # else its losses were logged
         _forgotten[core] = None
         try:
             loop.call_soon_threadsafe(_begin, core)
@@ -58,7 +58,7 @@ def forget(producer: object, core: ProducerCore) -> None:
 
 
 def watch(core: ProducerCore) -> None:
-    """Have the log say what is lost of a producer that is still open when the running loop ends."""
+    """Log the losses of a producer that is still open when the running loop ends."""
     loop = asyncio.get_running_loop()
     ends = _loop_ends.get(loop)
     if ends is None:
@@ -69,10 +69,10 @@ def watch(core: ProducerCore) -> None:
 
 
 class _LoopEnd:
-    """What is done when a loop ends.
+    """Logs losses when a loop ends.
 
     Attributes:
-        cores: of producers that belong to it.
+        cores: of the producers that run on it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -95,13 +95,13 @@ class _LoopEnd:
 
 
 _forgotten: Final[dict[ProducerCore, None]] = {}
-"""Keeps the insides of producers that are gone until their records have been delivered, or are lost."""
+"""Keeps the cores of producers that are gone until their records are delivered or lost."""
 _loop_ends: Final[dict[asyncio.AbstractEventLoop, _LoopEnd]] = {}
 
 
 def _begin(core: ProducerCore) -> None:
     """Send everything, and close when it is settled; on the loop."""
-    if not core.is_open:  # told as lost
+    if not core.is_open:  # its losses were logged
         return
     call = core.flush_call(None)
 
@@ -124,7 +124,7 @@ _closing: Final[set[asyncio.Task[None]]] = set()
 
 
 async def _close(core: ProducerCore) -> None:
-    """Let go of connections, and abort an open transaction."""
+    """Close connections, and abort an open transaction."""
     try:
         await core.close(None)
     except KafkaError as error:
