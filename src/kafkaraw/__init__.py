@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from kafkaraw.client.interceptors import ProducerRecord as ProducerRecord
     from kafkaraw.client.producer import AsyncProducer as AsyncProducer
     from kafkaraw.client.runtime import Runtime as Runtime
-    from kafkaraw.client.sending.arrow_sending import ArrowTicket as ArrowTicket
-    from kafkaraw.client.sending.arrow_sending import SentRows as SentRows
+    from kafkaraw.client.sending.arrow_rows import ArrowTicket as ArrowTicket
+    from kafkaraw.client.sending.arrow_rows import SentRows as SentRows
     from kafkaraw.client.serializers import SerializationContext as SerializationContext
     from kafkaraw.client.serializers import Serializer as Serializer
     from kafkaraw.core.group.assignors import Assignor as Assignor
@@ -141,7 +141,7 @@ _HOMES = {
         "TopicDescription",
         "TopicListing",
     ),
-    "kafkaraw.client.sending.arrow_sending": (
+    "kafkaraw.client.sending.arrow_rows": (
         "ArrowTicket",
         "SentRows",
     ),

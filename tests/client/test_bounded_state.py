@@ -17,14 +17,15 @@ TOPICS = 40
 
 def kept_by(producer) -> dict[str, set[str]]:
     """The topics that a producer keeps something of, by where it does."""
-    delivery = producer._delivery
+    core = producer._core
+    metadata, load = core.accumulator.metadata, core.accumulator._load
     return {
-        "counts": set(delivery._topics._counts),
-        "uses": set(delivery._topics._used_ms),
-        "turns": set(delivery._turns._counts) | set(delivery._turns._led),
-        "partitions": {of.topic for of in delivery._machine._partitions},
-        "metadata": set(delivery._engine.cluster.topics),
-        "metadata in use": set(delivery._engine._metadata._in_use),
+        "counts": set(metadata._counts),
+        "uses": set(metadata._used_ms),
+        "load": set(load._counts) | set(load._led),
+        "partitions": {of.topic for of in core.sender.machine._partitions},
+        "metadata": set(core._engine.cluster.topics),
+        "metadata in use": set(core._engine._metadata._in_use),
     }
 
 
@@ -58,7 +59,7 @@ def test_topics_that_become_idle_one_after_the_other_are_looked_for_together() -
     async def test(cluster: VirtualCluster) -> None:
         nonlocal looks
         async with cluster.producer(metadata_max_idle_ms=16_000, linger_ms=0) as producer:
-            topics = producer._delivery._topics
+            topics = producer._core.accumulator.metadata
             take_idle = topics.take_idle
 
             def counted(busy: Collection[str], now_ms: int) -> frozenset[str]:

@@ -7,13 +7,12 @@ import gc
 
 import pytest
 
-import kafkaraw.client.sending.outbox
+import kafkaraw.client.sending.sender
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.client.sending.delivery import Delivery
-from kafkaraw.client.sending.outbox import Outbox
-from kafkaraw.client.sending.produce import produce_request
+from kafkaraw.client.sending.sender import Outbox, Sender
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.events import NO_IDENTITY, NumberedBatch, SendProduce
+from kafkaraw.core.producer.requests import produce_request
 from kafkaraw.errors import (
     BrokerError,
     BufferFullError,
@@ -206,7 +205,7 @@ def test_batches_that_the_broker_finds_too_large_arrive_in_parts_and_in_order(id
         async with cluster.producer(enable_idempotence=idempotent, linger_ms=50, batch_size=2000) as producer:
             tickets = [await producer.send("t", b"%06d" % n) for n in range(500)]
             offsets = [(await ticket).offset for ticket in tickets]
-            assert producer._delivery.open_batches.used_bytes == 0
+            assert producer._core.accumulator.open_batches.used_bytes == 0
         values = [record.value for record in await cluster.read("t", 500)]
         assert [values[offset] for offset in offsets] == [b"%06d" % n for n in range(500)]
         return values, {header.producer_epoch for header in cluster.batch_headers()}
@@ -625,7 +624,7 @@ def test_a_topic_that_was_deleted_and_made_again_takes_records():
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(Delivery, "_collect"), (kafkaraw.client.sending.outbox, "produce_request"), (Outbox, "_refresh")],
+    [(Sender, "_drain"), (kafkaraw.client.sending.sender, "produce_request"), (Outbox, "_refresh")],
 )
 def test_a_bug_fails_the_records_instead_of_leaving_anybody_waiting(owner, name, monkeypatch, caplog):
     def bug(*_arguments, **_keywords):

@@ -369,7 +369,7 @@ def test_connections_to_many_brokers_are_closed_at_the_same_time(client: str, mo
 
 def engine_of(client: Any) -> Any:
     if isinstance(client, AsyncProducer):
-        return client._delivery._engine
+        return client._core._engine
     return client._engine
 
 

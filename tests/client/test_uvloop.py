@@ -162,7 +162,7 @@ def test_a_producer_that_is_used_on_a_second_loop_says_so() -> None:
 
         async def use_and_forget() -> None:
             await use()
-            await producers[0]._delivery._let_go()  # else Python warns of the sockets, rightly
+            await producers[0]._core._close_network()  # else Python warns of the sockets, rightly
 
         asyncio.run(use_and_forget())
         with pytest.raises(UsageError, match="another event loop"):

@@ -10,7 +10,7 @@ from kafkaraw.broker import BrokerConfig, BrokerNode
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.client.admin import AsyncAdmin, NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
-from kafkaraw.client.producer import AsyncProducer, delivery_of
+from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.protocol import decode_request
 from kafkaraw.protocol.messages.produce import ProduceRequest
@@ -89,7 +89,7 @@ class VirtualCluster:
         """The world ends, for producers that the test has left open, too."""
         await self.node.kill()
         for producer in self._producers:
-            if delivery_of(producer).is_open:
+            if core_of(producer).is_open:
                 await discard(producer)
 
     async def kill(self) -> None:

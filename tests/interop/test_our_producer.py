@@ -103,7 +103,7 @@ def test_connections_that_break_lose_double_and_reorder_nothing(bootstrap):
 
 def break_connections(producer: AsyncProducer) -> None:
     """As a network does, in the middle of whatever is under way."""
-    for _, connection in list(producer._delivery._engine._pool._open.values()):
+    for _, connection in list(producer._core._engine._pool._open.values()):
         if not connection.closed:
             with contextlib.suppress(OSError):
                 connection._link._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)

@@ -48,7 +48,7 @@ async def settle(world: World, name: str, producer: AsyncProducer, tickets: list
     with suppress(KafkaError):
         await world.call(f"{name}: flush", producer.flush(60), 60)
     await asyncio.sleep(LANDING_S)
-    held = producer._delivery.open_batches.used_bytes
+    held = producer._core.accumulator.open_batches.used_bytes
     if held:
         history.left_over.append(f"{held} bytes of memory of {name}")
     with suppress(KafkaError):
@@ -74,7 +74,7 @@ def says_not_written(error: BaseException) -> bool:
 
 async def persist(world: World, producer: AsyncProducer, send: Callable[[], Awaitable[Ticket]]) -> Ticket:
     """Send until it is taken: a record that was not taken is nowhere, so trying again is safe."""
-    config = producer._delivery._config
+    config = producer._core._config
     while True:
         try:
             ticket = await world.call("send", send(), config.max_block_ms / 1000)

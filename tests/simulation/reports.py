@@ -17,7 +17,7 @@ import pyarrow
 
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Ticket, TopicPartition
 from tests.simulation.climate import PARTITIONS, TOPIC
@@ -138,7 +138,7 @@ class Account:
         await self.report("flush", self._flush_of_thread() if on_thread else self.producer.flush(TIMEOUT_S))
 
     async def _flush_of_thread(self) -> None:
-        call = self.producer._delivery.flush_call(TIMEOUT_S)
+        call = self.producer._core.flush_call(TIMEOUT_S)
         told = asyncio.get_running_loop().create_future()
 
         def over(error: BaseException | None) -> None:
@@ -183,7 +183,7 @@ async def send_and_flush(world: World, name: str) -> None:
             await asyncio.gather(*flushes)
         await account.send()
         if account.rng.random() < 0.5:
-            account.producer._delivery._break(ValueError("a handler's bug"))
+            account.producer._core.sender.break_down(ValueError("a handler's bug"))
             world.covered["broken"] += 1
         await account.report("close", account.producer.close(TIMEOUT_S))
 

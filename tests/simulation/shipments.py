@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from kafkaraw.client.sending.outbox import Outbox
+from kafkaraw.client.sending.sender import Outbox
 from kafkaraw.core.producer.events import Answered, Event, RequestLost, SendProduce
 from kafkaraw.core.producer.outcomes import Verdict, verdict_on
 from kafkaraw.protocol.error_codes import error_name

@@ -101,8 +101,8 @@ class World:
             "max_block_ms": 20_000,
         }
         producer = AsyncProducer(**{**self._common(name), **drawn, **settings})
-        self._watch_beliefs(name, producer._delivery._engine.cluster)
-        watch_shipments(name, producer._delivery._outbox, self.history, self.covered, self.simulation.loop.time)
+        self._watch_beliefs(name, producer._core._engine.cluster)
+        watch_shipments(name, producer._core.sender._outbox, self.history, self.covered, self.simulation.loop.time)
         return producer
 
     def consumer(self, name: str, **settings: object) -> AsyncConsumer:

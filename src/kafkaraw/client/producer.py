@@ -1,6 +1,6 @@
 """`AsyncProducer`: send records to topics.
 
-Only a face: `sending/delivery.py` does the work, `core/producer` takes the decisions. The blocking face is in
+The asyncio face of `sending/producer_core.py`; `core/producer` decides what is sent when. The blocking face is in
 `blocking/producer.py`; the two differ in `async` only, and in `send`, which awaits admission here and blocks there.
 """
 
@@ -17,10 +17,10 @@ from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
-from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.client.sending.pipeline import take_nothing
-from kafkaraw.client.sending.unclosed import forget
+from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore
+from kafkaraw.client.sending.unclosed import forget, watch
 from kafkaraw.errors import DeliveryError
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
 
@@ -60,9 +60,9 @@ class AsyncProducer:
 
     def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
         refuse_positional(type(self).__name__, misplaced)
-        self._delivery = Delivery(parse(ProducerConfig, settings), runtime)
-        plain = self._delivery.pipeline is None
-        self._take: Callable[..., Ticket | None] = self._delivery.open_batches.take if plain else take_nothing
+        self._core = ProducerCore(parse(ProducerConfig, settings), runtime, watch)
+        plain = self._core.pipeline is None
+        self._take: Callable[..., Ticket | None] = self._core.accumulator.open_batches.take if plain else take_nothing
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -121,7 +121,7 @@ class AsyncProducer:
         ticket = self._take(topic, value, key, headers, partition, timestamp_ms)
         if ticket is not None:
             return ticket
-        pipeline = self._delivery.pipeline
+        pipeline = self._core.pipeline
         if pipeline is None:
             return await self._send_slowly(topic, value, key, headers, partition, timestamp_ms)
         return await pipeline.send_async(self._send_slowly, topic, value, key, headers, partition, timestamp_ms)
@@ -136,11 +136,11 @@ class AsyncProducer:
         timestamp_ms: int | None,
     ) -> Ticket:
         """Send a record that is not plain, or that finds no open batch with room."""
-        delivery = self._delivery
-        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
+        core = self._core
+        status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
-            return await delivery.admit(topic, value, key, headers, partition, timestamp_ms)
-        delivery.note(status)
+            return await core.admit(topic, value, key, headers, partition, timestamp_ms)
+        core.sender.note(status)
         if status is _SEALED:
             await asyncio.sleep(0)  # a loop full of sends must not keep the batches from leaving
         return ticket
@@ -163,7 +163,7 @@ class AsyncProducer:
             RecordTooLargeError: over `max_request_size`, before compression.
             UsageError: a field of the wrong type.
         """
-        pipeline = self._delivery.pipeline
+        pipeline = self._core.pipeline
         if pipeline is None:
             return self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
         return pipeline.send(self._send_at_once, topic, value, key, headers, partition, timestamp_ms)
@@ -177,12 +177,12 @@ class AsyncProducer:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Ticket:
-        delivery = self._delivery
-        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
+        core = self._core
+        status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
-            delivery.wake()
-            raise delivery.refusal(status, topic)
-        delivery.note(status)
+            core.sender.wakeups.wakeup()
+            raise core.accumulator.refusal(status, topic)
+        core.sender.note(status)
         return ticket
 
     async def send_arrow(self, topic: str | None, data: pyarrow.Table | pyarrow.RecordBatch) -> ArrowTicket:
@@ -209,23 +209,23 @@ class AsyncProducer:
             KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`; some rows may be sent.
             UnknownTopicError: the topic does not exist.
         """
-        delivery = self._delivery
-        sending = delivery.arrow_sending(data, topic)
-        sending.check(await delivery.learn_topics(sending.topics), delivery.record_size_max)
+        core = self._core
+        sending = core.arrow_sending(data, topic)
+        sending.check(await core.learn_topics(sending.topics), core.accumulator.record_size_max)
         again = False
         while True:
-            releases = delivery.releases
+            releases = core.accumulator.pool.releases
             status = sending.go_on()
             if status is None:
                 return sending.ticket
             if status is _FULL:
-                await delivery.make_room(releases, again=again)
+                await core.wait_for_memory(releases, first=again)
             elif status is _UNKNOWN_TOPIC:
-                sending.check(await delivery.learn_topics(sending.topics), delivery.record_size_max)
+                sending.check(await core.learn_topics(sending.topics), core.accumulator.record_size_max)
             else:
-                delivery.note(status)
+                core.sender.note(status)
                 # A loop full of rows must not keep the batches from leaving.
-                await (delivery.ahead.drain() if delivery.ahead else asyncio.sleep(0))
+                await (core.accumulator.pool.drain() if core.accumulator.pool.is_ahead else asyncio.sleep(0))
             again = status is _FULL
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -238,7 +238,7 @@ class AsyncProducer:
             DeliveryTimeoutError: some are still on their way; the error says which, and they may yet be written.
             DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
         """
-        await self._delivery.flush(timeout)
+        await self._core.flush(timeout)
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Take over the `transactional_id`; to be called once, before the first transaction.
@@ -253,7 +253,7 @@ class AsyncProducer:
             BrokerError: the coordinator refuses, as when `transaction_timeout_ms` is above its limit.
             UsageError: there is no `transactional_id`, or it was called before.
         """
-        await self._delivery.transactions.init(timeout)
+        await self._core.transactions.init(timeout)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction: the records sent until it ends are read together, or not at all.
@@ -263,7 +263,7 @@ class AsyncProducer:
             TransactionAbortableError: the last one failed and was not aborted.
             ProducerFencedError: another producer has taken over the id.
         """
-        await self._delivery.transactions.begin()
+        await self._core.transactions.begin()
 
     async def send_offsets_to_transaction(
         self,
@@ -285,7 +285,7 @@ class AsyncProducer:
                 transaction is neither committed nor prepared. The same holds when this call is cancelled.
             UsageError: no transaction is open.
         """
-        await self._delivery.transactions.send_offsets(offsets, group, timeout)
+        await self._core.transactions.send_offsets(offsets, group, timeout)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
         """Send what is left, wait until all of it is acknowledged, and commit.
@@ -300,7 +300,7 @@ class AsyncProducer:
             KafkaTimeoutError: not known in time; call it again to find out.
             UsageError: no transaction is open.
         """
-        await self._delivery.transactions.end(commit=True, timeout=timeout)
+        await self._core.transactions.end(commit=True, timeout=timeout)
 
     async def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction | None:
         """Send what is left, wait until all of it is acknowledged, and let somebody else end the transaction.
@@ -321,7 +321,7 @@ class AsyncProducer:
             KafkaTimeoutError: not all were acknowledged in time; call it again.
             UsageError: no transaction is open.
         """
-        return await self._delivery.transactions.prepare(timeout)
+        return await self._core.transactions.prepare(timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
         """Give the transaction up; records that were not sent yet fail, and nobody reads the others.
@@ -334,7 +334,7 @@ class AsyncProducer:
             KafkaTimeoutError: not known in time; call it again to find out.
             UsageError: no transaction is open.
         """
-        await self._delivery.transactions.end(commit=False, timeout=timeout)
+        await self._core.transactions.end(commit=False, timeout=timeout)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -352,7 +352,7 @@ class AsyncProducer:
             yield
             await self.commit_transaction()
         except BaseException as error:
-            await self._delivery.transactions.roll_back(error)
+            await self._core.transactions.roll_back(error)
             raise
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
@@ -366,7 +366,7 @@ class AsyncProducer:
             UnknownTopicError: the topic does not exist.
             KafkaError: no broker gave an answer.
         """
-        return await self._delivery.partitions_for(topic, timeout)
+        return await self._core.partitions_for(topic, timeout)
 
     def metrics(self) -> Metrics:
         """What this client has counted about records and brokers so far; may be called at any time, after `close`, too.
@@ -378,7 +378,7 @@ class AsyncProducer:
             each bound in seconds), bytes_in, bytes_out, throttle_time_s, connections (open now), connections_opened,
             _failed and _closed.
         """
-        return self._delivery.metrics()
+        return self._core.metrics()
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then close all connections. May be called twice; `send` raises from now on.
@@ -391,17 +391,17 @@ class AsyncProducer:
             DeliveryTimeoutError: some were given up; the error says which.
             DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
         """
-        await self._delivery.close(timeout)
+        await self._core.close(timeout)
 
     def __del__(self) -> None:
-        delivery: Delivery | None = getattr(self, "_delivery", None)  # None when a setting was refused
-        if delivery is not None:
-            forget(self, delivery)
+        core: ProducerCore | None = getattr(self, "_core", None)  # None when a setting was refused
+        if core is not None:
+            forget(self, core)
 
 
 # -- for tests that simulate crashes
 
 
-def delivery_of(producer: AsyncProducer) -> Delivery:
-    """What stands behind a producer."""
-    return producer._delivery  # noqa: SLF001 - same module
+def core_of(producer: AsyncProducer) -> ProducerCore:
+    """Return the core of a producer."""
+    return producer._core  # noqa: SLF001 - same module

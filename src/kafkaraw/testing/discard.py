@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from kafkaraw.client.blocking import producer as blocking
 from kafkaraw.client.blocking.producer import Producer
-from kafkaraw.client.producer import AsyncProducer, delivery_of
+from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.net.loop_thread import client_loop_thread
 
 
 async def discard(producer: AsyncProducer) -> None:
     """Drop a producer's connections and all that it has not sent; nothing is reported, no transaction is aborted."""
-    await delivery_of(producer).discard()
+    await core_of(producer).discard()
 
 
 def discard_blocking(producer: Producer) -> None:
     """`discard` for the blocking face."""
-    client_loop_thread().run(blocking.delivery_of(producer).discard())
+    client_loop_thread().run(blocking.core_of(producer).discard())

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import pyarrow
 
 from kafkaraw import AsyncConsumer, AsyncProducer, Consumer, Producer, Ticket, TopicPartition
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.errors import DeliveryError, TransactionAbortableError
 from kafkaraw.net.loop_thread import client_loop_thread
 from tests.client.hooks.table import Case, End

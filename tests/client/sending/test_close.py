@@ -12,7 +12,7 @@ import pytest
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.sending.delivery import Delivery
+from kafkaraw.client.sending.producer_core import ProducerCore
 from kafkaraw.errors import ClosedError, DeliveryTimeoutError, KafkaError, UsageError
 from kafkaraw.net.loop_thread import client_loop_thread
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -158,9 +158,9 @@ def test_a_first_send_that_meets_close_leaves_nothing_behind(broker, monkeypatch
         except KafkaError as error:
             sent.append(error)
 
-    real = Delivery.close_unused
+    real = ProducerCore.close_unused
 
-    def close_unused(self: Delivery) -> None:
+    def close_unused(self: ProducerCore) -> None:
         thread = threading.Thread(target=send)
         thread.start()
         while not self.begun:
@@ -168,11 +168,11 @@ def test_a_first_send_that_meets_close_leaves_nothing_behind(broker, monkeypatch
         real(self)
         self.begun_first = thread
 
-    monkeypatch.setattr(Delivery, "close_unused", close_unused)
+    monkeypatch.setattr(ProducerCore, "close_unused", close_unused)
     producer.close()
-    producer._delivery.begun_first.join(10)
+    producer._core.begun_first.join(10)
     assert isinstance(sent[0], ClosedError)
-    assert producer._delivery.is_closed
+    assert producer._core.is_closed
 
 
 # ---- callbacks that end the process

@@ -16,8 +16,7 @@ import pytest
 
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.sending.failures import REMEMBERED_MAX, UnreportedFailures
-from kafkaraw.client.sending.waiting import PromiseWaiter
+from kafkaraw.client.sending.waiting import REMEMBERED_MAX, PromiseWaiter, UnreportedFailures
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaError, TransactionAbortableError
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -79,7 +78,7 @@ def test_each_thread_in_flush_is_told_of_the_batch_that_all_of_them_wait_for(bro
     threads = [threading.Thread(target=flush) for _ in range(4)]
     for thread in threads:
         thread.start()
-    while len(producer._delivery._settling.calls) < len(threads):
+    while len(producer._core.sender.flushes.calls) < len(threads):
         time.sleep(0.001)
     held.release()
     for thread in threads:

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.java_names import settings_from_properties
-from kafkaraw.client.sending.turns import RENEWED_AFTER_MS, Turns, partitioner_of
+from kafkaraw.client.sending.accumulator import LOAD_UPDATED_AFTER_MS, PartitionLoad, partitioner_of
 from kafkaraw.core.producer.spreading import Spreading
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import PARTITIONERS, KeyHash, TopicPartition, partition_for_key
@@ -115,42 +115,42 @@ class Open:
         self.orders.append((topic, list(order)))
 
 
-def turns(cluster, machine, timeout_ms=0, partitions=3):
+def load_of(cluster, machine, timeout_ms=0, partitions=3):
     open_batches = Open()
-    made = Turns(Spreading(True, random.Random(3)), timeout_ms, cluster, machine, open_batches)
+    made = PartitionLoad(Spreading(True, random.Random(3)), timeout_ms, cluster, machine, open_batches)
     made.learn("t", partitions)
     return made, open_batches
 
 
-def test_turns_follow_what_waits():
+def test_partitions_with_queued_batches_take_fewer_records():
     machine = Machine({0: 1000})
-    made, open_batches = turns(Cluster({0: 1, 1: 1, 2: 2}), machine)
-    made.renew(["t", "unknown"], 100)
+    made, open_batches = load_of(Cluster({0: 1, 1: 1, 2: 2}), machine)
+    made.update(["t", "unknown"], 100)
     ((topic, order),) = open_batches.orders
     assert topic == "t"
     assert set(order) == {1, 2}, "0 has one chance in two thousand"
 
 
-def test_turns_are_not_renewed_with_every_batch():
-    made, open_batches = turns(Cluster({0: 1, 1: 1, 2: 2}), Machine({}))
-    for now_ms in range(100, 100 + RENEWED_AFTER_MS + 1):
-        made.renew(["t"], now_ms)
+def test_the_order_is_not_updated_with_every_batch():
+    made, open_batches = load_of(Cluster({0: 1, 1: 1, 2: 2}), Machine({}))
+    for now_ms in range(100, 100 + LOAD_UPDATED_AFTER_MS + 1):
+        made.update(["t"], now_ms)
     assert open_batches.orders == [("t", []), ("t", [])]
 
 
-def test_partitions_without_leader_get_no_turn_until_there_is_one():
+def test_partitions_without_leader_take_no_records_until_there_is_one():
     cluster = Cluster({0: 1, 2: 1})
-    made, open_batches = turns(cluster, Machine({}))
-    made.renew(["t"], 100)
+    made, open_batches = load_of(cluster, Machine({}))
+    made.update(["t"], 100)
     cluster[1] = 1
     made.learn("t", 3)
-    made.renew(["t"], 101)
+    made.update(["t"], 101)
     assert open_batches.orders == [("t", [0, 2]), ("t", [])]
 
 
-def test_brokers_held_up_for_longer_than_the_timeout_get_no_turn():
+def test_partitions_of_unavailable_brokers_take_no_records():
     machine = Machine({}, held_up=[1])
-    made, open_batches = turns(Cluster({0: 1, 1: 2, 2: 3}), machine, timeout_ms=30)
-    made.renew(["t"], 100)
+    made, open_batches = load_of(Cluster({0: 1, 1: 2, 2: 3}), machine, timeout_ms=30)
+    made.update(["t"], 100)
     assert machine.asked_since == 70
     assert open_batches.orders == [("t", [1, 2])]

@@ -199,7 +199,7 @@ def test_memory_stays_bounded_with_a_dead_broker_and_a_caller_that_never_stops()
                 taken += 1
             except KafkaTimeoutError:
                 refused += 1
-            most = max(most, producer._delivery.open_batches.used_bytes)
+            most = max(most, producer._core.accumulator.open_batches.used_bytes)
         with pytest.raises(DeliveryError):
             await producer.close(0)
         return most, refused, taken
@@ -223,12 +223,12 @@ def test_with_acks_0_a_record_takes_memory_until_its_bytes_have_left():
             while count * len(value) < 100 << 20:
                 producer.send("t", value, partition=0)
                 count += 1
-        assert producer._delivery.open_batches.used_bytes >= buffer_memory
+        assert producer._core.accumulator.open_batches.used_bytes >= buffer_memory
         with pytest.raises(BufferFullError):
             producer.send_nowait("t", value, partition=0)
         held.release()
         producer.close()
-        assert producer._delivery.open_batches.used_bytes == 0
+        assert producer._core.accumulator.open_batches.used_bytes == 0
         with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
             partition = TopicPartition("t", 0)
             while consumer.end_offsets([partition])[partition] < count:
@@ -243,11 +243,11 @@ def test_with_acks_0_a_broker_that_stops_reading_is_given_up_and_the_records_are
             tickets = [await producer.send("t", b"%d" % number + bytes(90_000)) for number in range(10)]
             await asyncio.sleep(1)
             assert 0 < sum(ticket.done for ticket in tickets) < 10
-            assert producer._delivery.open_batches.used_bytes > 0
+            assert producer._core.accumulator.open_batches.used_bytes > 0
             await asyncio.sleep(2)
             cluster.silence(False)
             await asyncio.gather(*tickets)
-            assert producer._delivery.open_batches.used_bytes == 0
+            assert producer._core.accumulator.open_batches.used_bytes == 0
         values = {record.value.rstrip(b"\0") for record in await cluster.read("t", 11)}
         assert values >= {b"%d" % number for number in range(10)}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kafkaraw import Admin, ArrowTicket, Consumer, NewTopic, Producer, SentRows, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.client.sending.accumulator import AHEAD_BYTES
 from kafkaraw.client.sending.arrow_rows import rows_of
-from kafkaraw.client.sending.room import AHEAD_BYTES
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.errors import (
     BrokerError,
@@ -392,12 +392,12 @@ def test_rows_are_not_far_ahead_of_a_network_that_keeps_up_and_fill_the_buffer_o
 
         async def watch():
             while True:
-                seen.append(producer._delivery.open_batches.used_bytes)
+                seen.append(producer._core.accumulator.open_batches.used_bytes)
                 await asyncio.sleep(0.001)
 
         watching = asyncio.create_task(watch())
         await producer.send_arrow("t", table)
-        seen.append(producer._delivery.open_batches.used_bytes)
+        seen.append(producer._core.accumulator.open_batches.used_bytes)
         watching.cancel()
         with contextlib.suppress(KafkaTimeoutError):
             await producer.close(5)

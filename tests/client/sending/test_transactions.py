@@ -549,19 +549,19 @@ def test_every_refusal_of_a_coordinator_says_to_abort_or_to_make_a_new_producer(
         assert code == 0 or is_retriable(code)
         return
     producer = AsyncProducer(bootstrap_servers="a:1", transactional_id="tx")
-    transactions = producer._delivery._transactions
+    transactions = producer._core.sender.transactions
     assert transactions is not None
     for change in (Change.INITIALISED, Change.BEGUN):
-        transactions._machine.change(change)
+        transactions.machine.change(change)
     with pytest.raises(KafkaError) as raised:
         transactions._check(code, "commit_transaction")
     said = str(raised.value)
     assert "'tx'" in said and (code.name in said or code is ErrorCode.SASL_AUTHENTICATION_FAILED)
     if reaction is Reaction.ABORT:
         assert isinstance(raised.value, TransactionAbortableError) and "call abort_transaction()" in said
-        transactions._machine.change(Change.ABORTS)
+        transactions.machine.change(Change.ABORTS)
     else:
         assert isinstance(raised.value, ProducerFencedError) == (reaction is Reaction.FENCED)
         assert "make a new" in said
         with pytest.raises((UsageError, ProducerFencedError), match="make a new"):
-            transactions._machine.change(Change.ABORTS)
+            transactions.machine.change(Change.ABORTS)

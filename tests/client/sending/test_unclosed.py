@@ -122,13 +122,13 @@ def test_a_producer_without_unsent_records_is_closed_with_a_warning_and_nothing_
 ) -> None:
     producers = [Producer(bootstrap_servers=servers)]
     producers[0].send("t", b"v").result(10)
-    delivery = producers[0]._delivery
+    core = producers[0]._core
     with pytest.warns(ResourceWarning, match="^Producer was not closed"):
         producers.clear()
     deadline = time.monotonic() + 10
-    while not delivery.is_closed and time.monotonic() < deadline:
+    while not core.is_closed and time.monotonic() < deadline:
         time.sleep(0.005)
-    assert delivery.is_closed
+    assert core.is_closed
     assert not caplog.records
 
 

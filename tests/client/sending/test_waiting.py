@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.errors import DeliveryTimeoutError, KafkaTimeoutError
 from kafkaraw.records import BatchPromise, SentPart, Ticket

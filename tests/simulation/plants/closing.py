@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaraw.client.groups.progress import Progress
-from kafkaraw.client.sending.delivery import Delivery
+from kafkaraw.client.sending.producer_core import ProducerCore
 
 
 def consumer_gives_its_last_commit_a_deadline_of_its_own(monkeypatch: pytest.MonkeyPatch):
@@ -16,10 +16,10 @@ def consumer_gives_its_last_commit_a_deadline_of_its_own(monkeypatch: pytest.Mon
 
 
 def producer_closes_its_connections_after_its_time_is_over(monkeypatch: pytest.MonkeyPatch):
-    close = Delivery.close
+    close = ProducerCore.close
 
     async def with_a_second_more(self, *args, **kwargs):
         await close(self, *args, **kwargs)
         await asyncio.sleep(1)
 
-    monkeypatch.setattr(Delivery, "close", with_a_second_more)
+    monkeypatch.setattr(ProducerCore, "close", with_a_second_more)

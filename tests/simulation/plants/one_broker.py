@@ -12,7 +12,7 @@ from kafkaraw.broker.partitions.partition import Appended, Partition
 from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.client.sending.outbox import Outbox
+from kafkaraw.client.sending.sender import Outbox
 from kafkaraw.core.connection import Fail
 from kafkaraw.core.fetch.cutting import cut
 from kafkaraw.core.producer.partition import PartitionQueue, Renumbering

@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from kafkaraw.client.fetching.cursor import RecordCursor
-from kafkaraw.client.sending import delivery
-from kafkaraw.client.sending.delivery import Delivery
-from kafkaraw.client.sending.failures import UnreportedFailures
-from kafkaraw.client.sending.settling import Settling
-from kafkaraw.client.sending.transactions import Transactions
+from kafkaraw.client.sending import sender
+from kafkaraw.client.sending.producer_core import Transactions
+from kafkaraw.client.sending.sender import Sender
+from kafkaraw.client.sending.waiting import UnreportedFailures
 from kafkaraw.core.producer.transaction import Change, Phase
 from kafkaraw.records import BatchPromise
 
@@ -19,9 +18,9 @@ from kafkaraw.records import BatchPromise
 def producer_takes_records_while_it_settles_a_transaction(monkeypatch: pytest.MonkeyPatch):
     async def settle_first(self, deadline, what):
         if self._machine.phase in (Phase.OPEN, Phase.SETTLING):
-            await self._delivery.settle_all(deadline, what)
+            await self._sender.settle_all(deadline, what)
             self._machine.change(Change.SETTLES)
-            self._delivery.take_records(False)
+            self._manager.pause()
 
     monkeypatch.setattr(Transactions, "_settle", settle_first)
 
@@ -32,25 +31,25 @@ def producer_forgets_a_failure_when_a_callback_leaves(monkeypatch: pytest.Monkey
         try:
             promise.fail(action.error)
         except BaseException as error:  # noqa: BLE001 - what the bug does
-            self._steps.raise_soon(error)
+            self.wakeups.raise_soon(error)
         else:
             fail(self, action)
-            self._settling.note_failure(promise, action.report)
+            self.flushes.note_failure(promise, action.report)
 
-    fail = Delivery._fail
+    fail = Sender._fail
     _do_instead(monkeypatch, "_fail", tell_first)
 
 
 def producer_notes_a_failure_after_it_has_told_of_it(monkeypatch: pytest.MonkeyPatch):
     def note_later(self, action):
         promise = action.batch.promise
-        if self._transactions is not None:
+        if self.transactions is not None:
             fail(self, action)
             return
         self._outcomes.append(lambda: promise.fail(action.error))
-        asyncio.get_running_loop().call_later(0.002, self._settling.note_failure, promise, action.report)
+        asyncio.get_running_loop().call_later(0.002, self.flushes.note_failure, promise, action.report)
 
-    fail = Delivery._fail
+    fail = Sender._fail
     _do_instead(monkeypatch, "_fail", note_later)
 
 
@@ -58,7 +57,7 @@ def producer_breaks_without_noting_what_fails(monkeypatch: pytest.MonkeyPatch):
     def only_tell(self, batch, report, error):
         self._outcomes.append(lambda: batch.promise.fail(error))
 
-    monkeypatch.setattr(Delivery, "_fail_by_break", only_tell)
+    monkeypatch.setattr(Sender, "_fail_by_break", only_tell)
 
 
 def flush_reports_a_failure_to_one_of_those_who_wait_for_it(monkeypatch: pytest.MonkeyPatch):
@@ -72,15 +71,15 @@ def flush_reports_a_failure_to_one_of_those_who_wait_for_it(monkeypatch: pytest.
 
 
 def flush_that_is_interrupted_takes_failures_with_it(monkeypatch: pytest.MonkeyPatch):
-    begin = Settling.begin
+    begin = Sender.begin_flush
 
     def take_them(self, *args):
         flush = begin(self, *args)
         flush.awaited = {**flush.before, **flush.awaited}  # this call raises them, if it comes to its end
-        self.failures._reported |= flush.before.keys()
+        self.flushes.failures._reported |= flush.before.keys()
         return flush
 
-    monkeypatch.setattr(Settling, "begin", take_them)
+    monkeypatch.setattr(Sender, "begin_flush", take_them)
 
 
 def flush_leaves_a_batch_out_when_one_record_was_looked_at(monkeypatch: pytest.MonkeyPatch):
@@ -101,9 +100,9 @@ def consumer_steps_over_a_batch_whose_reading_is_interrupted(monkeypatch: pytest
 
 def _do_instead(monkeypatch: pytest.MonkeyPatch, name: str, instead) -> None:
     """Replace what the table of actions calls."""
-    original = getattr(Delivery, name)
-    for action, method in delivery._DOING.items():
+    original = getattr(Sender, name)
+    for action, method in sender._DOING.items():
         if method is original:
-            monkeypatch.setitem(delivery._DOING, action, instead)
+            monkeypatch.setitem(sender._DOING, action, instead)
             return
     raise AssertionError(f"no action is done by {name}")

@@ -10,12 +10,12 @@ from crc32c import crc32c
 
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.partitions.producers import ProducerTable
-from kafkaraw.client.sending import outbox
-from kafkaraw.client.sending.delivery import Delivery
-from kafkaraw.client.sending.produce import unanswered
+from kafkaraw.client.sending import sender
+from kafkaraw.client.sending.accumulator import BufferPool
 from kafkaraw.core.producer import machine
 from kafkaraw.core.producer.events import Answered
 from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
+from kafkaraw.core.producer.requests import unanswered
 from kafkaraw.records import BatchPromise, SealedBatch
 
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIMESTAMP_AT = 17, 21, 27
@@ -67,14 +67,14 @@ def producer_sends_parts_of_a_batch_the_wrong_way_round(monkeypatch: pytest.Monk
 
 
 def producer_takes_a_lost_answer_for_success(monkeypatch: pytest.MonkeyPatch):
-    lost = outbox._lost
+    lost = sender._lost
 
     def all_will_be_well(action, error, *, maybe_written):
         if maybe_written:
             return Answered(action.request_id, unanswered(action))
         return lost(action, error, maybe_written=maybe_written)
 
-    monkeypatch.setattr(outbox, "_lost", all_will_be_well)
+    monkeypatch.setattr(sender, "_lost", all_will_be_well)
 
 
 def producer_gives_the_numbers_of_what_it_gave_up_to_the_next(monkeypatch: pytest.MonkeyPatch):
@@ -114,13 +114,13 @@ def producer_pushes_what_may_be_written_out_of_the_brokers_memory(monkeypatch: p
 
 
 def producer_keeps_the_memory_of_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
-    release = Delivery._release
+    release = BufferPool.release
 
     def of_what_was_written(self, batch):
         if batch.promise.error is None:
             release(self, batch)
 
-    monkeypatch.setattr(Delivery, "_release", of_what_was_written)
+    monkeypatch.setattr(BufferPool, "release", of_what_was_written)
 
 
 def ticket_names_the_offset_of_a_neighbour(monkeypatch: pytest.MonkeyPatch):

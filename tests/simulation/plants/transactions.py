@@ -14,8 +14,8 @@ from kafkaraw.broker.transactions.coordinator import Outcome, TransactionCoordin
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.state_log import PartitionStateLog
 from kafkaraw.broker.transactions.states import ENDING, NO_EPOCH, Transaction
-from kafkaraw.client.sending.delivery import Delivery
-from kafkaraw.client.sending.transactions import Transactions
+from kafkaraw.client.sending.sender import Sender
+from kafkaraw.client.sending.transactions import TransactionManager
 from kafkaraw.core.fetch import fetcher
 from kafkaraw.core.producer.machine import ProducerMachine
 from kafkaraw.core.producer.transaction import TransactionMachine
@@ -128,17 +128,17 @@ def producer_aborts_while_partitions_are_added(monkeypatch: pytest.MonkeyPatch):
 
 
 def producer_commits_before_everything_is_acknowledged(monkeypatch: pytest.MonkeyPatch):
-    settle_all = Delivery.settle_all
+    settle_all = Sender.settle_all
 
     async def of_what_is_aborted(self, deadline, what):
         if what != "commit_transaction":
             await settle_all(self, deadline, what)
 
-    monkeypatch.setattr(Delivery, "settle_all", of_what_is_aborted)
+    monkeypatch.setattr(Sender, "settle_all", of_what_is_aborted)
 
 
 def producer_commits_without_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Transactions, "note_failure", lambda self, error: None)
+    monkeypatch.setattr(TransactionManager, "note_failure", lambda self, error: None)
 
 
 def producer_commits_while_offsets_are_in_doubt(monkeypatch: pytest.MonkeyPatch):

@@ -26,10 +26,9 @@ from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.arrow_sending import ArrowTicket
-from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
-from kafkaraw.client.sending.transactions import Transactions
-from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, at_end_of_process, forget
+from kafkaraw.client.sending.arrow_rows import ArrowTicket
+from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore, Transactions
+from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, at_end_of_process, forget, watch
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
@@ -71,7 +70,7 @@ class Producer(Sender):
         refuse_positional(type(self).__name__, misplaced)
         self._config = parse(ProducerConfig, settings)
         self._runtime = runtime
-        self._deliver_with(Delivery(self._config, runtime))
+        self._send_with(ProducerCore(self._config, runtime, watch))
         tell_about_forks(self, Producer._after_fork_in_child)
         _open_producers[id(self)] = self
 
@@ -105,7 +104,7 @@ class Producer(Sender):
         timestamp_ms: int | None,
     ) -> Ticket:
         """Send a record that is not plain, or that finds no open batch with room; with a pipeline, all of them."""
-        pipeline = self._delivery.pipeline
+        pipeline = self._core.pipeline
         if pipeline is None:
             return self._send_plain(topic, value, key, headers, partition, timestamp_ms)
         return pipeline.send(self._send_plain, topic, value, key, headers, partition, timestamp_ms)
@@ -119,11 +118,11 @@ class Producer(Sender):
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Ticket:
-        delivery = self._delivery
-        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
+        core = self._core
+        status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
-            return _run(delivery.admit(topic, value, key, headers, partition, timestamp_ms))
-        delivery.note_on_thread(status)
+            return _run(core.admit(topic, value, key, headers, partition, timestamp_ms))
+        core.sender.note_on_thread(status)
         return ticket
 
     def send_nowait(
@@ -136,7 +135,7 @@ class Producer(Sender):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Ticket:
-        pipeline = self._delivery.pipeline
+        pipeline = self._core.pipeline
         if pipeline is None:
             return self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
         return pipeline.send(self._send_at_once, topic, value, key, headers, partition, timestamp_ms)
@@ -150,37 +149,37 @@ class Producer(Sender):
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Ticket:
-        delivery = self._delivery
-        status, ticket = delivery.append(topic, value, key, headers, partition, timestamp_ms)
+        core = self._core
+        status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
-            delivery.wake_from_thread()
-            raise delivery.refusal(status, topic)
-        delivery.note_on_thread(status)
+            core.sender.wakeups.wakeup_from_thread()
+            raise core.accumulator.refusal(status, topic)
+        core.sender.note_on_thread(status)
         return ticket
 
     def send_arrow(self, topic: str | None, data: pyarrow.Table | pyarrow.RecordBatch) -> ArrowTicket:
-        delivery = self._delivery
-        sending = delivery.arrow_sending(data, topic)
-        counts = delivery.counts_of(sending.topics)
-        sending.check(counts or _run(delivery.learn_topics(sending.topics)), delivery.record_size_max)
+        core = self._core
+        sending = core.arrow_sending(data, topic)
+        counts = core.accumulator.metadata.counts_of(sending.topics)
+        sending.check(counts or _run(core.learn_topics(sending.topics)), core.accumulator.record_size_max)
         again = False
         while True:
-            releases = delivery.releases
+            releases = core.accumulator.pool.releases
             status = sending.go_on()
             if status is None:
                 return sending.ticket
             if status is _FULL:
-                _run(delivery.make_room(releases, again=again))
+                _run(core.wait_for_memory(releases, first=again))
             elif status is _UNKNOWN_TOPIC:
-                sending.check(_run(delivery.learn_topics(sending.topics)), delivery.record_size_max)
+                sending.check(_run(core.learn_topics(sending.topics)), core.accumulator.record_size_max)
             else:
-                delivery.note_on_thread(status)
-                if delivery.ahead:
-                    _run(delivery.ahead.drain())
+                core.sender.note_on_thread(status)
+                if core.accumulator.pool.is_ahead:
+                    _run(core.accumulator.pool.drain())
             again = status is _FULL
 
     def flush(self, timeout: float | None = None) -> None:
-        call = self._delivery.flush_call(timeout)
+        call = self._core.flush_call(timeout)
         client_loop_thread().run_until_told(call.begin)
         call.finish()  # on this thread: an interrupted call leaves failures to be reported by the next one
 
@@ -218,40 +217,40 @@ class Producer(Sender):
             raise
 
     async def _in_transactions(self, act: Callable[[Transactions], Coroutine[object, None, T]]) -> T:
-        return await act(self._delivery.transactions)
+        return await act(self._core.transactions)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        return _run(self._delivery.partitions_for(topic, timeout))
+        return _run(self._core.partitions_for(topic, timeout))
 
     def metrics(self) -> Metrics:
-        return self._delivery.metrics()
+        return self._core.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        delivery = self._delivery
+        core = self._core
         if timeout is not None:
             check_timeout(timeout)
         try:
-            if not delivery.begun:
-                delivery.close_unused()
-            if delivery.begun:
-                _run(delivery.close(timeout))
+            if not core.begun:
+                core.close_unused()
+            if core.begun:
+                _run(core.close(timeout))
         finally:
-            if delivery.is_closed:  # else it was refused or interrupted, and is closed at exit
+            if core.is_closed:  # else it was refused or interrupted, and is closed at exit
                 _open_producers.pop(id(self), None)
 
     def __del__(self) -> None:
-        delivery: Delivery | None = getattr(self, "_delivery", None)  # None when a setting was refused
-        if delivery is not None:
-            forget(self, delivery)
+        core: ProducerCore | None = getattr(self, "_core", None)  # None when a setting was refused
+        if core is not None:
+            forget(self, core)
 
     def _after_fork_in_child(self) -> None:
         """Start anew in a child process: with a producer id, connections and batches of its own."""
         if id(self) in _open_producers:
-            self._deliver_with(Delivery(self._config, self._runtime))
+            self._send_with(ProducerCore(self._config, self._runtime, watch))
 
-    def _deliver_with(self, delivery: Delivery) -> None:
-        self._delivery = delivery
-        self._send_through(delivery.open_batches if delivery.pipeline is None else None)
+    def _send_with(self, core: ProducerCore) -> None:
+        self._core = core
+        self._send_through(core.accumulator.open_batches if core.pipeline is None else None)
 
 
 def _run(work: Coroutine[object, None, T]) -> T:
@@ -270,7 +269,7 @@ def _close_producers() -> None:
     timeout, unclosed_count = EXIT_CLOSE_S, 0
     for reference in _open_producers.valuerefs():
         producer = reference()
-        unclosed_count += producer is not None and delivery_of(producer).is_open
+        unclosed_count += producer is not None and core_of(producer).is_open
         while producer is not None:
             try:
                 producer.close(timeout)
@@ -287,9 +286,9 @@ def _close_producers() -> None:
         warnings.warn(f"{what} not closed: call close(), or use a `with` block", ResourceWarning, stacklevel=1)
 
 
-def delivery_of(producer: Producer) -> Delivery:
-    """What stands behind a producer."""
-    return producer._delivery  # noqa: SLF001 - same module
+def core_of(producer: Producer) -> ProducerCore:
+    """Return the core of a producer."""
+    return producer._core  # noqa: SLF001 - same module
 
 
 at_end_of_process(_close_producers)  # runs before the loop thread's own, which was registered by the import above

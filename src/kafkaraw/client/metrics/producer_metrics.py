@@ -53,7 +53,7 @@ class ProducerMetrics:
     Attributes:
         batch_size: the setting, which batches are compared with.
         buffer_memory: the setting.
-        senders_waiting: those that wait for room.
+        senders_waiting: those that wait for buffer memory.
     """
 
     batch_size: int
@@ -129,7 +129,7 @@ class ProducerMetrics:
         """A batch goes again in parts."""
         self._splits += 1
 
-    def waited_for_room(self, seconds: float, *, in_vain: bool) -> None:
+    def waited_for_memory(self, seconds: float, *, in_vain: bool) -> None:
         """A sender waited for memory."""
         self._waited_s += seconds
         self._exhausted += in_vain

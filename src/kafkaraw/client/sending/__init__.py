@@ -1,4 +1,4 @@
-"""From `send()` to an acknowledged record: batches on their way, promises, waiting, transactions.
+"""From `send()` to an acknowledged record. Decisions are in `core/producer`; here they meet the network and the user.
 
-Decisions are in `core/producer`; here they meet the network and the user. Start at `delivery.py`.
+In the order in which a record passes: `accumulator.py`, `sender.py`; `producer_core.py` owns both. Start there.
 """

@@ -1,7 +1,7 @@
-"""The user's own code on the way of a record: interceptors and serializers.
+"""`Pipeline`: interceptors and serializers, which run in front of `append` and after a record's outcome.
 
-A slow path of its own: a producer without either of them never comes here. Interceptors see a record before it is
-serialized, may change it, and are told what became of it. What they raise is logged and hurts nobody, as in Java.
+Only producers with at least one of them have a pipeline; all their records go through it. Interceptors see a record
+before it is serialized, may replace it, and get its outcome. Their errors are logged and change nothing, as in Java.
 Start at `Pipeline.send`.  Source: KIP-42; Kafka's ProducerInterceptors.
 """
 
@@ -39,29 +39,29 @@ class Pipeline:
         self._closings = deque(methods_of(config.interceptors, "close"))
 
     def send(self, send: Callable[..., Ticket], *given: object) -> Ticket:
-        """Send a record, given as the six arguments of `send`, the plain way, having prepared it."""
+        """Prepare a record, given as the six arguments of `send`, then call `send` with it."""
         record = self._intercepted(given)
         try:
             ticket = send(*self._serialized(record))
         except Exception as error:
-            self._tell(_nowhere(record), error)
+            self._acknowledge(_metadata_unsent(record), error)
             raise
         self._follow(ticket)
         return ticket
 
     async def send_async(self, send: Callable[..., Awaitable[Ticket]], *given: object) -> Ticket:
-        """The same for a `send` that is awaited."""
+        """As `send`, with a `send` that is awaited."""
         record = self._intercepted(given)
         try:
             ticket = await send(*self._serialized(record))
         except Exception as error:
-            self._tell(_nowhere(record), error)
+            self._acknowledge(_metadata_unsent(record), error)
             raise
         self._follow(ticket)
         return ticket
 
     def close(self) -> None:
-        """Tell the interceptors that the producer is closed: each of them once, however often this is called."""
+        """Close the interceptors, each of them once, also if this is called again."""
         while self._closings:
             try:
                 close = self._closings.popleft()
@@ -88,29 +88,29 @@ class Pipeline:
 
     def _follow(self, ticket: Ticket) -> None:
         if self._on_acknowledgement:
-            # Not by the ticket's own callback: that would count as having looked at an error, and flush() be silent.
+            # Not by the ticket's own callback: the error would count as known to the caller, and flush() not report it.
             ticket.batch_promise.add_callback(lambda _: self._settled(ticket))
 
     def _settled(self, ticket: Ticket) -> None:
         promise, _ = ticket.batch_promise.part_of(ticket.index)
         if promise.error is None:
-            self._tell(ticket.result(), None)
+            self._acknowledge(ticket.result(), None)
         else:
-            self._tell(RecordMetadata(promise.topic, promise.partition, -1, ticket.timestamp_ms), promise.error)
+            self._acknowledge(RecordMetadata(promise.topic, promise.partition, -1, ticket.timestamp_ms), promise.error)
 
-    def _tell(self, metadata: RecordMetadata, error: BaseException | None) -> None:
+    def _acknowledge(self, metadata: RecordMetadata, error: BaseException | None) -> None:
         for on_acknowledgement in self._on_acknowledgement:
             guarded(on_acknowledgement, metadata, error)
 
 
 def pipeline_of(config: ProducerConfig) -> Pipeline | None:
-    """The pipeline that the settings ask for, if they do."""
+    """Make the pipeline that the settings ask for; None without interceptors and serializers."""
     wanted = config.interceptors or config.value_serializer is not None or config.key_serializer is not None
     return Pipeline(config) if wanted else None
 
 
 def take_nothing(*_: object) -> None:
-    """Instead of `OpenBatches.take` where every record has to go through a pipeline."""
+    """Stand in for `OpenBatches.take` in a producer with a pipeline: every record takes the long way."""
 
 
 def _serialize(given: SerializerLike | None) -> Serialize:
@@ -121,7 +121,7 @@ def _as_it_is(content: object, _: SerializationContext) -> bytes | None:
     return content  # type: ignore[return-value] # checked where all records are
 
 
-def _nowhere(record: ProducerRecord) -> RecordMetadata:
-    """What is known of a record that was not even collected."""
+def _metadata_unsent(record: ProducerRecord) -> RecordMetadata:
+    """Return the metadata of a record that was not appended."""
     partition = -1 if record.partition is None else record.partition
     return RecordMetadata(record.topic, partition, -1, -1 if record.timestamp_ms is None else record.timestamp_ms)

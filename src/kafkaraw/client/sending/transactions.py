@@ -1,19 +1,18 @@
-"""A producer's transactions: the calls of its users, carried out with the coordinator.
+"""`TransactionManager`: the state of a producer's transactions, and the requests to the coordinators.
 
-Which call is allowed when is decided in `core.producer.transaction`; records are delivered by `delivery` as always. In
-between stands this: it begins, ends, and adds partitions and offsets. Start at `init`, `begin` and `end`.
+`core/producer/transaction.py` decides which call is allowed when. The calls themselves, which also have to wait for
+records, are `Transactions` in `producer_core.py`. Start at `TransactionManager.end` and `add_partitions`.
 
 Two generations of the protocol (KIP-890), chosen by the cluster's feature `transaction.version` at each `begin`: with
 the first, partitions are added before they are written to and the epoch stays; with the second, brokers add them by
 themselves and every transaction ends with a new epoch.
-Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890.
+Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890; Kafka's TransactionManager.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Mapping
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafkaraw.client.arguments import positions_of
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
@@ -22,19 +21,9 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.core.producer.events import (
-    Event,
-    PartitionsAdded,
-    ProducerIdentity,
-    ProducerIdGiven,
-    TransactionAborts,
-    TransactionBegun,
-    TransactionEnded,
-)
-from kafkaraw.core.producer.report import Unacknowledged
-from kafkaraw.core.producer.transaction import Change, Phase, Reaction, TransactionMachine, reaction_to
+from kafkaraw.core.producer.events import ProducerIdentity
+from kafkaraw.core.producer.transaction import Change, Reaction, TransactionMachine, reaction_to
 from kafkaraw.errors import (
-    DeliveryError,
     KafkaError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -58,7 +47,9 @@ from kafkaraw.protocol.messages.txn_offset_commit import (
 )
 from kafkaraw.records import TopicPartition
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from kafkaraw.client.sending.accumulator import RecordAccumulator  # not loaded for admin clients
+
 
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM_LEVEL: Final = 2
@@ -68,143 +59,105 @@ _END_TXN_VERSION_EXPLICIT: Final = 4
 _TXN_OFFSET_COMMIT_VERSION_EXPLICIT: Final = 4
 _ADD_PARTITIONS_VERSION_MAX: Final = 3  # later ones are for brokers
 NO_ID: Final = -1
-NOBODY: Final = ProducerIdentity(NO_ID, NO_ID)
+NO_PRODUCER: Final = ProducerIdentity(NO_ID, NO_ID)
 
 GROUPS_MAX: Final = 100
-"""Of so many consumer groups a producer remembers the coordinator."""
+"""The number of consumer groups of which a producer remembers the coordinator."""
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
-class RecordDelivery(Protocol):
-    """What transactions ask of the delivery of records."""
+class TransactionManager:
+    """The state of one producer's transactions, and the requests to their coordinators.
 
-    def take_records(self, taken: bool) -> None:
-        """Whether `send` takes records from now on."""
-        ...
-
-    def receive(self, event: Event) -> None:
-        """Tell the producer machine."""
-        ...
-
-    def settle_all(self, deadline: Deadline, what: str) -> Awaitable[None]:
-        """Send everything, and wait until nothing is queued or in flight."""
-        ...
-
-
-class Transactions:
-    """The transactions of one producer.
+    It neither sends nor waits for records: `producer_core.Transactions`, which does, calls it in the order that a
+    transaction needs, and the sender asks it what a Produce request of the transaction carries.
 
     Args:
         engine: the way to the cluster.
         config: with a `transactional_id`.
-        delivery: of the producer's records.
+        accumulator: is paused while there is no transaction that takes records.
 
     Attributes:
+        machine: which calls are allowed now.
         implicit: brokers add partitions by themselves (KIP-890).
         transactional_id: the producer's.
     """
 
-    def __init__(self, engine: Engine, config: ProducerConfig, delivery: RecordDelivery) -> None:
+    def __init__(self, engine: Engine, config: ProducerConfig, accumulator: RecordAccumulator) -> None:
         assert config.transactional_id is not None
         self.transactional_id = config.transactional_id
         self.implicit = False
+        self.machine = TransactionMachine()
         self._engine = engine
         self._config = config
-        self._delivery = delivery
-        self._machine = TransactionMachine()
+        self._accumulator = accumulator
         self._coordinator = Coordinator(engine, CoordinatorKind.TRANSACTION, self.transactional_id)
         self._groups: dict[str, Coordinator] = {}
-        self._identity = NOBODY
-        self._used = False
+        self._identity = NO_PRODUCER
+        self._has_writes = False
+        self.pause()
 
-    # ---- calls of the user
+    # ---- which records are taken
 
-    async def init(self, timeout: float | None) -> None:
-        """Take over the transactional id; see `AsyncProducer.init_transactions`."""
-        if self._machine.phase not in (Phase.NEW, Phase.PREPARED):
-            raise UsageError("init_transactions() has been called already, once is enough")
-        self._identity = NOBODY
-        self._adopt(await self._ask_identity(self._identity, self._engine.deadline(timeout)))
-        self._machine.change(Change.INITIALISED)
+    def pause(self) -> None:
+        """Take no records."""
+        self._accumulator.pause(self._refuse_record)
 
-    async def begin(self) -> None:
-        """Begin a transaction; see `AsyncProducer.begin_transaction`."""
-        if self._machine.phase is Phase.READY:
-            timeout = self._config.request_timeout_ms / 1000
-            node_id = await self._coordinator.node_id(timeout)
-            connection = await self._engine.connection(node_id, timeout=timeout)
-            self.implicit = connection.api_versions.features.get(FEATURE, 0) >= IMPLICIT_FROM_LEVEL
-        self._machine.change(Change.BEGUN)
-        self._used = False
-        self._delivery.receive(TransactionBegun(self.implicit))
-        self._delivery.take_records(True)
+    def resume(self) -> None:
+        """Take records: a transaction is open."""
+        self._accumulator.resume()
 
-    async def end(self, *, commit: bool, timeout: float | None) -> None:
-        """Commit or abort; see `AsyncProducer.commit_transaction` and `abort_transaction`."""
-        deadline = self._engine.deadline(timeout)
-        if commit:
-            await self._settle(deadline, "commit_transaction")
-            self._machine.change(Change.COMMITS)
-        else:
-            self._machine.change(Change.ABORTS)
-            self._delivery.take_records(False)
-            self._delivery.receive(TransactionAborts(_aborted))
-            await self._delivery.settle_all(deadline, "abort_transaction")
+    def _refuse_record(self) -> NoReturn:
+        self.machine.check_open()
+        raise UsageError("the transaction takes no more records")
+
+    # ---- the life of a transaction
+
+    async def learn_version(self) -> None:
+        """Ask the coordinator's broker which generation of the protocol the next transaction follows."""
+        timeout = self._config.request_timeout_ms / 1000
+        node_id = await self._coordinator.node_id(timeout)
+        connection = await self._engine.connection(node_id, timeout=timeout)
+        self.implicit = connection.api_versions.features.get(FEATURE, 0) >= IMPLICIT_FROM_LEVEL
+
+    async def init_producer_id(self, deadline: Deadline) -> ProducerIdentity:
+        """Take over the transactional id; returns the identity, which counts once it is adopted."""
+        self._identity = NO_PRODUCER
+        return await self._request_identity(deadline)
+
+    def adopt(self, identity: ProducerIdentity) -> None:
+        """Make requests with this identity from now on."""
+        self._identity = identity
+
+    def begin(self) -> None:
+        """Begin a transaction; nothing of it is known to any broker yet."""
+        self.machine.change(Change.BEGUN)
+        self._has_writes = False
+
+    async def end(self, *, commit: bool, deadline: Deadline) -> ProducerIdentity | None:
+        """Have the coordinator end the transaction; returns the next one's identity, None if it stays the same."""
         identity: ProducerIdentity | None = None
-        if self._used:
+        if self._has_writes:
             identity = await self._end_txn(commit=commit, deadline=deadline)
-            self._used = False  # should the next step not succeed in time: its epoch may be in force by the next call
-        if identity is None and (self._machine.cause is not None or self._machine.has_offsets_in_doubt):
-            # What was written under this epoch is not known for certain, and requests of it may still arrive: the next
-            # epoch fences them (KIP-360).
-            identity = await self._ask_identity(self._identity, deadline)
-        self._machine.change(Change.ENDED)
-        if identity is not None:
-            self._adopt(identity)
-        else:
-            self._delivery.receive(TransactionEnded())
+            self._has_writes = False  # if the next step times out: its epoch may be in force by the next call
+        if identity is None and (self.machine.cause is not None or self.machine.has_offsets_in_doubt):
+            # It is not certain what was written under this epoch, and requests of it may still arrive: the next epoch
+            # fences them (KIP-360).
+            identity = await self._request_identity(deadline)
+        return identity
 
-    async def prepare(self, timeout: float | None) -> PreparedTransaction | None:
-        """Leave it to somebody else to end the transaction; see `AsyncProducer.prepare_transaction`."""
-        await self._settle(self._engine.deadline(timeout), "prepare_transaction")
-        self._machine.change(Change.PREPARES)
-        if not self._used:
+    @property
+    def prepared(self) -> PreparedTransaction | None:
+        """What ends the transaction elsewhere; None if nothing was written."""
+        if not self._has_writes:
             return None
         return PreparedTransaction(
             self.transactional_id, self._identity.producer_id, self._identity.epoch, self.implicit
         )
 
-    async def _settle(self, deadline: Deadline, what: str) -> None:
-        """Take no more records, then wait until those that were taken have an outcome.
-
-        In this order: a record that is taken meanwhile, as by a callback, would be sent behind the transaction's end.
-        If the wait ends early, the transaction still takes no records: it is settled again, or aborted.
-        """
-        if self._machine.phase in (Phase.OPEN, Phase.SETTLING):
-            self._machine.change(Change.SETTLES)
-            self._delivery.take_records(False)
-            await self._delivery.settle_all(deadline, what)
-
-    async def roll_back(self, error: BaseException) -> None:
-        """Abort because of an error that is on its way to the user, as far as there is anything to abort."""
-        if self._machine.is_ongoing:
-            try:
-                await self.end(commit=False, timeout=None)
-            except KafkaError as problem:
-                error.add_note(f"while aborting the transaction: {problem}")
-
-    async def abandon(self, timeout: float | None) -> None:
-        """Abort what is open, because the producer is being closed; the coordinator does it later if this fails."""
-        if self._machine.is_ongoing:
-            log.info("aborting the open transaction of %r: the producer is closed", self.transactional_id)
-            try:
-                await self.end(commit=False, timeout=timeout)
-            except KafkaError as error:
-                log.warning("the transaction of %r was not aborted: %s", self.transactional_id, error)
-
     async def send_offsets(self, offsets: Offsets, group: str | GroupMetadata, timeout: float | None) -> None:
-        """Make positions part of the transaction; see `AsyncProducer.send_offsets_to_transaction`."""
+        """Make offsets part of the transaction; see `AsyncProducer.send_offsets_to_transaction`."""
         positions = positions_of(offsets, "send_offsets_to_transaction")
         who = GroupMetadata(group) if isinstance(group, str) and group else group
         if not isinstance(who, GroupMetadata):
@@ -214,64 +167,54 @@ class Transactions:
             )
         deadline = self._engine.deadline(timeout)
         topics = _offset_topics(positions)
-        attempt = self._machine.offsets_sent(who.group_id, positions)
+        attempt = self.machine.offsets_sent(who.group_id, positions)
         if not positions:
             return
-        self._used = True
+        self._has_writes = True
         if not self.implicit:
             await self._add_group(who.group_id, deadline)
         await self._commit_offsets(topics, who, deadline)
-        self._machine.offsets_stored(attempt)
+        self.machine.offsets_stored(attempt)
 
-    # ---- what the delivery tells
-
-    def check_open(self) -> None:
-        """Refuse a record outside of a transaction; raises as `TransactionMachine.change`."""
-        self._machine.check_open()
+    # ---- what the sender notes and asks
 
     def note_sent(self) -> None:
-        """Records are on their way to a broker: from here on there is something to end."""
-        self._used = True
+        """Note that records are on their way to a broker: from here on the coordinator has something to end."""
+        self._has_writes = True
 
     def note_failure(self, error: KafkaError) -> None:
-        """Records of the transaction were given up."""
+        """Note that records of the transaction failed: it can only be aborted, and takes no more records."""
         if isinstance(error, ProducerFencedError | TransactionalIdAuthorizationError):
-            self._machine.break_down(error)
+            self.machine.break_down(error)
         else:
-            self._machine.fail(error)
-        self._delivery.take_records(False)
+            self.machine.fail(error)
+        self.pause()
 
     def note_break(self, error: KafkaError) -> None:
-        """The producer stopped working: what became of the open transaction's records is unknown, so nothing ends it.
+        """Note that the producer stopped working: the outcome of the transaction's records is unknown.
 
         The coordinator aborts it: after its timeout, or when another producer takes the transactional id over.
         """
-        self._machine.break_down(error)
+        self.machine.break_down(error)
 
-    async def add_partitions(self, partitions: frozenset[TopicPartition]) -> None:
-        """Make partitions part of the transaction, for as long as records may wait for that."""
-        self._used = True
-        problem: KafkaError | None = None
+    async def add_partitions(self, partitions: frozenset[TopicPartition]) -> KafkaError | None:
+        """Make partitions part of the transaction, within the delivery timeout; returns the error if that failed."""
+        self._has_writes = True
         try:
             await self._add_partitions(partitions, Deadline(self._config.delivery_timeout_ms / 1000))
         except KafkaError as error:
-            problem = error
             self.note_failure(error)
-        self._delivery.receive(PartitionsAdded(partitions, problem))
+            return error
+        return None
 
     # ---- requests
 
-    def _adopt(self, identity: ProducerIdentity) -> None:
-        self._identity = identity
-        self._delivery.receive(ProducerIdGiven(identity))
-        self._delivery.receive(TransactionEnded(identity))
-
-    async def _ask_identity(self, current: ProducerIdentity, deadline: Deadline) -> ProducerIdentity:
+    async def _request_identity(self, deadline: Deadline) -> ProducerIdentity:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,
-            producer_id=current.producer_id,
-            producer_epoch=current.epoch,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
         )
         response = await self._coordinator.ask(request, lambda answer: answer.error_code, deadline=deadline)
         self._check(response.error_code, "init_transactions")
@@ -350,7 +293,7 @@ class Transactions:
         self._check(_code_of_offsets(response), f"committing offsets of group {who.group_id!r} in the transaction")
 
     def _check(self, code: int, what: str) -> None:
-        """Turn a coordinator's refusal into the error that says what to do: abort, or make a new producer.
+        """Raise the error of a coordinator's refusal, which says what to do: abort, or make a new producer.
 
         Raises:
             ProducerFencedError: another producer has taken over.
@@ -374,8 +317,8 @@ class Transactions:
             self._config,
         )
         if reaction is Reaction.ABORT:
-            self._machine.fail(cause)
-            self._delivery.take_records(False)
+            self.machine.fail(cause)
+            self.pause()
             hint = self._timeout_hint if code == ErrorCode.INVALID_TXN_STATE else ""
             raise TransactionAbortableError(f"call abort_transaction(): {cause}{hint}") from cause
         error: KafkaError = cause
@@ -384,8 +327,8 @@ class Transactions:
                 f"another producer has taken over the transactional id {self.transactional_id!r}{self._timeout_hint}; "
                 f"make a new one if this is the one that should go on: {cause}"
             )
-        self._machine.break_down(error)
-        self._delivery.take_records(False)
+        self.machine.break_down(error)
+        self.pause()
         raise error from cause
 
     @property
@@ -398,7 +341,7 @@ class Transactions:
 async def ask_to_end(
     coordinator: Coordinator, transaction: PreparedTransaction, *, commit: bool, deadline: Deadline
 ) -> EndTxnResponse:
-    """Have a transaction ended; the answer's code is none that asking again would change."""
+    """Have a transaction ended; the error code of the response is not retriable."""
     request = EndTxnRequest(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
@@ -427,7 +370,7 @@ def _code_of_offsets(response: TxnOffsetCommitResponse) -> int:
 
 
 def _worst(codes: list[int]) -> int:
-    """The code that says why; "not attempted" is said of those that another one kept from being done."""
+    """Return the code that is the cause; "not attempted" stands where the failure of another one is the cause."""
     return next((code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)), 0)
 
 
@@ -443,7 +386,3 @@ def _offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[
             )
         )
     return [TxnOffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
-
-
-def _aborted(entry: Unacknowledged) -> KafkaError:
-    return DeliveryError(f"{entry}: the transaction was aborted before they were sent", unacknowledged=(entry,))

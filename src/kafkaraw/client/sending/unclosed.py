@@ -1,6 +1,6 @@
 """Producers that are garbage collected, or left when their event loop or the process ends, without `close()`.
 
-What they took is delivered in the background while their loop runs; else the log says how many records of which
+Their records are delivered in the background while their loop runs; else the log says how many records of which
 partitions are lost. Python issues a `ResourceWarning` for each, as for an open file. The faces call this module from
 `__del__`: on any thread, between any two instructions, so nothing here waits or takes a lock.
 
@@ -20,15 +20,13 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaraw.client.forking import leave_behind
+from kafkaraw.client.sending.producer_core import ProducerCore
 from kafkaraw.core.producer.report import describe
 from kafkaraw.errors import KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
-
-if TYPE_CHECKING:
-    from kafkaraw.client.sending.delivery import Delivery
 
 log = logging.getLogger(__name__)
 
@@ -36,49 +34,49 @@ EXIT_CLOSE_S: Final = 10.0
 """How long producers that were left open may try to deliver when the process ends."""
 
 
-def forget(producer: object, delivery: Delivery) -> None:
-    """Deliver what a producer took that is garbage collected; returns at once.
+def forget(producer: object, core: ProducerCore) -> None:
+    """Deliver the records of a producer that is garbage collected; returns at once.
 
     Args:
         producer: the face, for the warning.
-        delivery: its inside.
+        core: its core.
 
     Raises:
         ResourceWarning: if the program turns warnings into errors.
     """
-    loop = delivery.loop
-    if loop is None or not delivery.is_unclosed:
+    loop = core.loop
+    if loop is None or not core.is_unclosed:
         return
-    if delivery.is_open:  # else its losses were told
-        _forgotten[delivery] = None
+    if core.is_open:  # else its losses were logged
+        _forgotten[core] = None
         try:
-            loop.call_soon_threadsafe(_begin, delivery)
+            loop.call_soon_threadsafe(_begin, core)
         except RuntimeError:  # the loop is closed
-            _tell_losses(delivery, "its event loop has ended")
+            _tell_losses(core, "its event loop has ended")
     message = f"{type(producer).__name__} was not closed: call close(), or use a `with` block"
     warnings.warn(message, ResourceWarning, stacklevel=3, source=producer)
 
 
-def watch(delivery: Delivery) -> None:
-    """Have the log say what is lost of a producer that is still open when the running loop ends."""
+def watch(core: ProducerCore) -> None:
+    """Log the losses of a producer that is still open when the running loop ends."""
     loop = asyncio.get_running_loop()
     ends = _loop_ends.get(loop)
     if ends is None:
         for ended in [each for each in list(_loop_ends) if each.is_closed()]:
             _loop_ends.pop(ended).tell("its event loop has ended")
         ends = _loop_ends[loop] = _LoopEnd(loop)
-    ends.deliveries.add(delivery)
+    ends.cores.add(core)
 
 
 class _LoopEnd:
-    """What is done when a loop ends.
+    """Logs losses when a loop ends.
 
     Attributes:
-        deliveries: of producers that belong to it.
+        cores: of the producers that run on it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()
+        self.cores: weakref.WeakSet[ProducerCore] = weakref.WeakSet()
         self._generator = self._until_it_ends(loop)
         with suppress(StopIteration):
             self._generator.__anext__().send(None)  # runs to its `yield`: from now on the loop knows it
@@ -92,20 +90,20 @@ class _LoopEnd:
 
     def tell(self, why: str) -> None:
         """Log what is lost."""
-        for delivery in list(self.deliveries):
-            _tell_losses(delivery, why)
+        for core in list(self.cores):
+            _tell_losses(core, why)
 
 
-_forgotten: Final[dict[Delivery, None]] = {}
-"""Keeps the insides of producers that are gone until their records have been delivered, or are lost."""
+_forgotten: Final[dict[ProducerCore, None]] = {}
+"""Keeps the cores of producers that are gone until their records are delivered or lost."""
 _loop_ends: Final[dict[asyncio.AbstractEventLoop, _LoopEnd]] = {}
 
 
-def _begin(delivery: Delivery) -> None:
+def _begin(core: ProducerCore) -> None:
     """Send everything, and close when it is settled; on the loop."""
-    if not delivery.is_open:  # told as lost
+    if not core.is_open:  # its losses were logged
         return
-    call = delivery.flush_call(None)
+    call = core.flush_call(None)
 
     def over(late: BaseException | None) -> None:
         if late is not None:
@@ -114,7 +112,7 @@ def _begin(delivery: Delivery) -> None:
             call.finish()
         except KafkaError as error:
             log.error(_FAILED, error)
-        task = asyncio.get_running_loop().create_task(_close(delivery), name="close a forgotten producer")
+        task = asyncio.get_running_loop().create_task(_close(core), name="close a forgotten producer")
         _closing.add(task)
         task.add_done_callback(_closing.discard)
 
@@ -125,21 +123,21 @@ _FAILED: Final = "a producer was garbage collected without close(): %s"
 _closing: Final[set[asyncio.Task[None]]] = set()
 
 
-async def _close(delivery: Delivery) -> None:
-    """Let go of connections, and abort an open transaction."""
+async def _close(core: ProducerCore) -> None:
+    """Close connections, and abort an open transaction."""
     try:
-        await delivery.close(None)
+        await core.close(None)
     except KafkaError as error:
         log.error(_FAILED, error)
     finally:
-        _forgotten.pop(delivery, None)
+        _forgotten.pop(core, None)
         for waiting in _waiting:
             waiting.set()
 
 
-def _tell_losses(delivery: Delivery, why: str) -> None:
-    _forgotten.pop(delivery, None)
-    lost = delivery.take_losses()
+def _tell_losses(core: ProducerCore, why: str) -> None:
+    _forgotten.pop(core, None)
+    lost = core.take_losses()
     if lost:
         count = sum(entry.records_count for entry in lost)
         records = "1 record is lost" if count == 1 else f"{count} records are lost"
@@ -155,7 +153,7 @@ async def _forgotten_end(seconds: float) -> None:
     _waiting.append(one_has_ended)
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while any(delivery.loop is loop for delivery in list(_forgotten)):
+            while any(core.loop is loop for core in list(_forgotten)):
                 one_has_ended.clear()
                 await one_has_ended.wait()
     _waiting.remove(one_has_ended)
@@ -166,12 +164,12 @@ _waiting: Final[list[asyncio.Event]] = []
 
 def end_forgotten(seconds: float) -> None:
     """Give forgotten producers of the clients' loop thread time to deliver, and log what is lost of all others."""
-    if any(delivery.is_open for delivery in list(_forgotten)):
+    if any(core.is_open for core in list(_forgotten)):
         client_loop_thread().run(_forgotten_end(seconds))
     for ends in list(_loop_ends.values()):
         ends.tell("the process ends")
-    for delivery in list(_forgotten):
-        _tell_losses(delivery, "the process ends")
+    for core in list(_forgotten):
+        _tell_losses(core, "the process ends")
 
 
 def at_end_of_process(close: Callable[[], None]) -> None:

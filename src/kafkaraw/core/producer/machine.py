@@ -3,7 +3,7 @@
 Pure: it is told what happened (`receive`), says what to do (`actions`), when it wants to be woken (`deadline_ms`) and
 is woken (`tick`). It never sees a record, a socket or a clock; times are milliseconds of one monotonic clock. The
 order of a partition's batches is kept by `partition.py`; start there for the why. The asyncio driver is
-`kafkaraw.client.sending.delivery`.
+`kafkaraw.client.sending.sender`.
 
 What is promised. With idempotence: every record is written at most once, in the order of sending, as long as its
 delivery time lasts. Without: a batch that is sent again may be written twice, and of the batches that were in flight

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.client.admin import ConfigResource
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.config import AdminConfig, ProducerConfig
-from kafkaraw.client.sending.record_size import RECORD_OVERHEAD_BYTES, check_record_size
+from kafkaraw.client.sending.accumulator import RECORD_OVERHEAD_BYTES, check_record_size
 from kafkaraw.errors import BrokerError, RecordTooLargeError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import encode_batch

@@ -1,4 +1,4 @@
-"""The timer of a producer's steps."""
+"""The timer of the sender's wakeups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.sending.steps import Steps
+from kafkaraw.client.sending.sender import SenderWakeups
 
 
 def test_a_time_that_has_passed_is_no_problem_on_uvloop() -> None:
@@ -15,11 +15,11 @@ def test_a_time_that_has_passed_is_no_problem_on_uvloop() -> None:
 
     async def main() -> None:
         made = asyncio.Event()
-        steps = Steps(made.set)
-        steps.loop = asyncio.get_running_loop()
-        steps.make_by(steps.now_ms() - 10)
-        assert steps.is_due_within(0)
-        steps.make_by(steps.now_ms() - 20)
+        wakeups = SenderWakeups(made.set)
+        wakeups.loop = asyncio.get_running_loop()
+        wakeups.wakeup_at(wakeups.now_ms() - 10)
+        assert wakeups.is_due_within(0)
+        wakeups.wakeup_at(wakeups.now_ms() - 20)
         await asyncio.wait_for(made.wait(), 10)
 
     uvloop.run(main())

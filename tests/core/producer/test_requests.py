@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkaraw.client.sending.produce import outcomes_of
 from kafkaraw.core.cluster import BrokerNode, ClusterView
+from kafkaraw.core.producer.requests import outcomes_of
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import (
     MetadataResponse,
