@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.client.sending import delivery
 from kafkaraw.client.sending.delivery import Delivery
 from kafkaraw.client.sending.failures import UnreportedFailures
 from kafkaraw.client.sending.settling import Settling
 from kafkaraw.client.sending.transactions import Transactions
+from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.core.producer.transaction import Change, Phase
 from kafkaraw.records import BatchPromise
 
