@@ -9,7 +9,6 @@ import pytest
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer, reading_of
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.fetching.fetches import Fetches
 from kafkaraw.client.metrics.consumer_metrics import MEANINGS
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.messages.fetch import FetchRequest
@@ -181,50 +180,5 @@ def test_what_came_for_who_has_given_up_waiting_is_given_next() -> None:
         assert under_way == [1]  # the next fetch goes out before anybody has woken up
         assert await consumer.position(P0) == 0
         assert values(await consumer.poll(0)) == [b"a", b"b"]
-
-    simulate(play)
-
-
-def test_a_seek_while_a_call_takes_records_in_hand_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it returns, the call lets a Fetch out whose connection is still being opened."""
-    monkeypatch.setattr(Fetches, "are_out", False)
-
-    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
-        async def go_back() -> None:
-            consumer.seek(P0, 0)
-
-        cluster.append("t", 0, b"a")
-        assert values(await consumer.poll(5)) == [b"a"]
-        cluster.append("t", 0, b"b", b"c")
-        await asyncio.sleep(2)  # they are in the buffer
-        reading = asyncio.create_task(consumer.poll(5, max_records=1))
-        await asyncio.create_task(go_back())
-        assert values(await reading) == [b"a"]
-        assert await consumer.position(P0) == 1
-        assert await read(consumer, 2) == [b"b", b"c"]
-
-    simulate(play)
-
-
-def test_records_taken_in_hand_by_a_call_that_is_cancelled_are_given_by_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Fetches, "are_out", False)
-
-    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
-        cluster.append("t", 0, b"a")
-        assert values(await consumer.poll(5)) == [b"a"]
-        cluster.append("t", 0, b"b", b"c")
-        await asyncio.sleep(2)
-        before = len(cluster.asked(FetchRequest))
-        reading = asyncio.create_task(consumer.poll(5))
-        await asyncio.sleep(0)
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        assert await consumer.position(P0) == 1
-        assert values(await consumer.poll(0)) == [b"b", b"c"]
-        asked = [asked.message for asked in cluster.asked(FetchRequest)[before:]]
-        assert {part.fetch_offset for one in asked for topic in one.topics for part in topic.partitions} <= {3}
 
     simulate(play)

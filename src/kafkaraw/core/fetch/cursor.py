@@ -2,9 +2,9 @@
 
 Whole responses are taken in hand, so that threads are crossed and the next Fetch is sent once for each. The caller
 reads them batch by batch, record by record, or about a megabyte at a time, in any mixture, and nothing is lost when it
-stops in the middle. Both faces of the consumer read here; the blocking one on its caller's thread while no call is under way.
-This is the only code that runs per record in Python: the delivered offset is the last record + 1, and is not written
-anywhere. Must not know of fetching. Part of `SubscriptionState`. Start at `next_batch` and `records`.
+stops in the middle. Both faces of the consumer read here, the blocking one on its caller's thread while no call is
+under way. This is the only code that runs per record in Python: the delivered offset is the last record + 1, and is
+not written anywhere. Must not know of fetching. Part of `SubscriptionState`. Start at `next_batch` and `records`.
 
 Ctrl-C and what other signal handlers raise may come at any call and at any jump back (that is where Python looks for
 signals). Whatever it interrupts, the next record to give is the one behind the last record given: the cursor first
