@@ -125,12 +125,14 @@ def test_a_consumer_keeps_nothing_of_partitions_that_are_not_assigned_any_more()
                 consumer.assign([])
                 await asyncio.sleep(1)
             reading, cluster_view = consumer._reading, consumer._engine.cluster
-            agenda = reading.fetcher._agenda
+            subscriptions, schedule = reading.subscriptions, reading.fetcher._schedule
             kept = [
                 reading.cursor._moved,
-                agenda._moved,
-                agenda.touched,
-                *(session._names for session in agenda.sessions.values()),
+                subscriptions._moved,
+                subscriptions.changed,
+                subscriptions.unready,
+                reading.fetcher._problems,
+                *(session._names for session in schedule.sessions.values()),
                 cluster_view.topics,
                 cluster_view._names,
                 cluster_view._told_ms,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.consumer import AsyncConsumer, reading_of
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.errors import (
     AuthorizationError,
@@ -116,22 +116,42 @@ def test_polls_that_are_cancelled_anywhere_lose_nothing() -> None:
     simulate(play, max_poll_records=2)
 
 
-def test_a_poll_cancelled_at_the_last_moment_gives_its_records_back() -> None:
+async def records_in_the_buffer(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+    """Have records in the buffer, and the connection for the next Fetch lost: a poll that takes them pauses for it."""
+    cluster.append("t", 0, b"a", b"b")
+    consumer.seek(P0, 0)
+    for _ in ("the leader", "the records"):
+        assert await consumer.poll(0) == {}
+        await asyncio.sleep(1)
+    cluster.simulation.network.cut("broker1", 9092)
+    await asyncio.sleep(0.1)
+
+
+def test_records_that_a_cancelled_poll_has_taken_in_hand_are_given_by_the_next_one() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
-        cluster.append("t", 0, b"a", b"b")
-        consumer.seek(P0, 0)
-        for _ in ("the leader", "the records"):
-            assert await consumer.poll(0) == {}
-            await asyncio.sleep(1)
-        cluster.simulation.network.cut("broker1", 9092)
-        await asyncio.sleep(0.1)
+        await records_in_the_buffer(consumer, cluster)
         poll = consumer.poll(5)
         poll.send(None)  # up to the pause in which the next fetch begins to look for a connection
-        assert await consumer.position(P0) == 2
+        assert reading_of(consumer).subscriptions.partition(P0).offset == 2
+        assert await consumer.position(P0) == 0
         with pytest.raises(asyncio.CancelledError):
             poll.throw(asyncio.CancelledError())
         assert await consumer.position(P0) == 0
-        assert values(await consumer.poll(5)) == [b"a", b"b"]
+        assert values(await consumer.poll(0)) == [b"a", b"b"]
+
+    simulate(play)
+
+
+def test_a_seek_while_a_poll_takes_records_in_hand_is_not_undone() -> None:
+    async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
+        async def seek() -> None:
+            consumer.seek(P0, 1)
+
+        await records_in_the_buffer(consumer, cluster)
+        reading = asyncio.create_task(consumer.poll(5, max_records=1))
+        await asyncio.create_task(seek())  # it runs in that pause
+        assert values(await reading) == [b"b"]
+        assert await consumer.position(P0) == 2
 
     simulate(play)
 

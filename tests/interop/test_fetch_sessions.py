@@ -201,7 +201,7 @@ def test_our_consumer_reads_in_a_session_and_goes_on_when_it_is_gone(
 
         for number in range(6):
             written_is_read(number)
-        (session,) = reading_of(consumer._async).fetcher._agenda.sessions.values()
+        (session,) = reading_of(consumer._async).fetcher._schedule.sessions.values()
         first_id, epoch = session._id, session._epoch
         assert first_id != 0
         assert epoch > 1

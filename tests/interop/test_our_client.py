@@ -26,7 +26,7 @@ from kafkaraw import (
     TopicPartition,
 )
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.core.fetch import ends, plan
+from kafkaraw.core.fetch import requests
 from kafkaraw.errors import BrokerError, ConfigError, KafkaError, RecordTooLargeError
 from tests.interop.apache_kafka import SOON_BACK, ApacheKafka, why_missing
 
@@ -175,8 +175,7 @@ def test_a_position_behind_the_end_of_its_epoch_goes_back_to_that_end(
     way: str, bootstrap_servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "when asked":  # as leaders before Kafka 2.7 have to be
-        monkeypatch.setattr(ends, "TOLD_FROM_VERSION", 99)
-        monkeypatch.setattr(plan, "TOLD_FROM_VERSION", 99)
+        monkeypatch.setattr(requests, "LAST_EPOCH_FROM_VERSION", 99)
     partition = TopicPartition(topic, 0)
     with Producer(bootstrap_servers=bootstrap_servers) as producer:
         for number in range(5):

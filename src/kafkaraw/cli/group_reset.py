@@ -30,7 +30,7 @@ from kafkaraw.cli.times import timestamp_ms
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupState
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer
-from kafkaraw.core.fetch.reset import parse_duration_ms
+from kafkaraw.core.fetch.offsets import parse_duration_ms
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from kafkaraw.core.fetch.reset import parse_duration_ms
+from kafkaraw.core.fetch.offsets import parse_duration_ms
 from kafkaraw.errors import UsageError
 
 FORMS: Final = (

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-
-class OffsetAndMetadata(NamedTuple):
-    """A position to commit.
-
-    Attributes:
-        offset: of the next record to read.
-        metadata: a text of your own, kept with it.
-        leader_epoch: of the record before it; -1 when unknown.
-    """
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
+from kafkaraw.core.fetch.offsets import OffsetAndMetadata as OffsetAndMetadata
 
 
 class GroupMetadata(NamedTuple):

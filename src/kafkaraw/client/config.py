@@ -20,7 +20,7 @@ from kafkaraw.client.interceptors import OF_CONSUMERS, OF_PRODUCERS, is_intercep
 from kafkaraw.client.producer_settings import settled
 from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
-from kafkaraw.core.fetch.reset import parse_reset_policy
+from kafkaraw.core.fetch.offsets import parse_reset_policy
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import PARTITIONERS, PartitionFunction
 

@@ -24,7 +24,6 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
-from kafkaraw.client.fetching.cursor import by_partition
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.callbacks import CallUser
@@ -36,7 +35,8 @@ from kafkaraw.client.metrics import consumer_metrics, group_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaraw.core.fetch.cursor import by_partition
+from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.errors import ConcurrentUseError, UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
@@ -125,7 +125,7 @@ class AsyncConsumer:
         """
         checked = partitions_of(partitions, "assign")
         self._reading.check_usable()
-        added = set(checked) - set(self._reading.fetcher.assignment)
+        added = set(checked) - set(self._reading.subscriptions.assignment)
         if self._group is not None:
             self._group.check_assigned_by_hand()
         self._reading.assign(checked)
@@ -155,12 +155,12 @@ class AsyncConsumer:
         """
         gone = set(partitions_of(partitions, "incremental_unassign"))
         for partition in gone:
-            self._reading.fetcher.position(partition)
+            self._reading.subscriptions.partition(partition)
         self.assign([partition for partition in self.assignment() if partition not in gone])
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read, in order."""
-        return list(self._reading.fetcher.assignment)
+        return list(self._reading.subscriptions.assignment)
 
     def subscribe(
         self,
@@ -257,7 +257,7 @@ class AsyncConsumer:
             UsageError: a partition is not assigned.
         """
         self._reading.check_usable()
-        self._reading.pause(partitions_of(partitions, "pause"))
+        self._reading.subscriptions.pause(partitions_of(partitions, "pause"))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with partitions that were paused.
@@ -273,7 +273,7 @@ class AsyncConsumer:
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are paused, in order."""
-        return sorted(self._reading.fetcher.paused)
+        return sorted(self._reading.subscriptions.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
         """How many offsets lie between the position and the end of a partition, as the last answer told it.
@@ -316,8 +316,7 @@ class AsyncConsumer:
         that was given, and behind what has no records, as markers of transactions (KIP-1094).
         """
         self._reading.check_usable()
-        starts = self._reading.starts()
-        return {of: OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch) for of, at in starts.items()}
+        return self._reading.subscriptions.positions()
 
     # -- reading
 

@@ -14,7 +14,7 @@ from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.offsets import look_up
 from kafkaraw.client.network.engine import Engine
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP
+from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP
 from kafkaraw.errors import KafkaError, StaleMetadataError
 from kafkaraw.protocol import FileSlice
 from kafkaraw.protocol.error_codes import error_for

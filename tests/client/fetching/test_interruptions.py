@@ -20,7 +20,7 @@ import pytest
 import kafkaraw
 from kafkaraw import Consumer, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch, Record, encode_batch
 

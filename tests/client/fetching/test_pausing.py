@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer, reading_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.metrics.consumer_metrics import MEANINGS
-from kafkaraw.core.fetch.positions import Start
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.messages.fetch import FetchRequest
 from kafkaraw.records import TopicPartition
@@ -95,8 +95,8 @@ def test_a_partition_with_a_start_begins_there() -> None:
         cluster.append("t", 1, b"a", b"b")
         reading = reading_of(consumer)
         reading.assign([P0])
-        reading.assign([P0, P1], {P1: Start(1), P0: Start(99)})
-        assert reading.position_of(P1) == 1
+        reading.assign([P0, P1], {P1: OffsetAndMetadata(1), P0: OffsetAndMetadata(99)})
+        assert reading.subscriptions.position(P1) == 1
         assert await read(consumer, 1) == [b"b"]
 
     simulate(play, leaders=(1, 1))
@@ -169,7 +169,7 @@ def test_what_came_for_who_has_given_up_waiting_is_given_next() -> None:
 
         def give_up(batches):
             put(batches)
-            under_way.append(len(reading._fetches._underway))
+            asyncio.get_running_loop().call_soon(lambda: under_way.append(len(reading._fetches._underway)))
             waiting.cancel()
 
         reading.cursor.put = give_up

@@ -14,6 +14,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.commits import Identity
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
+from kafkaraw.core.fetch.subscription_state import SubscriptionState
 from kafkaraw.errors import ClosedError, CommitFailedError
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual
@@ -39,7 +40,8 @@ async def settled(deadline: Deadline) -> None:
 
 def progress_with(coordinator: Coordinator) -> Progress:
     config = parse(ConsumerConfig, {"bootstrap_servers": "b:9092", "group_id": "g"})
-    reading, me = SimpleNamespace(interception=None), GroupMetadata("g", 7, "me")
+    reading = SimpleNamespace(interception=None, subscriptions=SubscriptionState(lambda: None))
+    me = GroupMetadata("g", 7, "me")
     return Progress(config, coordinator, reading, lambda: me, lambda *_: None, settled, GroupMetrics())  # type: ignore[arg-type]
 
 

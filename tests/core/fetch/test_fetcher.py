@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.fetch.fetcher import Fetcher
-from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Standing
+from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaraw.core.fetch.requests import FetchLimits, FetchPlan
+from kafkaraw.core.fetch.subscription_state import FetchState, SubscriptionState
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     AuthorizationError,
@@ -35,7 +37,7 @@ from kafkaraw.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkaraw.records import TopicPartition, encode_batch
+from kafkaraw.records import Batch, TopicPartition, encode_batch
 
 ID = Uuid(b"t" * 16)
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -65,12 +67,25 @@ def cluster(leaders: tuple[int, ...] = (1, 1, 2)) -> ClusterView:
     return view
 
 
-def fetcher(*assigned: TopicPartition, reset: int | None = EARLIEST_TIMESTAMP, at: int | None = 0) -> Fetcher:
-    made = Fetcher(lambda: reset, Backoff(100, 1000, jitter=0), random.Random(1))
-    made.assign(assigned)
+class FetcherOf(Fetcher):
+    """A fetcher, and the subscriptions that it fetches for."""
+
+    def __init__(self, reset: Callable[[], int | None], *, notes_processed: bool = False, **settings: int) -> None:
+        self.subscriptions = SubscriptionState(reset, notes_processed=notes_processed)
+        super().__init__(self.subscriptions, Batch, Backoff(100, 1000, jitter=0), random.Random(1), **settings)
+
+    def take(self) -> list[Batch]:
+        """What a call is given."""
+        self.subscriptions.take()
+        return self.subscriptions.cursor.take(None)
+
+
+def fetcher(*assigned: TopicPartition, reset: int | None = EARLIEST_TIMESTAMP, at: int | None = 0) -> FetcherOf:
+    made = FetcherOf(lambda: reset)
+    made.subscriptions.assign(assigned)
     if at is not None:
         for topic_partition in assigned:
-            made.seek(topic_partition, at)
+            made.subscriptions.seek(topic_partition, at)
     return made
 
 
@@ -158,27 +173,27 @@ def test_records_move_the_position_only_when_they_are_taken() -> None:
     made, view = fetcher(P0), cluster()
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, batch(0) + batch(5))), view, 0)
-    assert made.position(P0).offset == 0
+    assert made.subscriptions.partition(P0).offset == 0
     (piece,) = made.take()
-    assert (piece.start_offset, piece.next_offset, made.position(P0).offset) == (0, 10, 10)
-    assert made.position(P0).high_watermark == 100
+    assert (piece.start_offset, piece.next_offset, made.subscriptions.partition(P0).offset) == (0, 10, 10)
+    assert made.subscriptions.partition(P0).high_watermark == 100
 
 
 def test_an_answer_to_an_earlier_question_is_dropped() -> None:
     made, view = fetcher(P0), cluster()
     (plan,) = made.plan(view, 0, busy=())
     assert made.is_wanted(plan)
-    made.seek(P0, 3)
+    made.subscriptions.seek(P0, 3)
     assert not made.is_wanted(plan)
     made.receive(plan, answer(data(0, batch(0))), view, 0)
     assert made.take() == []
-    assert made.position(P0).offset == 3
+    assert made.subscriptions.partition(P0).offset == 3
 
 
 def test_an_answer_about_a_partition_that_is_no_longer_assigned_is_dropped() -> None:
     made, view = fetcher(P0), cluster()
     (plan,) = made.plan(view, 0, busy=())
-    made.assign([P1])
+    made.subscriptions.assign([P1])
     assert made.receive(plan, answer(data(0, batch(0))), view, 0) == set()
     assert made.take() == []
 
@@ -218,7 +233,7 @@ def test_damaged_bytes_are_an_error_that_names_partition_and_offset() -> None:
     problem = problem_of(made)
     assert isinstance(problem, CorruptBatchError)
     assert "t-0 at offset 0" in str(problem)
-    assert made.position(P0).offset == 0
+    assert made.subscriptions.partition(P0).offset == 0
 
 
 def test_batches_that_end_before_the_position_do_not_turn_in_circles() -> None:
@@ -331,16 +346,16 @@ def test_an_error_about_the_whole_answer_pauses_all_its_partitions() -> None:
 @pytest.mark.parametrize("timestamp", [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP])
 def test_a_new_partition_begins_where_the_policy_says(timestamp: int) -> None:
     made = fetcher(P0, reset=timestamp, at=None)
-    ((topic_partition, (wanted, generation)),) = made.searches(0).items()
+    ((topic_partition, (wanted, generation)),) = made.offset_lookups(0).items()
     assert (topic_partition, wanted) == (P0, timestamp)
-    made.found(P0, generation, 42)
-    assert made.position(P0).offset == 42
+    made.offset_found(P0, generation, 42)
+    assert made.subscriptions.partition(P0).offset == 42
 
 
 def test_without_a_policy_a_partition_without_position_is_an_error() -> None:
     made = fetcher(P0, reset=None, at=None)
     assert isinstance(problem_of(made), UsageError)
-    made.seek(P0, 1)
+    made.subscriptions.seek(P0, 1)
     assert problem_of(made) is None
 
 
@@ -348,8 +363,8 @@ def test_a_position_that_is_gone_is_searched_by_the_policy() -> None:
     made, view = fetcher(P0, at=77), cluster()
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, error=ErrorCode.OFFSET_OUT_OF_RANGE)), view, 0)
-    assert made.position(P0).standing is Standing.SEARCHING
-    assert made.searches(0)[P0][0] == EARLIEST_TIMESTAMP
+    assert made.subscriptions.partition(P0).fetch_state is FetchState.AWAIT_RESET
+    assert made.offset_lookups(0)[P0][0] == EARLIEST_TIMESTAMP
     assert problem_of(made) is None
 
 
@@ -364,25 +379,25 @@ def test_a_position_that_is_gone_is_an_error_without_a_policy() -> None:
 
 def test_a_seek_overtakes_a_search_on_its_way() -> None:
     made = fetcher(P0, at=None)
-    _, generation = made.searches(0)[P0]
-    made.seek(P0, 5)
-    made.found(P0, generation, 42)
-    assert made.position(P0).offset == 5
+    _, generation = made.offset_lookups(0)[P0]
+    made.subscriptions.seek(P0, 5)
+    made.offset_found(P0, generation, 42)
+    assert made.subscriptions.partition(P0).offset == 5
 
 
 def test_a_failed_search_is_repeated_after_a_pause() -> None:
     made = fetcher(P0, at=None)
-    _, generation = made.searches(0)[P0]
-    made.search_failed(P0, generation, NetworkError("gone", stage=Stage.REQUEST), 0)
-    assert made.searches(99) == {}
-    assert set(made.searches(100)) == {P0}
+    _, generation = made.offset_lookups(0)[P0]
+    made.offset_lookup_failed(P0, generation, NetworkError("gone", stage=Stage.REQUEST), 0)
+    assert made.offset_lookups(99) == {}
+    assert set(made.offset_lookups(100)) == {P0}
 
 
 def test_assigning_again_keeps_the_positions_of_those_that_stay() -> None:
     made = fetcher(P0, P1, at=9)
-    made.assign([P1, P2])
-    assert made.assignment == (P1, P2)
-    assert made.position(P1).offset == 9
-    assert made.position(P2).standing is Standing.SEARCHING
+    made.subscriptions.assign([P1, P2])
+    assert made.subscriptions.assignment == (P1, P2)
+    assert made.subscriptions.partition(P1).offset == 9
+    assert made.subscriptions.partition(P2).fetch_state is FetchState.AWAIT_RESET
     with pytest.raises(UsageError, match="t-0 is not assigned"):
-        made.position(P0)
+        made.subscriptions.partition(P0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kafkaraw.core.fetch.plan import NO_SESSION, FetchLimits, FetchTarget, SessionStep
+from kafkaraw.core.fetch.requests import NO_SESSION, FetchLimits, FetchTarget, SessionStep
 from kafkaraw.core.fetch.sessions import FetchSession
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -180,7 +180,7 @@ def test_partitions_without_news_may_be_left_out_of_an_answer_in_a_session() -> 
     opening = answer(data(0, batch(0)), data(1))
     opening.session_id = 5
     made.receive(plan, opening, view, 0)
-    made.take()
+    made.subscriptions.take()
     (plan,) = made.plan(view, 0, busy=())
     assert shown(plan.session) == (5, 1, [(0, 5)], [])
     assert made.receive(plan, FetchResponse(session_id=5, responses=[]), view, 0) == set()
@@ -194,14 +194,14 @@ def test_a_partition_that_is_taken_again_between_two_requests_is_told_of_again()
     opening = answer(data(0), data(1))
     opening.session_id = 5
     made.receive(plan, opening, view, 0)
-    made.assign([P1])
-    made.assign([P0, P1])
-    made.seek(P0, 0)
+    made.subscriptions.assign([P1])
+    made.subscriptions.assign([P0, P1])
+    made.subscriptions.seek(P0, 0)
     (plan,) = made.plan(view, 0, busy=())
     assert shown(plan.session) == (5, 0, [(0, 0), (1, 0)], [])
     opening.session_id = 6
     made.receive(plan, opening, view, 0)
-    assert made.position(P0).high_watermark == 100
+    assert made.subscriptions.partition(P0).high_watermark == 100
     assert shown(made.plan(view, 0, busy=())[0].session) == (6, 1, [], [])
 
 
@@ -210,7 +210,7 @@ def test_a_session_that_is_gone_is_opened_again_without_a_pause() -> None:
     for error in (0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
         (plan,) = made.plan(view, 0, busy=())
         made.receive(plan, FetchResponse(error_code=error, session_id=0 if error else 5, responses=[]), view, 0)
-        made._positions[P0].worked()
+        made.subscriptions.partition(P0).succeeded()
     (plan,) = made.plan(view, 0, busy=())
     assert shown(plan.session) == (0, 0, [(0, 0)], [])
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
-from kafkaraw.core.fetch.fetcher import Fetcher
-from kafkaraw.core.fetch.positions import Standing
-from kafkaraw.core.fetch.reset import parse_reset_policy
+from kafkaraw.core.fetch.offsets import parse_reset_policy
+from kafkaraw.core.fetch.requests import epoch_ends_request, must_validate
+from kafkaraw.core.fetch.subscription_state import FetchState
 from kafkaraw.errors import LogTruncationError, NetworkError, Stage, UnsupportedVersionError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -21,10 +20,10 @@ from kafkaraw.protocol.messages.metadata import (
 from kafkaraw.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EndOfEpoch
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
 from kafkaraw.records import encode_batch
-from tests.core.fetch.test_fetcher import P0, answer, asked, cluster, data, fetcher, problem_of
+from tests.core.fetch.test_fetcher import P0, FetcherOf, answer, asked, cluster, data, fetcher, problem_of
 
 
-def read(made: Fetcher, count: int = 5, epoch: int = 3) -> None:
+def read(made: FetcherOf, count: int = 5, epoch: int = 3) -> None:
     """Take a batch of so many records, which the leader of that epoch wrote."""
     (plan,) = made.plan(cluster(), 0, busy=())
     offset = plan.targets[0].offset
@@ -33,7 +32,7 @@ def read(made: Fetcher, count: int = 5, epoch: int = 3) -> None:
     made.take()
 
 
-def diverge(made: Fetcher, epoch: int, end_offset: int) -> None:
+def diverge(made: FetcherOf, epoch: int, end_offset: int) -> None:
     (plan,) = made.plan(cluster(), 0, busy=())
     made.receive(
         plan, answer(data(0, diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset))), cluster(), 0
@@ -47,15 +46,15 @@ def test_the_epoch_of_the_last_record_is_sent_along() -> None:
     read(made, epoch=2)
     (plan,) = made.plan(cluster(), 0, busy=())
     assert (plan.targets[0].last_epoch, plan.targets[0].leader_epoch) == (2, 3)
-    made.seek(P0, 3)
-    assert made.position(P0).last_epoch == -1
+    made.subscriptions.seek(P0, 3)
+    assert made.subscriptions.partition(P0).last_epoch == -1
 
 
 def test_a_log_that_was_truncated_is_read_on_from_where_it_parts() -> None:
     made = fetcher(P0)
     read(made)
     diverge(made, 2, 3)
-    assert (made.position(P0).offset, made.position(P0).last_epoch) == (3, 2)
+    assert (made.subscriptions.partition(P0).offset, made.subscriptions.partition(P0).last_epoch) == (3, 2)
     assert problem_of(made) is None
 
 
@@ -67,7 +66,7 @@ def test_without_a_policy_a_truncation_is_an_error_that_says_from_where_on() -> 
     assert isinstance(error, LogTruncationError)
     assert "t-0 at offset 5" in str(error)
     assert "from offset 3 on" in str(error)
-    assert made.position(P0).standing is Standing.LOST
+    assert made.subscriptions.partition(P0).fetch_state is FetchState.INITIALIZING
 
 
 def test_a_later_epoch_without_records_is_no_truncation() -> None:
@@ -75,7 +74,7 @@ def test_a_later_epoch_without_records_is_no_truncation() -> None:
     read(made)
     diverge(made, 2, 5)
     assert problem_of(made) is None
-    assert (made.position(P0).offset, made.position(P0).last_epoch) == (5, 2)
+    assert (made.subscriptions.partition(P0).offset, made.subscriptions.partition(P0).last_epoch) == (5, 2)
 
 
 def test_positions_in_what_was_handed_over_last_know_their_epochs() -> None:
@@ -87,27 +86,25 @@ def test_positions_in_what_was_handed_over_last_know_their_epochs() -> None:
         for n, epoch in enumerate((1, 2, 3))
     ]
     made.receive(plan, answer(data(0, b"".join(wire))), cluster(), 0)
-    (piece,) = made.take()
-    position = made.position(P0)
+    made.take()
+    position = made.subscriptions.partition(P0)
     assert [position.epoch_before(offset) for offset in range(5, 12)] == [1, 1, 1, 2, 2, 3, 3]
     assert position.last_epoch == 3
-    made.give_back([piece])
-    assert (made.position(P0).offset, made.position(P0).last_epoch) == (5, 1)
 
 
 def test_a_place_with_an_epoch_is_told_to_the_leader_and_one_that_is_found_too() -> None:
     made = fetcher(P0)
-    made.seek(P0, 7, 2)
+    made.subscriptions.seek(P0, 7, 2)
     assert made.plan(cluster(), 0, busy=())[0].targets[0].last_epoch == 2
     made = fetcher(P0, reset=-1, at=None)
-    ((_, generation),) = made.searches(0).values()
-    made.found(P0, generation, 9, 3)
+    ((_, generation),) = made.offset_lookups(0).values()
+    made.offset_found(P0, generation, 9, 3)
     assert made.plan(cluster(), 0, busy=())[0].targets[0].last_epoch == 3
 
 
 def test_an_epoch_later_than_the_leaders_asks_for_metadata_once_and_is_forgotten_if_these_know_no_better() -> None:
     made, view = fetcher(P0), cluster()
-    made.seek(P0, 7, 9)
+    made.subscriptions.seek(P0, 7, 9)
     assert made.plan(view, 0, busy=()) == []
     assert made.behind(view) == {"t"}
     made.still_behind(view)
@@ -118,74 +115,77 @@ def test_an_epoch_later_than_the_leaders_asks_for_metadata_once_and_is_forgotten
 # -- leaders whose Fetch cannot tell
 
 
-def end_of(made: Fetcher, epoch: int, end_offset: int, error: int = 0) -> set[str]:
+def end_of(made: FetcherOf, epoch: int, end_offset: int, error: int = 0) -> set[str]:
     """Ask the leader where the epoch ends, and have this answered."""
     (plan,) = made.plan(cluster(), 0, busy=())
-    targets = made.unchecked(plan, cluster())
-    (asked_for,) = ends_request(targets).topics
+    targets = made.unvalidated(plan, cluster())
+    (asked_for,) = epoch_ends_request(targets).topics
     assert [(p.partition, p.current_leader_epoch, p.leader_epoch) for p in asked_for.partitions] == [(0, 3, 2)]
     end = EndOfEpoch(error_code=error, partition=0, leader_epoch=epoch, end_offset=end_offset)
     response = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
-    refresh = made.checked(targets, response, cluster(), 0)
+    refresh = made.validated(targets, response, cluster(), 0)
     made.abandon(plan)
     return refresh
 
 
 def test_a_leader_that_has_what_was_read_is_asked_once_in_its_epoch() -> None:
     made = fetcher(P0)
-    made.seek(P0, 7, 2)
+    made.subscriptions.seek(P0, 7, 2)
     assert end_of(made, 2, 7) == set()
     (plan,) = made.plan(cluster(), 0, busy=())
-    assert (plan.targets[0].offset, made.unchecked(plan, cluster())) == (7, [])
-    made.seek(P0, 8, 2)
-    assert len(made.unchecked(plan, cluster())) == 0  # the plan is about where it was
-    assert len(made.unchecked(made.plan(cluster(), 0, busy=())[0], cluster())) == 1
+    assert (plan.targets[0].offset, made.unvalidated(plan, cluster())) == (7, [])
+    made.subscriptions.seek(P0, 8, 2)
+    assert len(made.unvalidated(plan, cluster())) == 0  # the plan is about where it was
+    assert len(made.unvalidated(made.plan(cluster(), 0, busy=())[0], cluster())) == 1
 
 
 def test_where_an_epoch_ends_before_the_position_reading_goes_on_there() -> None:
     made = fetcher(P0)
-    made.seek(P0, 7, 2)
+    made.subscriptions.seek(P0, 7, 2)
     end_of(made, 1, 4)
-    assert (made.position(P0).offset, made.position(P0).last_epoch) == (4, 1)
+    assert (made.subscriptions.partition(P0).offset, made.subscriptions.partition(P0).last_epoch) == (4, 1)
     made = fetcher(P0, reset=None)
-    made.seek(P0, 7, 2)
+    made.subscriptions.seek(P0, 7, 2)
     end_of(made, 1, 4)
     assert isinstance(problem_of(made), LogTruncationError)
 
 
 def test_an_epoch_that_the_leader_knows_nothing_of_is_a_position_that_is_gone() -> None:
     made = fetcher(P0, reset=-2)
-    made.seek(P0, 7, 2)
+    made.subscriptions.seek(P0, 7, 2)
     end_of(made, -1, -1)
-    assert (made.position(P0).standing, made.position(P0).search_timestamp) == (Standing.SEARCHING, -2)
+    assert (made.subscriptions.partition(P0).fetch_state, made.subscriptions.partition(P0).reset_timestamp) == (
+        FetchState.AWAIT_RESET,
+        -2,
+    )
 
 
 def test_a_leader_that_has_moved_is_looked_for_before_it_is_asked_again() -> None:
     made = fetcher(P0)
-    made.seek(P0, 7, 2)
+    made.subscriptions.seek(P0, 7, 2)
     assert end_of(made, -1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER) == {"t"}
     assert made.plan(cluster(), 0, busy=()) == []  # in a moment
-    assert made.position(P0).offset == 7
+    assert made.subscriptions.partition(P0).offset == 7
 
 
 def test_a_partition_that_is_left_out_of_the_answer_is_asked_about_again() -> None:
     made = fetcher(P0)
-    made.seek(P0, 7, 2)
+    made.subscriptions.seek(P0, 7, 2)
     (plan,) = made.plan(cluster(), 0, busy=())
-    made.checked(made.unchecked(plan, cluster()), OffsetForLeaderEpochResponse(topics=[]), cluster(), 0)
-    assert made.position(P0).failures_count == 1
+    made.validated(made.unvalidated(plan, cluster()), OffsetForLeaderEpochResponse(topics=[]), cluster(), 0)
+    assert made.subscriptions.partition(P0).failures_count == 1
 
 
 @pytest.mark.parametrize(("fetch", "ends", "asks"), [(17, 4, False), (12, 4, False), (11, 3, True), (11, 2, False)])
 def test_leaders_are_asked_where_a_fetch_cannot_tell_and_they_may_be(fetch: int, ends: int, asks: bool) -> None:
-    assert must_ask_for_ends(fetch, {23: ends}.__getitem__) is asks
+    assert must_validate(fetch, {23: ends}.__getitem__) is asks
 
 
 def test_a_broker_without_that_api_is_not_asked() -> None:
     def version_for(api_key: int) -> int:
         raise UnsupportedVersionError(f"no {api_key}")
 
-    assert not must_ask_for_ends(11, version_for)
+    assert not must_validate(11, version_for)
 
 
 def test_a_replica_near_by_is_read_until_its_time_is_over() -> None:
@@ -252,10 +252,10 @@ def test_nonsense_is_no_policy(text: str) -> None:
 
 def test_when_all_records_are_older_a_search_goes_on_at_the_end() -> None:
     made = fetcher(P0, reset=1234, at=None)
-    ((timestamp, generation),) = made.searches(0).values()
-    made.found(P0, generation, -1)
-    assert (timestamp, made.position(P0).search_timestamp) == (1234, -1)
-    assert made.position(P0).standing is Standing.SEARCHING
+    ((timestamp, generation),) = made.offset_lookups(0).values()
+    made.offset_found(P0, generation, -1)
+    assert (timestamp, made.subscriptions.partition(P0).reset_timestamp) == (1234, -1)
+    assert made.subscriptions.partition(P0).fetch_state is FetchState.AWAIT_RESET
 
 
 def test_the_epoch_of_a_topic_that_is_gone_is_not_told_to_its_successor() -> None:

@@ -12,12 +12,12 @@ from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.node import _Journal
 from kafkaraw.broker.groups.reconciliation import reconcile
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.client.fetching.cursor import RecordCursor
-from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.group import Group
 from kafkaraw.client.groups.handing_over import HandingOver
 from kafkaraw.client.groups.intents import Tenures
 from kafkaraw.client.groups.membership import Membership
+from kafkaraw.core.fetch.cursor import RecordCursor
+from kafkaraw.core.fetch.subscription_state import SubscriptionState
 from kafkaraw.core.group import leading
 from kafkaraw.core.group.actions import NONE
 from kafkaraw.core.group.assignors import sticky
@@ -206,7 +206,11 @@ def consumer_commits_by_the_clock_what_is_not_processed(monkeypatch: pytest.Monk
 
 
 def consumer_keeps_what_it_has_in_hand_when_it_seeks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Reading, "_jump", lambda self, topic_partitions: self.wake())
+    def with_all_that_is_in_hand(self, topic_partition):
+        self.buffer.drop(topic_partition)
+        return self.partition(topic_partition)
+
+    monkeypatch.setattr(SubscriptionState, "_before_seek", with_all_that_is_in_hand)
 
 
 def consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused(monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,6 @@ from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.sending.sender import Outbox
 from kafkaraw.core.connection import Fail
-from kafkaraw.core.fetch.cutting import cut
 from kafkaraw.core.producer.partition import PartitionQueue, Renumbering
 from kafkaraw.errors import KafkaError, NetworkError
 from kafkaraw.records import Batch, BatchPromise, SealedBatch
@@ -186,7 +185,7 @@ def consumer_stands_behind_what_it_has_not_handed_out(monkeypatch: pytest.Monkey
 
     async def ahead(self, partition, timeout=None):
         offset = await position(self, partition, timeout)
-        fetched = self._reading.fetcher._waiting._ready.get(partition)
-        return offset if fetched is None else cut(partition, fetched.wires, offset).next_offset
+        fetched = self._reading.subscriptions.buffer._ready.get(partition)
+        return offset if fetched is None else fetched.batch.next_offset
 
     monkeypatch.setattr(AsyncConsumer, "position", ahead)

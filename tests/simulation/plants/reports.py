@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.client.sending import sender
 from kafkaraw.client.sending.producer_core import Transactions
 from kafkaraw.client.sending.sender import Sender
 from kafkaraw.client.sending.waiting import UnreportedFailures
+from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.core.producer.transaction import Change, Phase
 from kafkaraw.records import BatchPromise
 

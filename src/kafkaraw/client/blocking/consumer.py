@@ -23,7 +23,6 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.consumer import AsyncConsumer, close_of, closing_deadline, group_of, is_closed, reading_of
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
-from kafkaraw.client.fetching.cursor import Conversion, by_partition
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.client.groups.unwatched import Done
 from kafkaraw.client.java_names import Properties, made_from_properties
@@ -31,6 +30,7 @@ from kafkaraw.client.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.user_calls import UserCalls
+from kafkaraw.core.fetch.cursor import Conversion, by_partition
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Record, TopicPartition
 

@@ -1,4 +1,4 @@
-"""From a Fetch to the records in the user's hand.
+"""The requests of a consumer, and waiting for records.
 
-Decisions are in `core/fetch`; nothing here knows of groups. Start at `reading.py`.
+Decisions and positions are in `core/fetch`; nothing here knows of groups. Start at `reading.py`.
 """

@@ -20,10 +20,16 @@ from kafkaraw.client.metrics.consumer_metrics import FetchCounters
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.pool import Lane
-from kafkaraw.core.fetch.appetite import PARTITION_BYTES, PARTITION_BYTES_MOST, Appetite
-from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
 from kafkaraw.core.fetch.fetcher import Fetcher
-from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
+from kafkaraw.core.fetch.requests import (
+    PARTITION_BYTES,
+    PARTITION_BYTES_MOST,
+    AdaptiveFetchSize,
+    FetchLimits,
+    FetchPlan,
+    epoch_ends_request,
+    must_validate,
+)
 from kafkaraw.errors import ClosedError, KafkaError
 from kafkaraw.protocol.messages.fetch import FetchResponse
 
@@ -84,7 +90,7 @@ class Fetches:
         self._counters = counters
         self._over = over
         self._failed = failed
-        self._appetites: dict[int, Appetite] = {}
+        self._sizes: dict[int, AdaptiveFetchSize] = {}
         self._underway: dict[tuple[int, Lane], _Underway] = {}
         self._closed = False
 
@@ -111,7 +117,7 @@ class Fetches:
             except KafkaError as error:
                 self._lost(underway, error)
                 return
-            if not must_ask_for_ends(version, connection.version_for):
+            if not must_validate(version, connection.version_for):
                 self._send(underway, connection, version, self._timeout)
                 return
         name = f"fetch from broker {plan.node_id}"
@@ -133,8 +139,8 @@ class Fetches:
         try:
             connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=underway.lane)
             version = self._version(plan, connection)
-            must_ask = must_ask_for_ends(version, connection.version_for)
-            refresh = await self._check(plan, connection, deadline) if must_ask else None
+            is_needed = must_validate(version, connection.version_for)
+            refresh = await self._validate(plan, connection, deadline) if is_needed else None
         except KafkaError as error:
             self._lost(underway, error)
             return
@@ -153,18 +159,18 @@ class Fetches:
         version = connection.version_for(_FETCH_KEY)
         return version if plan.version_max is None else min(version, plan.version_max)
 
-    async def _check(self, plan: FetchPlan, connection: Connection, deadline: Deadline) -> set[str] | None:
+    async def _validate(self, plan: FetchPlan, connection: Connection, deadline: Deadline) -> set[str] | None:
         """Ask a leader whether it has what was read, where its Fetch cannot tell.
 
         Returns:
             None when there is nothing to ask, so that it is to be fetched; else topics whose metadata must be
             refreshed: some positions may have moved, so the next look makes a new plan.
         """
-        unchecked = self._fetcher.unchecked(plan, self._engine.cluster)
-        if not unchecked:
+        unvalidated = self._fetcher.unvalidated(plan, self._engine.cluster)
+        if not unvalidated:
             return None
-        response = await connection.request(ends_request(unchecked), timeout=deadline.remaining)
-        refresh = self._fetcher.checked(unchecked, response, self._engine.cluster, self._now_ms())
+        response = await connection.request(epoch_ends_request(unvalidated), timeout=deadline.remaining)
+        refresh = self._fetcher.validated(unvalidated, response, self._engine.cluster, self._now_ms())
         self._fetcher.abandon(plan)
         return refresh
 
@@ -178,11 +184,11 @@ class Fetches:
                 return
             try:
                 self._answered(underway, outcome, began_s)
-            except Exception as error:  # noqa: BLE001 - told to whoever waits, who raises it
+            except Exception as error:  # noqa: BLE001 - the call that waits raises it
                 self._failed(error)
 
         plan = underway.plan
-        request = plan.request(self._appetite_for(plan.node_id).limits, version)
+        request = plan.request(self._size_for(plan.node_id).limits, version)
         connection.submit(request, answered, version=version, timeout=timeout)
 
     def _answered(self, underway: _Underway, outcome: FetchResponse | KafkaError, began_s: float) -> None:
@@ -191,17 +197,17 @@ class Fetches:
             if isinstance(outcome, KafkaError):
                 raise outcome
             self._counters.answered(outcome, took_s)
-            self._appetite_for(plan.node_id).fed(outcome, took_s)
+            self._size_for(plan.node_id).answered(outcome, took_s)
             refresh = self._fetcher.receive(plan, outcome, self._engine.cluster, self._now_ms())
         except KafkaError as error:
             self._lost(underway, error)
             return
         self._end(underway, refresh, came=True)
 
-    def _appetite_for(self, node_id: int) -> Appetite:
-        if node_id not in self._appetites:
-            self._appetites[node_id] = Appetite(self._limits, self._partition_bytes_most)
-        return self._appetites[node_id]
+    def _size_for(self, node_id: int) -> AdaptiveFetchSize:
+        if node_id not in self._sizes:
+            self._sizes[node_id] = AdaptiveFetchSize(self._limits, self._partition_bytes_most)
+        return self._sizes[node_id]
 
     def _lost(self, underway: _Underway, error: KafkaError) -> None:
         plan = underway.plan

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkaraw.client.deadline import Deadline, shown
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.core.fetch.reactions import Reaction, reaction_to
+from kafkaraw.core.fetch.failures import Reaction, reaction_to
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     BrokerError,

@@ -24,7 +24,7 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import NO_EPOCH
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     KafkaError,

@@ -85,7 +85,7 @@ class Group:
             UsageError: partitions are assigned by hand, or what is wanted makes no sense.
         """
         listeners.check()
-        if not self.membership.is_active and self._reading.fetcher.assignment:
+        if not self.membership.is_active and self._reading.subscriptions.assignment:
             raise UsageError("subscribe: partitions are assigned by hand; call assign([]) first")
         self.membership.subscribe(topics, pattern, listeners)
         self._reading.wake()
@@ -102,7 +102,7 @@ class Group:
     def assigned_by_hand(self, added: Iterable[TopicPartition]) -> None:
         """These begin where the group has committed, unless they are sought first."""
         self._unplaced |= set(added)
-        self._unplaced &= set(self._reading.fetcher.assignment)
+        self._unplaced &= set(self._reading.subscriptions.assignment)
 
     def sought(self, partitions: Iterable[TopicPartition]) -> None:
         """The user has said where to go on."""
@@ -113,7 +113,7 @@ class Group:
         self.progress.note_processed(in_doubt=self._may_be_busy)
         if self.membership.is_active:
             await self.membership.leave(deadline, "the consumer has unsubscribed")
-        elif self._reading.fetcher.assignment:
+        elif self._reading.subscriptions.assignment:
             await self.progress.commit_processed(deadline)
             self._reading.assign(())
             self._unplaced.clear()
@@ -134,7 +134,7 @@ class Group:
         if self.membership.is_active:
             if not await self._turn_of_member(deadline):
                 return False
-        elif not self._reading.fetcher.assignment:
+        elif not self._reading.subscriptions.assignment:
             raise UsageError("nothing is assigned to this consumer: call subscribe() or assign() first")
         elif not await self.place(deadline):
             return False
@@ -234,7 +234,7 @@ class Group:
             raise UsageError("store_offsets: set enable_auto_offset_store=False, or what was given is stored by itself")
         positions = positions_of(offsets, "store_offsets")
         for partition in positions:
-            self._reading.fetcher.position(partition)
+            self._reading.subscriptions.partition(partition)
         self.progress.store(positions)
 
     # -- the end

@@ -26,7 +26,6 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.coordinator import Coordinator
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.core.fetch.positions import Start
 from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailedError, KafkaError, UsageError, copy_to_raise
@@ -205,7 +204,7 @@ class Membership:
         """Read exactly these from now on, new ones from these positions."""
         kept = sorted(partitions)
         self._reading.fetcher.was_reached = True
-        self._reading.assign(kept, {partition: Start(at.offset, at.leader_epoch) for partition, at in starts.items()})
+        self._reading.assign(kept, starts)
         self.progress.forget(kept)
         self._use_topics()
 

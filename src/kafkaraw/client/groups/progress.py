@@ -1,15 +1,15 @@
-"""How far a consumer has come: what was processed, and committing it, by hand or automatically.
+"""The commits of one consumer: by the caller or automatic, in the order in which they were asked for.
 
-A record counts as processed when the user asks for more after it was given to them. Commits of one consumer follow each
-other in the order in which they were asked for, and end when a partition is given up meanwhile, so that no committed
-position goes back by itself.
+What was processed and what is committed is in `SubscriptionState`. A record counts as processed when the caller asks
+for more after it was given to them. A commit fails if one of its partitions is revoked meanwhile, so that no committed
+offset goes back by itself. Start at `commit` and `commit_if_due`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 
 class Progress:
-    """The progress of one consumer of a group.
+    """The commits of one consumer of a group.
 
     Args:
         config: the consumer's settings.
         commits: asks the coordinator.
-        reading: knows the positions.
+        reading: what the consumer reads.
         identity: who commits.
         refused: hears when a commit is refused because of who made it.
         settled: waits for the end of a rebalance that needs no user.
@@ -59,40 +59,29 @@ class Progress:
         self._config = config
         self._commits = commits
         self._reading = reading
+        self._subscriptions = reading.subscriptions
         self._identity = identity
         self._refused = refused
         self._settled = settled
         self._metrics = metrics
         self._line = Line()
         self._tenures = Tenures()
-        self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._unconfirmed: set[TopicPartition] = set()  # a commit of theirs may have been carried out, or may still be
-        self._processed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._was_in_doubt = True  # when the last processed positions were noted
         self._due_s: float | None = None
         self._automatic: asyncio.Task[None] | None = None
         self.unwatched = Unwatched(self._line, self._commit_what_stayed, self._missed)
 
     # -- positions
 
-    def positions(
-        self, before: Mapping[TopicPartition, int] | None = None, only: Collection[TopicPartition] | None = None
-    ) -> Positions:
-        """Where the next record comes from, of all assigned partitions where that is known; see `Reading.starts`."""
-        starts = self._reading.starts(before, only)
-        return {of: OffsetAndMetadata(at.offset, leader_epoch=at.leader_epoch) for of, at in starts.items()}
-
     def to_commit(self) -> Positions:
-        """What a commit without offsets stores."""
-        return self.positions() if self._config.enable_auto_offset_store else dict(self._processed)
+        """Return what a commit without offsets commits."""
+        subscriptions = self._subscriptions
+        return subscriptions.positions() if self._config.enable_auto_offset_store else subscriptions.processed()
 
     def forget(self, kept: Iterable[TopicPartition]) -> None:
         """Only these partitions are this consumer's now."""
         keep = set(kept)
         self._tenures.keep(keep)
-        self._stored = {partition: at for partition, at in self._stored.items() if partition in keep}
-        self._processed = {partition: at for partition, at in self._processed.items() if partition in keep}
-        self._unconfirmed &= keep
+        self._subscriptions.retain(keep)
 
     # -- committing
 
@@ -113,12 +102,11 @@ class Progress:
             await self._settled(deadline)
             began_s = self._metrics.begin()
             who = partial(self._owner, intent)
-            self._unconfirmed.update(intent.offsets)
+            self._subscriptions.commit_began(intent.offsets)
             await self._commits.commit(intent.offsets, who, deadline, self._refused, self._settled)
             if intent.offsets:
                 self._metrics.committed(began_s)
-                self._unconfirmed.difference_update(intent.offsets)
-                self._stored.update(intent.offsets)
+                self._subscriptions.commit_succeeded(intent.offsets)
                 if self._reading.interception is not None:
                     self._reading.interception.committed(intent.offsets)
         except KafkaError:
@@ -158,10 +146,10 @@ class Progress:
     async def stored(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions as the coordinator has them."""
+        """Return the committed offsets, as the coordinator has them."""
         who = self._member_or_nobody if self._config.group_protocol == "consumer" else None
         found = await self._commits.committed(partitions, deadline, who)
-        self._stored.update(found)
+        self._subscriptions.offsets_read(found)
         return found
 
     def _member_or_nobody(self) -> GroupMetadata:
@@ -173,75 +161,53 @@ class Progress:
     # -- automatically
 
     def note_processed(self, *, in_doubt: bool = False) -> None:
-        """The user has come back: all that they were given is processed; in doubt, all but what was given last."""
-        cursor, moved = self._reading.cursor, self._reading.moved()
-        if not in_doubt:
-            cursor.settle()
-        if not self._config.enable_auto_offset_store:
-            return  # what is processed is what the user has stored
-        if in_doubt or self._was_in_doubt:
-            self._processed = dict(self.positions(cursor.unsettled))
-        else:  # with each call of the user: it costs what has moved, however many partitions are read
-            known = self.positions(only=moved)
-            for gone in moved.keys() - known.keys():
-                self._processed.pop(gone, None)
-            self._processed.update(known)
-        self._was_in_doubt = in_doubt
+        """The caller asks for more; see `SubscriptionState.caller_returned`."""
+        self._subscriptions.caller_returned(in_doubt=in_doubt)
 
     def store(self, offsets: Positions) -> None:
         """Take these as processed; see `Consumer.store_offsets`."""
-        self._processed.update(offsets)
+        self._subscriptions.store(offsets)
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to store what was processed."""
+        """Whether an automatic commit is due."""
         if not self._config.commits_itself or (self._automatic is not None and not self._automatic.done()):
             return False
         return self._due_s is not None and asyncio.get_running_loop().time() >= self._due_s
 
     def commit_if_due(self) -> None:
-        """Begin to store what was processed, when it is time and there is news."""
+        """Begin an automatic commit, when it is due and something was processed since the last one."""
         if self._due_s is not None and not self.is_due:
             return
         begins, now_s = self._due_s is None, asyncio.get_running_loop().time()
         self._due_s = now_s + self._config.auto_commit_interval_ms / 1000
         if begins or not self._config.commits_itself:
             return
-        news = self._news()
-        if news:
+        offsets = self._subscriptions.uncommitted()
+        if offsets:
             place = self._line.take_place()
-            work = self._commit_quietly(self._tenures.intend(news), place)
+            work = self._commit_quietly(self._tenures.intend(offsets), place)
             self._automatic = asyncio.get_running_loop().create_task(work, name="auto commit")
             self._automatic.add_done_callback(lambda _: place.leave())
 
     async def commit_processed(self, deadline: Deadline | None = None) -> None:
-        """Store what was processed, if this consumer does so without being asked; a failure is logged.
+        """Commit what was processed, if this consumer commits automatically; a failure is logged.
 
-        What the user has asked for before, and does not wait for, ends first: afterwards it might come too late.
+        Commits that the caller has asked for before and does not wait for end first: afterwards it may be too late.
 
         Args:
             deadline: of all of it; None is `default_api_timeout_ms` for the commit.
         """
         await self.commits_end(deadline)
         if self._config.commits_itself:
-            await self._commit_quietly(self._tenures.intend(self._news()), self._line.take_place(), deadline)
+            intent = self._tenures.intend(self._subscriptions.uncommitted())
+            await self._commit_quietly(intent, self._line.take_place(), deadline)
 
     async def _commit_quietly(self, intent: Intent, place: Place, deadline: Deadline | None = None) -> None:
         try:
             await self._commit(intent, place, deadline or Deadline(self._config.default_api_timeout_ms / 1000))
         except KafkaError as error:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
-
-    def _news(self) -> Positions:
-        """What was processed and is not stored, or not for certain: a commit without an answer may have taken effect.
-
-        That is committed again, also when the user has gone back since: else the later position would stay.
-        """
-        return {
-            partition: at
-            for partition, at in self._processed.items()
-            if partition in self._unconfirmed or self._stored.get(partition) != at
-        }
 
     async def close(self, deadline: Deadline) -> None:
         """Let commits that are under way end, as far as there is time."""

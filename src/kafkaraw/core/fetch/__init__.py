@@ -1,4 +1,4 @@
-"""What a consumer decides about fetching: where each partition stands, what to ask next, what an answer means. Pure.
+"""The decisions of reading: where a consumer is in each partition, what to ask which broker, what answers mean. Pure.
 
-Start at `fetcher.py`; `positions.py` is the state of one partition, `reactions.py` the table of error codes.
+Start at `subscription_state.py` for positions, and at `fetcher.py` for requests.
 """

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.core.fetch.plan import NO_SESSION, FetchPlan, FetchTarget, SessionStep
+from kafkaraw.core.fetch.requests import NO_SESSION, FetchPlan, FetchTarget, SessionStep
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchResponse

@@ -15,7 +15,7 @@ from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.network.engine import Engine
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.options.client import Settings
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaraw.client.fetching.arrow import to_arrow
-from kafkaraw.client.fetching.cursor import RecordCursor
+from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.errors import CorruptBatchError, DeserializationError
 from kafkaraw.records import Batch, Record, TopicPartition, encode_batch
 

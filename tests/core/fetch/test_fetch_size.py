@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.core.fetch.appetite import Appetite
-from kafkaraw.core.fetch.plan import FetchLimits
+from kafkaraw.core.fetch.requests import AdaptiveFetchSize, FetchLimits
 from kafkaraw.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 LEAST, MOST = 1_000, 4_000
@@ -20,10 +19,10 @@ def answer(*sizes: int) -> FetchResponse:
 
 
 def asked_after(*answers: tuple[FetchResponse, float]) -> int:
-    appetite = Appetite(FetchLimits(partition_max_bytes=LEAST), MOST)
+    size = AdaptiveFetchSize(FetchLimits(partition_max_bytes=LEAST), MOST)
     for response, took_s in answers:
-        appetite.fed(response, took_s)
-    return appetite.limits.partition_max_bytes
+        size.answered(response, took_s)
+    return size.limits.partition_max_bytes
 
 
 def test_answers_that_come_full_and_at_once_are_asked_for_up_to_the_most() -> None:
@@ -48,6 +47,6 @@ def test_what_is_neither_quick_nor_slow_stays_as_it_is() -> None:
 
 
 def test_a_bound_of_the_users_own_is_kept() -> None:
-    appetite = Appetite(FetchLimits(partition_max_bytes=LEAST), LEAST)
-    appetite.fed(answer(1_000), 0.01)
-    assert appetite.limits == FetchLimits(partition_max_bytes=LEAST)
+    size = AdaptiveFetchSize(FetchLimits(partition_max_bytes=LEAST), LEAST)
+    size.answered(answer(1_000), 0.01)
+    assert size.limits == FetchLimits(partition_max_bytes=LEAST)

@@ -1,4 +1,4 @@
-"""The agenda says at any time what a look at every partition would say, and looks only at what has changed."""
+"""The fetch schedule says at any time what a look at every partition would say, and looks only at what has changed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from kafkaraw.core.fetch import agenda
-from kafkaraw.core.fetch.agenda import need_of
-from kafkaraw.core.fetch.fetcher import Fetcher
-from kafkaraw.core.fetch.plan import FetchPlan, FetchTarget
-from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, Standing
-from kafkaraw.core.retry import Backoff
+from kafkaraw.core.fetch import schedule
+from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP
+from kafkaraw.core.fetch.requests import FetchPlan, FetchTarget
+from kafkaraw.core.fetch.schedule import need_of
+from kafkaraw.core.fetch.subscription_state import FetchState
 from kafkaraw.errors import NetworkError, Stage
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import EpochEndOffset, FetchResponse, LeaderIdAndEpoch, PartitionData
 from kafkaraw.records import TopicPartition
-from tests.core.fetch.test_fetcher import P0, answer, batch, cluster, data, fetcher
+from tests.core.fetch.test_fetcher import P0, FetcherOf, answer, batch, cluster, data, fetcher
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)] + [TopicPartition("u", 0)]
 NO_ANSWER = NetworkError("no answer", stage=Stage.REQUEST)
@@ -33,13 +32,12 @@ class Life:
         self.now_ms = 0
         self.view = cluster((1, 1, 2, 2))
         self.reset: int | None = EARLIEST_TIMESTAMP
-        self.made = Fetcher(lambda: self.reset, Backoff(100, 1000, jitter=0), random.Random(1), replica_age_max_ms=250)
-        self.made.assign(PARTITIONS[:3])
-        for of in self.made.assignment:
-            self.made.seek(of, 0)
+        self.made = FetcherOf(lambda: self.reset, notes_processed=True, replica_age_max_ms=250)
+        self.made.subscriptions.assign(PARTITIONS[:3])
+        for of in self.made.subscriptions.assignment:
+            self.made.subscriptions.seek(of, 0)
         self.under_way: dict[int, FetchPlan] = {}
         self.session_id = 0
-        self.noted: dict[TopicPartition, int] = {}
 
     def step(self) -> str:
         """Do something; says what."""
@@ -53,24 +51,25 @@ class Life:
 
     def assign(self) -> None:
         self.reset = self.rng.choice([None, EARLIEST_TIMESTAMP, EARLIEST_TIMESTAMP])
-        self.made.assign(self.rng.sample(PARTITIONS, self.rng.randrange(2, 6)))
+        self.made.subscriptions.assign(self.rng.sample(PARTITIONS, self.rng.randrange(2, 6)))
 
     def seek(self) -> None:
-        of = self.rng.choice(self.made.assignment)
+        of = self.rng.choice(self.made.subscriptions.assignment)
         if self.rng.random() < 0.2:
-            self.made.seek_to(of, EARLIEST_TIMESTAMP)
+            self.made.subscriptions.seek_to([of], EARLIEST_TIMESTAMP)
         else:
-            self.made.seek(of, self.rng.randrange(3), self.rng.choice([-1, 3, 9]))
+            self.made.subscriptions.seek(of, self.rng.randrange(3), self.rng.choice([-1, 3, 9]))
 
     def pause(self) -> None:
-        self.made.pause(self.rng.choice(self.made.assignment))
+        self.made.subscriptions.pause([self.rng.choice(self.made.subscriptions.assignment)])
 
     def resume(self) -> None:
-        for of in sorted(self.made.paused):
-            self.made.resume(of)
+        self.made.subscriptions.resume(sorted(self.made.subscriptions.paused))
 
     def take(self) -> None:
-        self.made.take()
+        self.made.subscriptions.take()
+        for _ in range(self.rng.randrange(4)):
+            self.made.subscriptions.cursor.next_record()
 
     # -- the cluster
 
@@ -88,11 +87,11 @@ class Life:
             self.view = cluster(tuple(self.rng.choice([1, 2]) for _ in range(self.rng.randrange(3, 6))))
 
     def look_up(self) -> None:
-        for of, (_, generation) in self.made.searches(self.now_ms).items():
+        for of, (_, generation) in self.made.offset_lookups(self.now_ms).items():
             if self.rng.random() < 0.7:
-                self.made.found(of, generation, 0)
+                self.made.offset_found(of, generation, 0)
             else:
-                self.made.search_failed(of, generation, NO_ANSWER, self.now_ms)
+                self.made.offset_lookup_failed(of, generation, NO_ANSWER, self.now_ms)
 
     # -- requests
 
@@ -135,49 +134,49 @@ class Life:
     # -- what holds at any time
 
     def check_needs(self) -> None:
-        """The agenda has what a look at every partition gives."""
+        """The schedule has what a look at every partition gives."""
         wanted: dict[int, dict[TopicPartition, FetchTarget | None]] = {}
-        errands = set()
-        for of in self.made.assignment:
-            is_held = of in self.made.paused or of in self.made._waiting
-            need = need_of(self.made.position(of), self.view, self.now_ms, is_held=is_held)
+        lookups = set()
+        for of in self.made.subscriptions.assignment:
+            is_held = of in self.made.subscriptions.paused or of in self.made.subscriptions.buffer
+            need = need_of(self.made.subscriptions.partition(of), self.view, self.now_ms, is_held=is_held)
             if need.node_id is not None:
                 wanted.setdefault(need.node_id, {})[of] = need.target
-            if need.has_errand:
-                errands.add(of)
-        assert self.made.has_errand(self.view, self.now_ms) == bool(errands)
-        assert set(self.made._agenda.errands) == errands
-        assert {n: one.targets for n, one in self.made._agenda.sessions.items() if one.targets} == wanted
+            if need.has_lookup:
+                lookups.add(of)
+        assert self.made.has_pending_lookup(self.view, self.now_ms) == bool(lookups)
+        assert set(self.made._schedule.lookups) == lookups
+        assert {n: one.targets for n, one in self.made._schedule.sessions.items() if one.targets} == wanted
 
     def check_times(self) -> None:
         """The end of each pause is awaited."""
-        pauses = [self.made.position(of).retry_at_ms for of in self.made.assignment]
+        pauses = [self.made.subscriptions.partition(of).retry_at_ms for of in self.made.subscriptions.assignment]
         due = min((at_ms for at_ms in pauses if at_ms > self.now_ms), default=None)
         next_ms = self.made.retry_at_ms(self.now_ms)
         assert due is None or (next_ms is not None and self.now_ms < next_ms <= due)
 
     def check_moved(self) -> None:
-        """Who notes the positions of those that have moved knows all positions."""
-        for of in self.made.moved():
-            self.noted.pop(of, None)
-            self.noted.update({of: position.offset for of, position in self.made.positions([of])})
-        assert self.noted == {of: position.offset for of, position in self.made.positions()}
+        """Noting the partitions that have moved gives all positions."""
+        self.made.subscriptions.caller_returned()
+        assert self.made.subscriptions.processed() == self.made.subscriptions.positions()
 
-    def check_troubled(self) -> None:
+    def check_unready(self) -> None:
         """Who has an error or no position is known."""
-        positions = [self.made.position(of) for of in self.made.assignment]
-        troubled = {p.topic_partition for p in positions if p.standing is Standing.LOST or p.error is not None}
-        assert troubled <= set(self.made._troubled)
+        positions = [self.made.subscriptions.partition(of) for of in self.made.subscriptions.assignment]
+        unready = {
+            p.topic_partition for p in positions if p.fetch_state is FetchState.INITIALIZING or p.error is not None
+        }
+        assert unready <= set(self.made.subscriptions.unready)
 
 
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_the_agenda_always_says_what_a_look_at_every_partition_says(seed: int) -> None:
+def test_the_schedule_always_says_what_a_look_at_every_partition_says(seed: int) -> None:
     life = Life(seed)
     for _ in range(40):
         note(life.step())
         life.check_times()
-        life.check_troubled()
+        life.check_unready()
         if life.rng.random() < 0.5:
             life.check_moved()
         if life.rng.random() < 0.8:  # else two things happen between two looks
@@ -194,15 +193,15 @@ def test_an_answer_about_one_partition_of_many_costs_one_look(monkeypatch: pytes
     (plan,) = made.plan(view, 0, busy=())
     looks: list[TopicPartition] = []
 
-    def counted(position, cluster, now_ms, *, is_held):  # type: ignore[no-untyped-def]
-        looks.append(position.topic_partition)
-        return need_of(position, cluster, now_ms, is_held=is_held)
+    def counted(partition, cluster, now_ms, *, is_held):  # type: ignore[no-untyped-def]
+        looks.append(partition.topic_partition)
+        return need_of(partition, cluster, now_ms, is_held=is_held)
 
-    monkeypatch.setattr(agenda, "need_of", counted)
+    monkeypatch.setattr(schedule, "need_of", counted)
     news = answer(data(P0.partition, batch(0)))
     news.session_id = 5
     made.receive(plan, news, view, 0)
-    made.take()
+    made.subscriptions.take()
     (plan,) = made.plan(view, 0, busy=())
     assert [(target.topic_partition, target.offset) for target in plan.session.targets or ()] == [(P0, 5)]
     assert looks == [P0]

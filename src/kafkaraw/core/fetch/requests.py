@@ -1,20 +1,47 @@
-"""One Fetch request as a value: what to ask one broker for, and how that is written down."""
+"""The requests by which a consumer reads, as values: Fetch, how much it asks for, and OffsetForLeaderEpoch. Pure.
+
+`FetchPlan` is one Fetch. `AdaptiveFetchSize` says how much of each partition to ask a broker for.
+
+From version 12 on a Fetch carries the epoch of the record before the position, and the leader answers where its log
+diverges from that (KIP-320). Leaders of older brokers are asked with OffsetForLeaderEpoch before the first Fetch in
+each of their epochs (`must_validate`). `Fetcher` decides about both.
+
+Source: KIP-320, KIP-392, KIP-516; Kafka's FetchRequest and OffsetsForLeaderEpochUtils.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from kafkaraw.errors import UnsupportedVersionError
 from kafkaraw.protocol import Uuid
-from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from kafkaraw.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkaraw.records import TopicPartition
 
-_BY_NAME_UP_TO_VERSION = 12
-TOLD_FROM_VERSION: Final = 12
-"""Of Fetch: it tells the epoch of the record before the position (KIP-320)."""
+_BY_NAME_UP_TO_VERSION: Final = 12
+LAST_EPOCH_FROM_VERSION: Final = 12
+"""Of Fetch: it carries the epoch of the record before the position."""
+VALIDATION_FROM_VERSION: Final = 3
+"""Of OffsetForLeaderEpoch: before, only brokers had the right to ask."""
+_OFFSET_FOR_LEADER_EPOCH: Final = 23
+_CONSUMER: Final = -1
 _WITHOUT_SESSION: Final = -1
 _OPENING: Final = 0
+
+PARTITION_BYTES: Final = 1_048_576
+"""What is asked for at first: the default of Kafka's clients."""
+PARTITION_BYTES_MOST: Final = 2 * PARTITION_BYTES
+QUICK_S: Final = 0.25
+SLOW_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +155,7 @@ class FetchPlan:
             isolation_level=int(limits.committed_only),
             session_id=self.session.session_id,
             session_epoch=self.session.epoch,
-            topics=_topics(said, limits, tells_epochs=version >= TOLD_FROM_VERSION),
+            topics=_topics(said, limits, tells_epochs=version >= LAST_EPOCH_FROM_VERSION),
             forgotten_topics_data=[
                 ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[partition])
                 for (topic, partition), topic_id in (
@@ -155,3 +182,81 @@ def _topics(targets: Iterable[FetchTarget], limits: FetchLimits, *, tells_epochs
             )
         )
     return topics
+
+
+# -- how much to ask for
+
+
+class AdaptiveFetchSize:
+    """How much of each partition to ask one broker for: more where responses come full and at once.
+
+    A response costs consumer and broker about the same whether it holds one megabyte of a partition or two. But the
+    caller waits until all of it is there, so a slow line is asked for less. What one batch needs that exceeds every
+    limit is in `FetchTarget.size_wanted_bytes`.
+
+    Args:
+        limits: to begin with, and never less of a partition than that.
+        partition_bytes_most: never more of a partition than that, unless a batch needs it.
+
+    Attributes:
+        limits: what to ask with now.
+    """
+
+    def __init__(self, limits: FetchLimits, partition_bytes_most: int) -> None:
+        self.limits = limits
+        self._least = limits.partition_max_bytes
+        self._most = partition_bytes_most
+
+    def answered(self, response: FetchResponse, took_s: float) -> None:
+        """Take note of a response, and of the seconds from the request to its last byte."""
+        asked = self.limits.partition_max_bytes
+        if QUICK_S < took_s <= SLOW_S or _largest(response) * 2 < asked:
+            return
+        wanted = min(asked * 2, self._most) if took_s <= QUICK_S else max(asked // 2, self._least)
+        if wanted != asked:
+            self.limits = replace(self.limits, partition_max_bytes=wanted)
+
+
+def _largest(response: FetchResponse) -> int:
+    """Return the bytes of the partition with the most; whole batches seldom fill exactly what was asked for."""
+    return max((len(part.records or b"") for topic in response.responses for part in topic.partitions), default=0)
+
+
+# -- where epochs end
+
+
+def must_validate(fetch_version: int, version_for: Callable[[int], int]) -> bool:
+    """Whether a Fetch does not detect log divergence, and the broker can be asked with OffsetForLeaderEpoch.
+
+    Args:
+        fetch_version: of the Fetch.
+        version_for: the version that is spoken with the broker, by API key.
+    """
+    if fetch_version >= LAST_EPOCH_FROM_VERSION:
+        return False
+    try:
+        return version_for(_OFFSET_FOR_LEADER_EPOCH) >= VALIDATION_FROM_VERSION
+    except UnsupportedVersionError:
+        return False
+
+
+def epoch_ends_request(targets: Iterable[FetchTarget]) -> OffsetForLeaderEpochRequest:
+    """Ask where the epochs of the last records end."""
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for target in targets:
+        topics.setdefault(target.topic_partition.topic, []).append(
+            OffsetForLeaderPartition(
+                partition=target.topic_partition.partition,
+                current_leader_epoch=target.leader_epoch,
+                leader_epoch=target.last_epoch,
+            )
+        )
+    return OffsetForLeaderEpochRequest(
+        replica_id=_CONSUMER,
+        topics=[OffsetForLeaderTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+
+
+def epoch_ends_of(response: OffsetForLeaderEpochResponse) -> dict[TopicPartition, EpochEndOffset]:
+    """Return the ends of epochs by partition."""
+    return {TopicPartition(topic.topic, end.partition): end for topic in response.topics for end in topic.partitions}

@@ -1,15 +1,16 @@
-"""What a consumer has in hand: batches that it took from the fetcher and that the user has not been given yet.
+"""`RecordCursor`: the batches that a consumer has in hand, and how far the caller has read them. Pure.
 
-Whole answers are taken, so that threads are crossed and the next Fetch is sent once for each; they are given batch by
-batch, record by record, or some megabyte at a time, in any mixture, and nothing is lost when the reader stops in the
-middle. Used by both faces of the consumer, by the blocking one on its caller's thread while no call is under way. Knows
-nothing of fetching. Start at `next_batch` and `records`.
+Whole responses are taken in hand, so that threads are crossed and the next Fetch is sent once for each. The caller
+reads them batch by batch, record by record, or about a megabyte at a time, in any mixture, and nothing is lost when it
+stops in the middle. Both faces of the consumer read here, the blocking one on its caller's thread while no call is
+under way. This is the only code that runs per record in Python: the delivered offset is the last record + 1, and is
+not written anywhere. Must not know of fetching. Part of `SubscriptionState`. Start at `next_batch` and `records`.
 
 Ctrl-C and what other signal handlers raise may come at any call and at any jump back (that is where Python looks for
-signals). Whatever it interrupts, the next record to give is the one behind the last one that was given: what is given
-is decided first, and noted in statements that have neither a call nor a jump, the last ones before `return` or `yield`.
-A handler may also read, seek or close itself. So before those statements it is asked whether anything has changed since
-the choice (`_changes`); if so, it is made again.
+signals). Whatever it interrupts, the next record to give is the one behind the last record given: the cursor first
+chooses what to give, and then writes that down in statements without a call or a jump, the last ones before `return` or
+`yield`. A handler may also read, seek or close itself. So before those statements the cursor compares `_changes` with
+its value at the choice; if it differs, the cursor chooses again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kafkaraw.records import Batch, Record, TopicPartition
 
 T = TypeVar("T")
 Conversion: TypeAlias = Callable[[list[Batch]], tuple[T, Sequence[Batch]]]
-"""Returns what the user is given for some batches, and the batches or rests of batches that are left.
+"""Returns what the caller is given for some batches, and the batches or rests of batches that are left.
 
 When it raises a `ProtocolError`, the first wire batch of the first batch is damaged.
 """
@@ -40,10 +41,10 @@ class RecordCursor:
     """The batch that is being read record by record, how far it has been read, and the batches that wait behind it.
 
     Args:
-        paused: partitions of which nothing is given for the time being; what is in hand of them stays.
+        paused: partitions of which nothing is given while they are in it; what is in hand of them stays.
 
     Attributes:
-        called_home: while set, nothing is given, as if nothing was in hand, so that the caller comes to ask for more.
+        called_home: while set, nothing is given, as if nothing was in hand, so that the caller's call goes to the loop.
     """
 
     def __init__(self, paused: Collection[TopicPartition] = ()) -> None:
@@ -57,7 +58,7 @@ class RecordCursor:
         self._records: Iterator[Record] | None = None  # None, too, when reading it was interrupted
         self._last: Record | None = None
         self._given: dict[TopicPartition, int] = {}  # the batches of the last call that gave some: where they start
-        self._settled: Record | None = None  # the last record, when the user has come back since
+        self._settled: Record | None = None  # the last record, if the caller has returned since
         self._moved: dict[TopicPartition, None] = {}  # see `moved`
 
     def put(self, batches: Iterable[Batch]) -> None:
@@ -239,12 +240,12 @@ class RecordCursor:
 
     @property
     def mark(self) -> tuple[int, int]:
-        """Something that is another one whenever the user has come for something since; for any thread to look at."""
+        """A value that differs whenever the caller has asked for something since; for any thread to read."""
         last = self._last
         return self._visits, -1 if last is None else last.offset
 
     def position_in(self, topic_partition: TopicPartition) -> int | None:
-        """The offset of the next record to give of this partition; None when nothing of it is in hand."""
+        """Return the offset of the next record to give of this partition; None when nothing of it is in hand."""
         batch, last = self._read_so_far()
         if batch is not None and batch.topic_partition == topic_partition:
             return _next_offset(batch, last)
@@ -253,7 +254,7 @@ class RecordCursor:
         return next(starts, None)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """`position_in` of every partition of which something is in hand; for any thread to ask."""
+        """Return `position_in` of every partition of which something is in hand; for any thread to call."""
         batch, last = self._read_so_far()
         # The first batch of a partition comes first, so it is the last one to be put into the dictionary.
         found = {waiting.topic_partition: waiting.start_offset for waiting in reversed(list(self._waiting))}
@@ -262,21 +263,21 @@ class RecordCursor:
         return found
 
     def moved(self) -> Collection[TopicPartition]:
-        """The partitions of which `position_in` may tell something else than when this was asked last."""
+        """Return the partitions of which `position_in` may differ from when this was called last."""
         moved, self._moved = self._moved, {}
         batch = self._batch
         return moved.keys() if batch is None else {**moved, batch.topic_partition: None}
 
     @property
     def unsettled(self) -> dict[TopicPartition, int]:
-        """What the user was given last and may be busy with, as they have not come for more since: where it starts."""
+        """Where each batch or record starts that the caller was given last, if it has not asked for more since."""
         batch, last = self._read_so_far()
         if batch is None:
             return self._given
         return {} if last is None or last is self._settled else {batch.topic_partition: last.offset}
 
     def settle(self) -> None:
-        """The user has come back: they are done with what they were given."""
+        """The caller has returned: what it was given is processed."""
         self._given, self._settled = {}, self._last
 
     def set_aside(self) -> None:
@@ -294,7 +295,7 @@ class RecordCursor:
                 return
 
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
-        """Let go of everything, or of what belongs to one partition."""
+        """Drop everything that is in hand, or what belongs to one partition."""
         self._changes += 1
         if topic_partition is None:
             self._moved.update((batch.topic_partition, None) for batch in self._waiting)
@@ -333,7 +334,7 @@ class RecordCursor:
                 return batch, last
 
     def _come_for_next(self) -> tuple[int, Batch, int] | None:
-        """The user comes for a batch: where the next one to give is, it, and `_changes`; None if there is none."""
+        """The caller asks for a batch: return the index of the next one, the batch, and `_changes`; or None."""
         self._visits += 1
         self._changes += 1
         self.set_aside()
@@ -393,7 +394,7 @@ class RecordCursor:
             self._batch = self._records = self._last = None
 
     def _set_aside_before_the_next(self) -> None:
-        """The next record cannot be given; whoever asked for it is done with those before."""
+        """The next record cannot be given; the caller, who has asked for it, is done with those before."""
         self.set_aside()
         self._given = {}
 
