@@ -29,8 +29,8 @@ from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.core.group.classic import ClassicMember
+from kafkaraw.core.group.consumer import ConsumerMember
 from kafkaraw.core.group.member import GroupMember
-from kafkaraw.core.group.modern import ModernMember
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, RetriableError, UsageError
 from kafkaraw.records import TopicPartition
@@ -321,4 +321,4 @@ def _member(engine: Engine, config: ConsumerConfig) -> GroupMember:
     if config.group_protocol == "classic":
         return ClassicMember(settings, backoff, rng)
     member_id = base64.urlsafe_b64encode(rng.getrandbits(128).to_bytes(16, "big")).decode().rstrip("=")
-    return ModernMember(settings, backoff, rng, member_id, engine.cluster.name_of)
+    return ConsumerMember(settings, backoff, rng, member_id, engine.cluster.name_of)

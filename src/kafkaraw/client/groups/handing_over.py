@@ -18,7 +18,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.callbacks import Callbacks, UserCall
 from kafkaraw.client.groups.intents import Positions
 from kafkaraw.client.listeners import Callback, Listeners
-from kafkaraw.core.group.actions import Handover
+from kafkaraw.core.group.events import AssignmentChange
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.records import TopicPartition
 
@@ -57,7 +57,7 @@ class HandingOver:
 
     def __init__(
         self,
-        handover: Handover,
+        handover: AssignmentChange,
         listeners: Listeners,
         owner: Owner,
         callbacks: Callbacks,

@@ -27,7 +27,30 @@ from kafkaraw.client.network.coordinator import Coordinator
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.fetch.positions import Start
-from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
+from kafkaraw.core.group.events import (
+    HEARTBEATS,
+    Action,
+    AssignmentChange,
+    CommitRejected,
+    ErrorReported,
+    Event,
+    FindTopicNames,
+    FindTopics,
+    LeaveGroup,
+    PollEnded,
+    PollStarted,
+    ReconciliationCompleted,
+    ReconciliationStarted,
+    RecordsConsumed,
+    RequestFailed,
+    ResponseReceived,
+    Send,
+    SubscriptionChanged,
+    TopicNamesFound,
+    TopicsFound,
+    TopicsRefreshed,
+    Unsubscribed,
+)
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailed, KafkaError, UsageError, copy_to_raise
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
@@ -87,7 +110,7 @@ class Membership:
         self._keeper: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._parting: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._problem: KafkaError | None = None
@@ -116,7 +139,10 @@ class Membership:
         """Who this member is at the moment."""
         member = self.member
         return GroupMetadata(
-            member.settings.group_id, member.generation_id, member.member_id, member.settings.group_instance_id
+            member.settings.group_id,
+            member.identity.generation_id,
+            member.identity.member_id,
+            member.settings.group_instance_id,
         )
 
     def identity(self) -> GroupMetadata:
@@ -127,10 +153,10 @@ class Membership:
         """
         if not self.is_active:
             return GroupMetadata(self.member.settings.group_id)
-        if self.member.generation_id < 0:
+        if self.member.identity.generation_id < 0:
             raise CommitFailed(
                 f"nothing was committed for group {self.member.settings.group_id!r}: the consumer "
-                f"{self.member.state}, and what it had may belong to others; call poll() to be a member again"
+                f"{self.member.description}, and what it had may belong to others; call poll() to be a member again"
             )
         return self.group_metadata()
 
@@ -139,11 +165,13 @@ class Membership:
         if not self.is_active:
             return False
         self._news.set()
-        return self.member.commit_refused(code, who.generation_id, self._now_ms())
+        retries = self.member.retries_commit(code, who.generation_id)
+        self._receive(CommitRejected(code, who.generation_id))
+        return retries
 
     async def settled(self, deadline: Deadline) -> None:
         """Wait, in a rebalance that ends without the user, until it has ended; no longer than the deadline."""
-        while self.is_active and self.member.is_between and not deadline.expired:
+        while self.is_active and self.member.is_rebalancing and not deadline.expired:
             self._changed.clear()
             await _wait(self._changed, deadline.remaining)
 
@@ -162,38 +190,41 @@ class Membership:
         if self.callbacks.is_inside:
             raise UsageError("a callback of a rebalance cannot read: the rebalance waits for it to return")
         self._begin()
-        now_ms = self._now_ms()
-        self.member.user_comes(now_ms)
+        self._receive(PollStarted())
         try:
-            self._raise_problem(now_ms)
+            self._raise_problem()
             return await self._tell(deadline)
         finally:
-            self.member.user_goes(self._now_ms())
+            self._receive(PollEnded())
             self._news.set()
 
     async def _tell(self, deadline: Deadline) -> bool:
         while True:
             if self._telling is None:
-                handover = self.member.begin_handover()
+                handover = self.member.reconciler.pending
                 if handover is None:
                     return True
+                self._receive(ReconciliationStarted())
                 log.info("group %r: %s", self.member.settings.group_id, _words(handover))
                 self._telling = HandingOver(handover, self._listeners, self, self.callbacks)
             telling = self._telling
             if not await telling.go_on(deadline) or self._telling is not telling:
                 return False  # the time is up, or somebody who closes has told the rest
             self._telling = None
-            self.member.end_handover(self._now_ms())
+            self._receive(ReconciliationCompleted())
             self._news.set()
             problem = telling.take_problem()
             if problem is not None:
                 raise problem
 
-    def _raise_problem(self, now_ms: int) -> None:
+    def _raise_problem(self) -> None:
         if self._failure is not None:
             raise copy_to_raise(self._failure)
         problem, self._problem = self._problem, None
-        problem = problem or self.member.take_problem(now_ms) or self._subscribed.problem()
+        if problem is None:
+            problem = self.member.reconciler.error
+            self._receive(ErrorReported())
+        problem = problem or self._subscribed.problem()
         if problem is not None:
             raise with_principal(problem, self._config)
 
@@ -238,12 +269,12 @@ class Membership:
         problem = await self._tell_last(deadline)
         if self.is_active:
             self._subscribed.clear()
-            self.member.leave(reason)
+            self._receive(Unsubscribed(reason))
             self._reading.assign(())
-            for action in self.member.take_actions():
+            for action in self.member.actions():
                 self._do(action)
-        if self._parting:
-            await asyncio.wait(set(self._parting), timeout=deadline.remaining)
+        if self._leaving:
+            await asyncio.wait(set(self._leaving), timeout=deadline.remaining)
         self._news.set()
         if problem is not None:
             raise problem
@@ -268,9 +299,10 @@ class Membership:
         return last.take_problem()
 
     def _last_words(self, before: HandingOver | None) -> HandingOver:
-        self.member.end_handover(self._now_ms())
-        owned = self.member.owned
-        last = Handover(lost=owned) if self.member.generation_id < 0 else Handover(revoked=owned)
+        self._receive(ReconciliationCompleted())
+        owned = self.member.reconciler.owned
+        is_member = self.member.identity.generation_id >= 0
+        last = AssignmentChange(revoked=owned) if is_member else AssignmentChange(lost=owned)
         telling = HandingOver(last, self._listeners, self, self.callbacks)
         problem = None if before is None else before.take_problem()
         if problem is not None:
@@ -279,7 +311,7 @@ class Membership:
 
     async def close(self) -> None:
         """End every task."""
-        tasks = [*self._tasks, *self._parting, *(task for task in (self._keeper, self._looking) if task is not None)]
+        tasks = [*self._tasks, *self._leaving, *(task for task in (self._keeper, self._looking) if task is not None)]
         if self._telling is not None:
             self._telling.cancel()
         for task in tasks:
@@ -300,16 +332,16 @@ class Membership:
             self._news.clear()
             self._look_around(now_ms)
             self.member.tick(now_ms)
-            for action in self.member.take_actions():
+            for action in self.member.actions():
                 self._do(action)
-            if self.member.needs_user:
+            if self.member.reconciler.needs_poll:
                 self._call_home()
             self._changed.set()
             await self._rest(now_ms)
 
     async def _rest(self, now_ms: int) -> None:
         """Wait for news, or for the next deadline; and notice when the loop was held up."""
-        deadline_ms = self.member.deadline_ms
+        deadline_ms = self.member.deadline_ms()
         pause_s = LOOK_S if deadline_ms is None else min(LOOK_S, max(0.0, (deadline_ms - now_ms) / 1000))
         loop = asyncio.get_running_loop()
         due_s = loop.time() + pause_s
@@ -328,18 +360,18 @@ class Membership:
         self._look_for_user(now_ms)
         watched = self.member.watched_topics
         if watched:
-            self.member.topics_seen(self._subscribed.topics_of(watched), now_ms)
+            self.member.receive(TopicsRefreshed(self._subscribed.topics_of(watched)), now_ms)
         if self._looking is None and self._subscribed.is_due(now_ms):
             self._looking = self._start(self._look(now_ms), "looking at topics")
-        if self._subscribed.is_known and self.member.presence.is_expected:  # who has not read yet is no member yet
-            self.member.subscribe(self._subscribed.wanted, now_ms)
+        if self._subscribed.is_known and self.member.poll_timer.is_enabled:  # it joins with the first poll
+            self.member.receive(SubscriptionChanged(self._subscribed.wanted), now_ms)
 
     def _look_for_user(self, now_ms: int) -> None:
         """Somebody who waits in a call, or goes through records that they were given, is not away."""
         mark = self._reading.cursor.mark
         if self._reading.is_waiting or mark != self._mark:
             self._mark = mark
-            self.member.presence.seen(now_ms)
+            self.member.receive(RecordsConsumed(), now_ms)
         if self.progress.is_due:
             self._call_home()
 
@@ -353,15 +385,15 @@ class Membership:
             self._start(self._send(action), "group request")
         elif isinstance(action, FindTopics):
             self._start(self._find(action), "finding topics")
-        elif isinstance(action, FindNames):
+        elif isinstance(action, FindTopicNames):
             self._start(self._find_names(action), "finding topics")
         else:
-            self._parting.add(task := self._start(self._part(action), "leaving the group"))
-            task.add_done_callback(self._parting.discard)
+            self._leaving.add(task := self._start(self._leave_group(action), "leaving the group"))
+            task.add_done_callback(self._leaving.discard)
 
     async def _send(self, action: Send) -> None:
-        while self._parting:  # else a word of leaving that is sent again might come after that of coming back
-            await asyncio.wait(set(self._parting))
+        while self._leaving:  # else a leave request that is retried might come after the next JoinGroup
+            await asyncio.wait(set(self._leaving))
         find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
 
         def make(connection: Connection) -> object:
@@ -371,40 +403,40 @@ class Membership:
 
         try:
             response = await self._coordinator.once(
-                make, timeout=action.wait_ms / 1000, find_s=find_s, lane="group" if action.held else "main"
+                make, timeout=action.timeout_ms / 1000, find_s=find_s, lane="group" if action.blocks else "main"
             )
         except _Withdrawn:
             return
         except KafkaError as error:
-            self.member.unanswered(action.attempt, error, self._now_ms())
+            self._receive(RequestFailed(action.attempt, error))
         else:
             if action.api_key in HEARTBEATS:
                 self._metrics.heartbeat_answered(began_s)
-            self.member.answered(action.attempt, response, self._now_ms())
+            self._receive(ResponseReceived(action.attempt, response))
         self._news.set()
 
     async def _find(self, action: FindTopics) -> None:
         try:
             await self._engine.refresh(action.topics)
         except KafkaError as error:
-            self.member.unanswered(action.attempt, error, self._now_ms())
+            self._receive(RequestFailed(action.attempt, error))
         else:
             topics = self._subscribed.topics_of(action.topics)
-            self.member.topics_found(action.attempt, topics, self._now_ms())
+            self._receive(TopicsFound(action.attempt, topics))
             self._use_topics()
         self._news.set()
 
-    async def _find_names(self, action: FindNames) -> None:
+    async def _find_names(self, action: FindTopicNames) -> None:
         try:
             await self._engine.refresh(None if self._subscribed.wanted.pattern else self._subscribed.wanted.topics)
         except KafkaError as error:
-            self.member.unanswered(action.attempt, error, self._now_ms())
+            self._receive(RequestFailed(action.attempt, error))
         else:
-            self.member.names_found(action.attempt, self._now_ms())
+            self._receive(TopicNamesFound(action.attempt))
         self._news.set()
 
-    async def _part(self, action: Part) -> None:
-        """Say that this member leaves; else the others would wait for it until its session is over."""
+    async def _leave_group(self, action: LeaveGroup) -> None:
+        """Leave the group; otherwise the other members would wait until the session times out."""
         deadline, moved = Deadline(self._config.request_timeout_ms / 1000), True
         try:
             while moved and not deadline.expired:
@@ -431,7 +463,7 @@ class Membership:
             self._news.set()
 
     def _use_topics(self) -> None:
-        owned = {partition.topic for partition in self.member.owned}
+        owned = {partition.topic for partition in self.member.reconciler.owned}
         self._engine.use_topics(owned | self._subscribed.wanted.topics | set(self.member.watched_topics))
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
@@ -447,6 +479,9 @@ class Membership:
             self._failure = task.exception()
             self._reading.wake()
 
+    def _receive(self, event: Event) -> None:
+        self.member.receive(event, self._now_ms())
+
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
 
@@ -459,7 +494,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         pass
 
 
-def _words(handover: Handover) -> str:
+def _words(handover: AssignmentChange) -> str:
     """What the user is told, for the log."""
     parts = {"lost": handover.lost, "revoked": handover.revoked, "assigned": handover.assigned or ()}
     told = [f"{what} {', '.join(f'{t}-{n}' for t, n in sorted(them))}" for what, them in parts.items() if them]

@@ -16,8 +16,8 @@ from kafkaraw.client.arguments import check_topic_name
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.core.group.actions import Wanted
 from kafkaraw.core.group.assignors import Topics
+from kafkaraw.core.group.events import Subscription
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 
@@ -49,7 +49,7 @@ class Subscribed:
         self._names: frozenset[str] = frozenset()
         self._warned: set[str] = set()
         self._look_at_ms = 0
-        self.wanted = Wanted()
+        self.wanted = Subscription()
         self.is_active = False
         self.is_known = False
 
@@ -82,15 +82,15 @@ class Subscribed:
         self.is_known = self._pattern is None
         self.is_active = True
         if broker_side:
-            self.wanted = Wanted(pattern=str(pattern))
+            self.wanted = Subscription(pattern=str(pattern))
         elif self._pattern is None:
-            self.wanted = Wanted(self._names)
+            self.wanted = Subscription(self._names)
         else:
             self.wanted = self._matching()
 
     def clear(self) -> None:
         """Want nothing any more."""
-        self._names, self._pattern, self.wanted, self.is_active = frozenset(), None, Wanted(), False
+        self._names, self._pattern, self.wanted, self.is_active = frozenset(), None, Subscription(), False
 
     def is_due(self, now_ms: int) -> bool:
         """Whether it is time to look at the cluster's topics."""
@@ -162,7 +162,7 @@ class Subscribed:
     def _missing(self) -> list[str]:
         return [name for name in self._names if name not in self._engine.cluster.topics]
 
-    def _matching(self) -> Wanted:
+    def _matching(self) -> Subscription:
         pattern = self._pattern
         assert pattern is not None
         matching = frozenset(
@@ -170,4 +170,4 @@ class Subscribed:
             for name, view in self._engine.cluster.topics.items()
             if not view.is_internal and pattern.fullmatch(name)
         )
-        return Wanted(matching, may_grow=lambda name: pattern.fullmatch(name) is not None)
+        return Subscription(matching, matches=lambda name: pattern.fullmatch(name) is not None)
