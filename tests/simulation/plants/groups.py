@@ -14,10 +14,10 @@ from kafkaraw.broker.groups.reconciliation import reconcile
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.client.fetching.cursor import RecordCursor
 from kafkaraw.client.fetching.reading import Reading
+from kafkaraw.client.groups.commit_queue import Ownership
 from kafkaraw.client.groups.group import Group
-from kafkaraw.client.groups.handing_over import HandingOver
-from kafkaraw.client.groups.intents import Tenures
 from kafkaraw.client.groups.membership import Membership
+from kafkaraw.client.groups.reconciliation import Reconciliation
 from kafkaraw.core.group import assignor_calls
 from kafkaraw.core.group.assignors import sticky
 from kafkaraw.core.group.classic import ClassicMember
@@ -168,7 +168,7 @@ def consumer_commits_what_it_has_fetched_and_not_handed_out(monkeypatch: pytest.
 
 
 def consumer_commits_what_it_had_under_the_next_generation(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Tenures, "given_up", lambda self, intent: [])
+    monkeypatch.setattr(Ownership, "revoked_since", lambda self, commit: [])
 
 
 def consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps(monkeypatch: pytest.MonkeyPatch):
@@ -194,19 +194,19 @@ def consumer_begins_without_asking_where(monkeypatch: pytest.MonkeyPatch):
     async def nowhere(self, partitions):
         self._starts = {}
 
-    monkeypatch.setattr(HandingOver, "_find_starts", nowhere)
+    monkeypatch.setattr(Reconciliation, "_find_starts", nowhere)
 
 
 def consumer_commits_by_the_clock_what_is_not_processed(monkeypatch: pytest.MonkeyPatch):
-    look = Membership._look_for_user
+    check = Membership._check_consumption
 
     def and_commit(self, now_ms):
         if self.progress.is_due:
             self.progress.note_processed()
             self.progress.commit_if_due()
-        look(self, now_ms)
+        check(self, now_ms)
 
-    monkeypatch.setattr(Membership, "_look_for_user", and_commit)
+    monkeypatch.setattr(Membership, "_check_consumption", and_commit)
 
 
 def consumer_keeps_what_it_has_in_hand_when_it_seeks(monkeypatch: pytest.MonkeyPatch):
