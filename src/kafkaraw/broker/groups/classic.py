@@ -21,10 +21,9 @@ from kafkaraw.broker.groups.classic_group import (
     Synced,
     refused_join,
 )
-from kafkaraw.broker.groups.embedded_protocol import read_assignment
-from kafkaraw.broker.groups.means import Caller, Means
+from kafkaraw.broker.groups.consumer_protocol import read_assignment
+from kafkaraw.broker.groups.runtime import Caller, CoordinatorContext, Topics
 from kafkaraw.broker.groups.states import ClassicState
-from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
@@ -48,16 +47,16 @@ class ClassicProtocol:
     """Decides about members of classic groups.
 
     Args:
-        means: the world around.
+        context: what the node gives.
         topics: the cluster's topics.
         find: the group of that name, when it is there and classic.
     """
 
-    def __init__(self, means: Means, topics: Topics, find: Callable[[str], ClassicGroup | None]) -> None:
-        self._means = means
+    def __init__(self, context: CoordinatorContext, topics: Topics, find: Callable[[str], ClassicGroup | None]) -> None:
+        self._context = context
         self._topics = topics
-        self._timers = means.timers
-        self._limits = means.limits
+        self._timers = context.timers
+        self._limits = context.limits
         self._find = find
         self._handed_out: deque[tuple[str, str]] = deque()
         self._handed_out_size = 0
@@ -102,7 +101,7 @@ class ClassicProtocol:
 
     def _join_new(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
         instance_id = request.group_instance_id
-        new_id = f"{caller.client_id if instance_id is None else instance_id}-{self._means.new_id()}"
+        new_id = f"{caller.client_id if instance_id is None else instance_id}-{self._context.new_id()}"
         if instance_id is not None:
             old_id = group.static_ids.get(instance_id)
             if old_id is None:
@@ -221,7 +220,7 @@ class ClassicProtocol:
             response.skip_assignment = leads
             member.answer_join(response)
 
-        self._means.write([group.record()], written)
+        self._context.write([group.record()], written)
 
     # ---- rebalances
 
@@ -238,7 +237,7 @@ class ClassicProtocol:
         group.pending_syncs.clear()
         self._timers.cancel(_sync(group))
         first = group.is_empty
-        group.move_to(_S.PREPARING_REBALANCE, self._means.now_ms())
+        group.move_to(_S.PREPARING_REBALANCE, self._context.now_ms())
         _logger.info("group %r rebalances after generation %d: %s", group.group_id, group.generation, printable(reason))
         if first:
             delay_ms = self._limits.initial_rebalance_delay_ms
@@ -292,12 +291,12 @@ class ClassicProtocol:
             _logger.warning("group %r: nobody has joined again; waiting for sessions to end", group.group_id)
             self._wait_for_joins(group)
             return
-        group.begin_generation(self._means.now_ms())
+        group.begin_generation(self._context.now_ms())
         _logger.info(
             "group %r is in generation %d with %d members", group.group_id, group.generation, len(group.members)
         )
         if group.is_empty:
-            self._means.write([group.record({})], self._emptied(group))
+            self._context.write([group.record({})], self._emptied(group))
             return
         for member in list(group.members.values()):
             group.pending_syncs[member.member_id] = None
@@ -375,9 +374,9 @@ class ClassicProtocol:
             for member in group.members.values():
                 member.assignment = assignments[member.member_id]
             self._hand_out(group, ErrorCode.NONE)
-            group.move_to(_S.STABLE, self._means.now_ms())
+            group.move_to(_S.STABLE, self._context.now_ms())
 
-        self._means.write([group.record(assignments)], written)
+        self._context.write([group.record(assignments)], written)
 
     def _hand_out(self, group: ClassicGroup, code: ErrorCode) -> None:
         """Answer those who wait for their assignment."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, ConsumerMember
-from kafkaraw.broker.groups.means import Caller
+from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

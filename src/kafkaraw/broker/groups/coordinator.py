@@ -15,20 +15,27 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkaraw.broker.configs.group_settings import Limits
-from kafkaraw.broker.groups.changes import Change
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
 from kafkaraw.broker.groups.classic_members import ClassicMembers, Left
 from kafkaraw.broker.groups.consumer import Answer, ConsumerProtocol
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
-from kafkaraw.broker.groups.journal import NO_PRODUCER, Batch, Journal, Writer
-from kafkaraw.broker.groups.means import Caller, Done, Means
 from kafkaraw.broker.groups.migration import check_upgrade, upgrade
 from kafkaraw.broker.groups.offsets import CommittedOffset, GroupOffsets
 from kafkaraw.broker.groups.records import GroupRecord
+from kafkaraw.broker.groups.runtime import (
+    NO_PRODUCER,
+    Batch,
+    Caller,
+    CoordinatorContext,
+    Done,
+    GroupChange,
+    Journal,
+    Topics,
+    Writer,
+)
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
@@ -101,10 +108,14 @@ class GroupCoordinator:
         self._topics = topics
         self._groups: dict[str, Group] = {}
         self._offsets = GroupOffsets()
-        means = Means(self._writer.write, timers, now_ms, new_id, limits, limits_of or (lambda group_id: limits))
-        self._classic = ClassicProtocol(means, topics, self._classic_group)
-        self._consumer = ConsumerProtocol(means, topics, self._begin_change, self._carry_out, self._classic.take_over)
-        self._classic_members = ClassicMembers(means, topics, self._consumer, self._carry_out)
+        context = CoordinatorContext(
+            self._writer.write, timers, now_ms, new_id, limits, limits_of or (lambda group_id: limits)
+        )
+        self._classic = ClassicProtocol(context, topics, self._classic_group)
+        self._consumer = ConsumerProtocol(
+            context, topics, self._begin_change, self._commit_change, self._classic.take_over
+        )
+        self._classic_members = ClassicMembers(context, topics, self._consumer, self._commit_change)
 
     # ---- a change of leader
 
@@ -182,7 +193,7 @@ class GroupCoordinator:
 
     # ---- changes of consumer groups
 
-    def _begin_change(self, group_id: str, found: bool) -> Change:
+    def _begin_change(self, group_id: str, found: bool) -> GroupChange:
         """What a request is to do to a consumer group.
 
         Args:
@@ -194,15 +205,15 @@ class GroupCoordinator:
         """
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return Change(group.copy())
+            return GroupChange(group.copy())
         if group is None and not found:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group is None:
-            return Change(ConsumerGroup(group_id))
+            return GroupChange(ConsumerGroup(group_id))
         if not found:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.is_empty:
-            change = Change(ConsumerGroup(group_id), records=list(group.tombstones()))
+            change = GroupChange(ConsumerGroup(group_id), records=list(group.tombstones()))
         else:
             check_upgrade(group, self._limits)
             change = upgrade(group, self._topics)
@@ -210,7 +221,7 @@ class GroupCoordinator:
         change.after.insert(0, lambda: self._classic.drop(group, ErrorCode.REBALANCE_IN_PROGRESS))
         return change
 
-    def _carry_out(self, change: Change, done: Done) -> None:
+    def _commit_change(self, change: GroupChange, done: Done) -> None:
         """Make a change so, and call back once it cannot be lost; nor what the group was before."""
 
         def appended() -> None:
@@ -243,7 +254,7 @@ class GroupCoordinator:
             request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            self._classic_members.join(Change(group.copy()), request, caller, answer)
+            self._classic_members.join(GroupChange(group.copy()), request, caller, answer)
         elif isinstance(group, ClassicGroup):
             self._classic.join(group, request, caller, answer)
         elif request.member_id == UNKNOWN_MEMBER:
@@ -283,7 +294,7 @@ class GroupCoordinator:
         elif group is None or group.is_empty:
             answer(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b""))
         elif isinstance(group, ConsumerGroup):
-            self._classic_members.sync(Change(group.copy()), request, answer)
+            self._classic_members.sync(GroupChange(group.copy()), request, answer)
         else:
             self._classic.sync(group, request, answer)
 
@@ -302,7 +313,7 @@ class GroupCoordinator:
         if group is None:
             answer([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving))
         elif isinstance(group, ConsumerGroup):
-            self._classic_members.leave(Change(group.copy()), leaving, answer)
+            self._classic_members.leave(GroupChange(group.copy()), leaving, answer)
         else:
             answer(self._classic.leave(group, leaving))
 

@@ -14,17 +14,16 @@ from typing import Final
 
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.assignors import Parts
-from kafkaraw.broker.groups.changes import Change
 from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, ClassicGroup, ClassicMember
 from kafkaraw.broker.groups.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember
-from kafkaraw.broker.groups.embedded_protocol import (
+from kafkaraw.broker.groups.consumer_protocol import (
     read_assignment,
     read_subscription,
     version_of,
     write_assignment,
 )
+from kafkaraw.broker.groups.runtime import GroupChange, Topics, metadata_hash
 from kafkaraw.broker.groups.states import ClassicState
-from kafkaraw.broker.groups.topics import Topics, metadata_hash
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
@@ -58,7 +57,7 @@ def check_upgrade(group: ClassicGroup, limits: Limits) -> None:
         raise _no_upgrade(group, problem)
 
 
-def upgrade(group: ClassicGroup, topics: Topics) -> Change:
+def upgrade(group: ClassicGroup, topics: Topics) -> GroupChange:
     """The change by which a classic group becomes one of the new protocol, its members as they are.
 
     Raises:
@@ -74,7 +73,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> Change:
     except ProtocolError as error:
         _logger.warning("group %r cannot be upgraded: %s", group.group_id, printable(error))
         raise _no_upgrade(group, "the embedded consumer protocol is malformed") from error
-    change = Change(ConsumerGroup(group.group_id), records=list(group.tombstones()))
+    change = GroupChange(ConsumerGroup(group.group_id), records=list(group.tombstones()))
     made, epoch = change.group, group.generation
     change.add(*(made.member_record(member) for member in members))
     change.add(made.epoch_record(epoch, metadata_hash(topics, made.topics())))
@@ -194,7 +193,7 @@ def _may_go_down(group: ConsumerGroup, count: int, limits: Limits) -> bool:
     return not problem
 
 
-def downgrade(change: Change, leaving: Iterable[str], topics: Topics, now_ms: int) -> ClassicGroup:
+def downgrade(change: GroupChange, leaving: Iterable[str], topics: Topics, now_ms: int) -> ClassicGroup:
     """Let a change end in a classic group.
 
     Args:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
-from kafkaraw.broker.groups.journal import Batch
-from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
+from kafkaraw.broker.groups.runtime import Batch, Done
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
 from kafkaraw.broker.state_topics.hosting import Hosting

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from kafkaraw.broker.deferred import Deferred, answered
-from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.offsets import CommittedOffset
+from kafkaraw.broker.groups.runtime import Done
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps

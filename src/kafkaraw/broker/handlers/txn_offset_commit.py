@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.groups.coordinator import Claim, Positions
-from kafkaraw.broker.groups.means import Done
+from kafkaraw.broker.groups.runtime import Done
 from kafkaraw.broker.handlers.asked_positions import AskedPositions
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_claims import coordinator_or_code
