@@ -1,4 +1,4 @@
-"""Classic members of a group of the new protocol: what JoinGroup, SyncGroup, Heartbeat and LeaveGroup mean there.
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
 
 Nobody leads, and nobody waits for the others: the coordinator assigns, as for all members of the group, and a classic
 member is told by its heartbeats to join again for what comes next. Start at `join`.
@@ -38,7 +38,7 @@ Left = Callable[[list[ErrorCode]], None]
 
 
 class ClassicMembers:
-    """Decides about classic members of groups of the new protocol.
+    """Decides about members of the classic protocol in consumer groups.
 
     Args:
         context: what the node gives.
@@ -58,13 +58,13 @@ class ClassicMembers:
     # ---- joining
 
     def join(self, change: GroupChange, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
-        """Let somebody become a member, or a member come for what is next.
+        """Let a new member join, or a member rejoin for its next assignment.
 
         Args:
             change: to a group that has members.
             request: what it asks for.
             caller: who asks.
-            answer: told the outcome.
+            answer: called with the response.
         """
         group, member_id = change.group, request.member_id or self._context.new_id()
         try:
@@ -144,7 +144,7 @@ class ClassicMembers:
     def _member(
         self, change: GroupChange, holder: ConsumerMember | None, member_id: str, request: JoinGroupRequest
     ) -> ConsumerMember:
-        """The member that asks, as it was."""
+        """Return the member that sends the request, as it is before."""
         group, instance_id = change.group, request.group_instance_id
         if instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
@@ -163,7 +163,7 @@ class ClassicMembers:
     # ---- what it is to read
 
     def sync(self, change: GroupChange, request: SyncGroupRequest, answer: Synced) -> None:
-        """Tell a member what it is to read."""
+        """Answer a member with its assignment."""
         group = change.group
         try:
             member = self._classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -199,7 +199,7 @@ class ClassicMembers:
     # ---- staying and leaving
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
-        """A member lives; says what it is to be told.
+        """Take a heartbeat; return the error code for the response.
 
         In a group without members of the new protocol nobody else notices that the group or its topics have changed:
         there its members are to join again for that. (Those of Apache Kafka 4.3 are not, and partitions stay unread.)
@@ -229,7 +229,7 @@ class ClassicMembers:
             self._consumer.expect("join", group.group_id, member.member_id, member.rebalance_timeout_ms)
 
     def leave(self, change: GroupChange, leaving: Iterable[MemberIdentity], answer: Left) -> None:
-        """Let members of any protocol go, by id or by static name; tells what became of each."""
+        """Remove members of either protocol by member id or instance id; answer with the error code of each."""
         codes: list[ErrorCode] = []
         gone: dict[str, None] = {}
         for one in leaving:
@@ -279,7 +279,7 @@ def _who_leaves(group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What a member wants to read: it says the same for every assignor."""
+    """Return the subscription of a member, which is the same for every assignor."""
     try:
         return read_subscription(bytes(request.protocols[0].metadata))
     except ProtocolError as error:

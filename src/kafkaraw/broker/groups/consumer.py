@@ -169,7 +169,7 @@ class ConsumerProtocol:
         *,
         joins: bool,
     ) -> ConsumerMember:
-        """The member that asks, as it was."""
+        """Return the member that sends the request, as it is before."""
         group, instance_id = change.group, request.instance_id
         if instance_id is None:
             member = group.members.get(member_id)
@@ -410,7 +410,7 @@ class ConsumerProtocol:
     # ---- time
 
     def begin(self, group: ConsumerGroup) -> None:
-        """A group was read from the log: its members have a session's time to be heard of."""
+        """Start the session timeouts of a group that was read from the log."""
         for member in group.members.values():
             self._set_timers(group.group_id, member, anew=True)
 
@@ -443,7 +443,7 @@ class ConsumerProtocol:
             self.fence(group_id, member_id, f"it failed to transition from epoch {epoch} in time")
 
     def watch_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A member's session begins anew."""
+        """Restart the session timeout of a member."""
         self._context.timers.set(
             _session(group_id, member_id),
             timeout_ms,

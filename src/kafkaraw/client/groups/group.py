@@ -286,7 +286,7 @@ class Group:
                 problem = error
         elif self._engine.is_started:
             await self.progress.commit_processed(deadline)
-        await self.membership.callbacks.others_over(deadline)
+        await self.membership.callbacks.wait_for_others(deadline)
         await self.progress.close(deadline)
         problem = problem or self.progress.async_commits.run_all_callbacks()
         if self._placing is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TypeAlias
 
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.groups.callbacks import Callbacks, UserCall
+from kafkaraw.client.groups.callbacks import Callbacks, ListenerCall
 from kafkaraw.client.groups.commit_queue import Positions
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.listeners import Callback, Listeners
@@ -107,7 +107,7 @@ class Reconciliation:
         if self._work is not None:
             self._work.cancel()
             self._work = None
-        if not await self._callbacks.others_over(deadline):
+        if not await self._callbacks.wait_for_others(deadline):
             log.warning("a callback of a rebalance has not ended after %g s; not waiting any more", deadline.timeout)
         await self.run(deadline)
 
@@ -138,12 +138,12 @@ class Reconciliation:
     def _add_call(self, callback: Callback | None, partitions: Iterable[TopicPartition]) -> None:
         if callback is None:
             return
-        call: UserCall | None = None
+        call: ListenerCall | None = None
 
         async def step(deadline: Deadline) -> bool:
             nonlocal call
             if call is not None and not call.is_lost:
-                return await self._callbacks.others_over(deadline) or self._is_late
+                return await self._callbacks.wait_for_others(deadline) or self._is_late
             call = self._callbacks.call(callback, sorted(partitions), self.failed)
             await self._callbacks.make(call)
             return True

@@ -163,7 +163,7 @@ class Reconciler:
 
 
 class PollTimer:
-    """Enforces `max_poll_interval_ms`: a member whose application hangs must free its partitions for others.
+    """Enforces `max_poll_interval_ms`: a member whose application is stuck must free its partitions for others.
 
     It does not run while a call to poll is under way.
 
