@@ -1,14 +1,15 @@
 """What a membership state machine and its driver exchange: events go in, actions come out. Plain values only.
 
 Both group protocols use the same events and actions, so the driver (`client/groups/membership.py`) does not know which
-protocol it drives. The machines are in `classic.py` and `consumer.py`.
+protocol it drives. The machines are in `classic.py` and `consumer.py`. Events and actions are named tuples, because
+each dataclass would add to the time that importing the package takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kafkaraw.core.group.assignors import Assignor, Topics
 from kafkaraw.errors import KafkaError
@@ -89,90 +90,76 @@ class AssignmentChange:
 # ---- events: what happened
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionChanged:
+class SubscriptionChanged(NamedTuple):
     """The consumer subscribes, or its regex matches other topics now. A member that is not in the group joins it."""
 
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribed:
+class Unsubscribed(NamedTuple):
     """The consumer unsubscribes or closes; the rebalance listener has been called for all its partitions."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PollStarted:
+class PollStarted(NamedTuple):
     """The application calls a method that returns records."""
 
 
-@dataclass(frozen=True, slots=True)
-class PollEnded:
+class PollEnded(NamedTuple):
     """That call ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsConsumed:
+class RecordsConsumed(NamedTuple):
     """The application has taken records from the last batch without a call to poll."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconciliationStarted:
+class ReconciliationStarted(NamedTuple):
     """The rebalance listener is being called with the pending change."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconciliationCompleted:
+class ReconciliationCompleted(NamedTuple):
     """The rebalance listener has returned: the member owns the partitions in `AssignmentChange.after`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReported:
+class ErrorReported(NamedTuple):
     """A call of the application has raised the member's error."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseReceived:
+class ResponseReceived(NamedTuple):
     """The coordinator has answered the request of this attempt."""
 
     attempt: int
     response: object
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
+class RequestFailed(NamedTuple):
     """The action of this attempt failed: no coordinator, no response, or no metadata."""
 
     attempt: int
     error: KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsFound:
+class TopicsFound(NamedTuple):
     """The result of `FindTopics`: the topics that exist."""
 
     attempt: int
     topics: Topics
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsRefreshed:
+class TopicsRefreshed(NamedTuple):
     """The metadata of the watched topics, as the client knows them now."""
 
     topics: Topics
 
 
-@dataclass(frozen=True, slots=True)
-class TopicNamesFound:
+class TopicNamesFound(NamedTuple):
     """`FindTopicNames` has ended: the names are known, except for topics that no broker knows."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRejected:
+class CommitRejected(NamedTuple):
     """The coordinator rejected a commit because of the member id or the generation that it was sent with."""
 
     error_code: int
@@ -200,8 +187,7 @@ Event: TypeAlias = (
 # ---- actions: what to do
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send a request to the coordinator; answered by `ResponseReceived` or `RequestFailed` with `attempt`.
 
     Attributes:
@@ -219,24 +205,21 @@ class Send:
     blocks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FindTopics:
+class FindTopics(NamedTuple):
     """Fetch the metadata of topics for the leader; answered by `TopicsFound` or `RequestFailed`."""
 
     topics: tuple[str, ...]
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class FindTopicNames:
+class FindTopicNames(NamedTuple):
     """Fetch the names of topics that are known by id; answered by `TopicNamesFound` or `RequestFailed`."""
 
     topic_ids: tuple[Uuid, ...]
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(NamedTuple):
     """Send a leave request to the coordinator; the member does not wait for the response.
 
     Attributes:
