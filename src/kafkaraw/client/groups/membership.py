@@ -70,6 +70,31 @@ class _Withdrawn(Exception):
     """The member has left or rejoined while the coordinator was looked up: the request must not be sent any more."""
 
 
+class _Tasks:
+    """The tasks of one membership.
+
+    Attributes:
+        runner: drives the state machine.
+        refreshing: refreshes the metadata of subscribed topics.
+        leaving: send leave requests.
+        running: carry out other actions, and the ones above except the runner.
+    """
+
+    def __init__(self) -> None:
+        self.runner: asyncio.Task[None] | None = None
+        self.refreshing: asyncio.Task[None] | None = None
+        self.leaving: set[asyncio.Task[None]] = set()
+        self.running: set[asyncio.Task[None]] = set()
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait for their end."""
+        named = (task for task in (self.runner, self.refreshing) if task is not None)
+        tasks = [*self.running, *self.leaving, *named]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Membership:
     """The membership of one consumer.
 
@@ -108,10 +133,7 @@ class Membership:
         self._topics = SubscribedTopics(engine, config)
         self._reconciliation: Reconciliation | None = None
         self._final: Reconciliation | None = None  # of a member that leaves
-        self._runner: asyncio.Task[None] | None = None
-        self._refreshing: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks = _Tasks()
         self._wakeup = asyncio.Event()
         self._changed = asyncio.Event()
         self._error: KafkaError | None = None
@@ -264,8 +286,8 @@ class Membership:
             self._reading.assign(())
             for action in self.member.actions():
                 self._do(action)
-        if self._leaving:
-            await asyncio.wait(set(self._leaving), timeout=deadline.remaining)
+        if self._tasks.leaving:
+            await asyncio.wait(set(self._tasks.leaving), timeout=deadline.remaining)
         self._wakeup.set()
         if error is not None:
             raise error
@@ -302,19 +324,16 @@ class Membership:
 
     async def close(self) -> None:
         """End every task."""
-        tasks = [*self._tasks, *self._leaving, *(task for task in (self._runner, self._refreshing) if task is not None)]
         if self._reconciliation is not None:
             self._reconciliation.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     # -- the task that drives the machine
 
     def _begin(self) -> None:
-        if self._runner is None:
-            self._runner = asyncio.get_running_loop().create_task(self._run(), name="group membership")
-            self._runner.add_done_callback(self._ended)
+        if self._tasks.runner is None:
+            self._tasks.runner = asyncio.get_running_loop().create_task(self._run(), name="group membership")
+            self._tasks.runner.add_done_callback(self._ended)
 
     async def _run(self) -> None:
         """Carry out the actions of the machine until the task is cancelled; a loop root."""
@@ -353,8 +372,8 @@ class Membership:
         watched = self.member.watched_topics
         if watched:
             self.member.receive(TopicsRefreshed(self._topics.topics_of(watched)), now_ms)
-        if self._refreshing is None and self._topics.is_refresh_due(now_ms):
-            self._refreshing = self._start(self._refresh(now_ms), "refreshing topics")
+        if self._tasks.refreshing is None and self._topics.is_refresh_due(now_ms):
+            self._tasks.refreshing = self._start(self._refresh(now_ms), "refreshing topics")
         if self._topics.is_known and self.member.poll_timer.is_enabled:  # it joins with the first poll
             self.member.receive(SubscriptionChanged(self._topics.subscription), now_ms)
 
@@ -380,12 +399,12 @@ class Membership:
         elif isinstance(action, FindTopicNames):
             self._start(self._find_names(action), "finding topics")
         else:
-            self._leaving.add(task := self._start(self._leave_group(action), "leaving the group"))
-            task.add_done_callback(self._leaving.discard)
+            self._tasks.leaving.add(task := self._start(self._leave_group(action), "leaving the group"))
+            task.add_done_callback(self._tasks.leaving.discard)
 
     async def _send(self, action: Send) -> None:
-        while self._leaving:  # else a leave request that is retried might come after the next JoinGroup
-            await asyncio.wait(set(self._leaving))
+        while self._tasks.leaving:  # else a leave request that is retried might come after the next JoinGroup
+            await asyncio.wait(set(self._tasks.leaving))
         find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
 
         def make(connection: Connection) -> object:
@@ -450,7 +469,7 @@ class Membership:
                 self._error = error
                 self._reading.wake()
         finally:
-            self._refreshing = None
+            self._tasks.refreshing = None
             self._use_topics()
             self._wakeup.set()
 
@@ -460,13 +479,13 @@ class Membership:
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks.running.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Note an error that is none of Kafka's, a fault in this program: the next call raises it."""
-        self._tasks.discard(task)
+        self._tasks.running.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._fault = task.exception()
             self._reading.wake()
