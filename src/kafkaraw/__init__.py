@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.serializers import SerializationContext as SerializationContext
     from kafkaraw.client.serializers import Serializer as Serializer
     from kafkaraw.core.group.assignors import Assignor as Assignor
-    from kafkaraw.core.group.subscription import MemberSubscription as MemberSubscription
+    from kafkaraw.core.group.consumer_protocol import MemberSubscription as MemberSubscription
     from kafkaraw.core.producer.report import Unacknowledged as Unacknowledged
     from kafkaraw.errors import AuthenticationError as AuthenticationError
     from kafkaraw.errors import AuthorizationError as AuthorizationError
@@ -157,7 +157,7 @@ _HOMES = {
     "kafkaraw.client.runtime": ("Runtime",),
     "kafkaraw.client.serializers": ("SerializationContext", "Serializer"),
     "kafkaraw.core.group.assignors": ("Assignor",),
-    "kafkaraw.core.group.subscription": ("MemberSubscription",),
+    "kafkaraw.core.group.consumer_protocol": ("MemberSubscription",),
     "kafkaraw.core.producer.report": ("Unacknowledged",),
     "kafkaraw.errors": (
         "ClusterAuthorizationError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kafkaraw.core.group.subscription import MemberSubscription, encode_assignment, encode_subscription
+from kafkaraw.core.group.consumer_protocol import MemberSubscription, encode_assignment, encode_subscription
 from kafkaraw.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkaraw.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkaraw.protocol.messages.describe_groups import DescribeGroupsRequest

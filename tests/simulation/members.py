@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.groups.intents import Intent
-from kafkaraw.client.groups.membership import LOOK_S
+from kafkaraw.client.groups.commit_queue import PendingCommit
+from kafkaraw.client.groups.membership import CHECK_S
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.errors import FencedInstanceIdError, KafkaError, MaxPollExceededError
 from kafkaraw.records import TopicPartition
@@ -255,7 +255,7 @@ class Member:
         self._world.covered[type(error).__name__] += 1
         if isinstance(error, MaxPollExceededError):
             # Whoever goes through what is in hand makes no call: that they do is looked for now and then.
-            look_s = 0.0 if AT_ONCE.issuperset(self._manners) else LOOK_S
+            look_s = 0.0 if AT_ONCE.issuperset(self._manners) else CHECK_S
             since_s = self._left_s + self._max_poll_s + look_s + LEAVING_S
             if since_s < self._back_s:
                 self._group.silences.append(Silence(self.name, since_s, self._back_s))
@@ -432,10 +432,10 @@ def watch_commits(name: str, progress: Progress, group: GroupHistory, world: Wor
 
     Commits wait for each other, and become one then: each position is known by its own object.
     """
-    intend, commit = progress._tenures.intend, progress._commits.commit
+    intend, commit = progress._ownership.pending, progress._commits.commit
     asked: dict[int, tuple[object, float]] = {}
 
-    def noted_intent(offsets: Mapping) -> Intent:
+    def noted_commit(offsets: Mapping) -> PendingCommit:
         asked.update((id(at), (at, world.now_s)) for at in offsets.values())
         return intend(offsets)
 
@@ -453,4 +453,4 @@ def watch_commits(name: str, progress: Progress, group: GroupHistory, world: Wor
             for entry in entries.values():
                 entry.ended_s = world.now_s
 
-    progress._tenures.intend, progress._commits.commit = noted_intent, noted
+    progress._ownership.pending, progress._commits.commit = noted_commit, noted

@@ -16,7 +16,7 @@ from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.config import AdminConfig, ConsumerConfig
-from kafkaraw.core.group.subscription import by_topic
+from kafkaraw.core.group.consumer_protocol import by_topic
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition

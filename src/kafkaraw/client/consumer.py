@@ -27,8 +27,8 @@ from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.callbacks import CallUser
+from kafkaraw.client.groups.commit_queue import Done
 from kafkaraw.client.groups.group import CLOSE_S, Group
-from kafkaraw.client.groups.unwatched import Done
 from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback, Listeners
 from kafkaraw.client.metrics import consumer_metrics, group_metrics

@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.core.group.actions import GroupSettings
 from kafkaraw.core.group.assignors import ASSIGNORS, Assignor
+from kafkaraw.core.group.events import GroupSettings
 from kafkaraw.errors import ConfigError
 
 if TYPE_CHECKING:

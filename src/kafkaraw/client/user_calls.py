@@ -1,10 +1,10 @@
-"""Calls of the blocking consumer in which callbacks of a rebalance may have to be called, on the caller's own thread.
+"""Calls of the blocking consumer that may have to call the rebalance listener, on the caller's own thread.
 
 A callback is user code: it may block, and may use the blocking consumer, neither of which is possible on the loop
-thread. So the call comes back for it, and is made again afterwards; the handover remembers which steps are done. Others
-wait for the end of a callback, so its end is told whatever becomes of it. That is done without waiting, because a
-second Ctrl-C would end the wait; if Ctrl-C comes even before that, the consumer's next call on this thread does it.
-Start at `UserCalls.run`.
+thread. So the call returns from the loop for it, and is made again afterwards; the reconciliation remembers which steps
+are done. Other tasks wait for the end of a callback, so its end is reported in any case. That is done without waiting,
+because a second Ctrl-C would end the wait; if Ctrl-C comes even before that, the consumer's next call on this thread
+reports it. Start at `UserCalls.run`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.consumer import AsyncConsumer, group_of
-from kafkaraw.client.groups.callbacks import CallUser, UserCall
+from kafkaraw.client.groups.callbacks import CallUser, ListenerCall
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class UserCalls:
         self._callbacks = None if group is None else group.membership.callbacks
         if self._callbacks is not None:
             self._callbacks.on_callers_thread = True
-        self._begun: dict[UserCall, threading.Thread] = {}  # those whose end is not told yet
+        self._begun: dict[ListenerCall, threading.Thread] = {}  # those whose end is not told yet
         self._interrupted = False  # since somebody was told that a call is not made
 
     def run(self, work: Callable[[], Coroutine[object, None, T]]) -> T:
@@ -57,7 +57,7 @@ class UserCalls:
             self._end_interrupted()
             raise
 
-    def _make(self, call: UserCall) -> None:
+    def _make(self, call: ListenerCall) -> None:
         """Call the callback; an error waits until all is told, but Ctrl-C and the like are raised at once."""
         work: _Work | None = None
         problem: Exception | None = None
@@ -79,18 +79,18 @@ class UserCalls:
     def _end_interrupted(self) -> None:
         """Tell the end of calls that Ctrl-C has ended, or has kept from being made."""
         for call, thread in list(self._begun.items()):
-            if thread is threading.current_thread() and not call.is_ours:
+            if thread is threading.current_thread() and not call.is_caller:
                 self._bridge.call_soon(partial(call.end, None))
                 self._begun.pop(call, None)
         if self._interrupted and self._callbacks is not None:
-            self._bridge.call_soon(self._callbacks.nobody_comes)
+            self._bridge.call_soon(self._callbacks.drop_unstarted)
         self._interrupted = False
 
 
 class _Work:
     """What an `async` callback does, on the loop thread."""
 
-    def __init__(self, call: UserCall, work: Awaitable[None]) -> None:
+    def __init__(self, call: ListenerCall, work: Awaitable[None]) -> None:
         self.has_begun = False
         self._call = call
         self._work = work

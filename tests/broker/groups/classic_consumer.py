@@ -5,7 +5,7 @@ It keeps what it has while it joins again, says what it has, and gives up first 
 
 from __future__ import annotations
 
-from kafkaraw.core.group.subscription import (
+from kafkaraw.core.group.consumer_protocol import (
     MemberSubscription,
     decode_assignment,
     decode_subscription,

@@ -12,9 +12,9 @@ from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups import consumer
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import Claim
-from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.regexes import REGEXES_PER_GROUP_MAX
+from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.core.linear_regex import LinearRegex, compile_linear
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
-from kafkaraw.broker.groups.journal import Batch
-from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
+from kafkaraw.broker.groups.runtime import Batch, Caller
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid

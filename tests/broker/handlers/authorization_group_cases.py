@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kafkaraw.broker.groups.coordinator import Claim
-from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.groups.offsets import CommittedOffset
+from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

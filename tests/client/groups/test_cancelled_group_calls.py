@@ -44,7 +44,7 @@ def by_hand(cluster: VirtualCluster) -> AsyncConsumer:
     return consumer
 
 
-def test_several_tasks_may_wait_for_committed_positions() -> None:
+def test_several_tasks_may_wait_for_committed_offsets() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await filled(cluster)
         async with by_hand(cluster) as consumer:
@@ -53,7 +53,7 @@ def test_several_tasks_may_wait_for_committed_positions() -> None:
     on_cluster(test)
 
 
-def test_partitions_assigned_while_another_task_waits_are_looked_up_too() -> None:
+def test_partitions_assigned_while_another_task_waits_get_committed_offsets() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create("t", 2)
         second = TopicPartition("t", 1)
@@ -68,7 +68,7 @@ def test_partitions_assigned_while_another_task_waits_are_looked_up_too() -> Non
 
 
 @pytest.mark.parametrize("turns", range(0, TURNS, 3))
-def test_a_cancelled_look_up_of_committed_positions_holds_nobody_up(turns: int) -> None:
+def test_cancelled_offset_fetch_does_not_block_others(turns: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await filled(cluster)
         async with by_hand(cluster) as consumer:
@@ -78,7 +78,7 @@ def test_a_cancelled_look_up_of_committed_positions_holds_nobody_up(turns: int) 
 
 
 @pytest.mark.parametrize("turns", range(0, TURNS, 3))
-def test_a_cancelled_commit_gives_its_place_to_the_next(turns: int) -> None:
+def test_cancelled_commit_lets_next_commit_through(turns: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await filled(cluster)
         async with by_hand(cluster) as consumer:
@@ -93,7 +93,7 @@ def test_a_cancelled_commit_gives_its_place_to_the_next(turns: int) -> None:
 
 @both_protocols
 @pytest.mark.parametrize("turns", range(0, TURNS, 6))
-def test_a_cancelled_close_is_ended_by_the_next(turns: int, protocol: str) -> None:
+def test_cancelled_close_is_completed_by_next_close(turns: int, protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await filled(cluster)
         told: list[object] = []

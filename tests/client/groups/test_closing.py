@@ -71,7 +71,7 @@ def on_fixture(test: Callable[[Fixture], Awaitable[None]], protocol: str, **sett
 
 @both_protocols
 @pytest.mark.parametrize("waits", [True, False], ids=["commit", "commit_nowait"])
-def test_a_callback_ends_before_whoever_closes_goes_on_and_its_commit_is_stored(protocol: str, waits: bool) -> None:
+def test_close_waits_for_listener_callback_and_its_commit(protocol: str, waits: bool) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(partitions: list[TopicPartition]) -> None:
             its.told.append(f"revoked {len(partitions)}")
@@ -100,7 +100,7 @@ def test_a_callback_ends_before_whoever_closes_goes_on_and_its_commit_is_stored(
 
 
 @both_protocols
-def test_who_closes_waits_no_longer_than_its_time(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_does_not_exceed_its_timeout(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(_: list[TopicPartition]) -> None:
             if not its.is_told.is_set():
@@ -119,7 +119,7 @@ def test_who_closes_waits_no_longer_than_its_time(protocol: str, caplog: pytest.
 
 
 @both_protocols
-def test_what_a_callback_raises_is_raised_once(protocol: str) -> None:
+def test_error_of_listener_is_raised_once(protocol: str) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(_: list[TopicPartition]) -> None:
             if not its.is_told.is_set():
@@ -138,7 +138,7 @@ def test_what_a_callback_raises_is_raised_once(protocol: str) -> None:
 
 @both_protocols
 @pytest.mark.parametrize("in_task", [False, True], ids=["itself", "in a task of its own"])
-def test_a_callback_that_closes_does_not_wait_for_itself(protocol: str, in_task: bool) -> None:
+def test_listener_callback_may_close_without_waiting_for_itself(protocol: str, in_task: bool) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(_: list[TopicPartition]) -> None:
             its.is_told.set()
@@ -155,7 +155,7 @@ def test_a_callback_that_closes_does_not_wait_for_itself(protocol: str, in_task:
 
 
 @both_protocols
-def test_a_callback_may_close_while_somebody_else_does(protocol: str) -> None:
+def test_listener_callback_may_close_while_another_task_closes(protocol: str) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(partitions: list[TopicPartition]) -> None:
             its.is_told.set()
@@ -175,7 +175,7 @@ def test_a_callback_may_close_while_somebody_else_does(protocol: str) -> None:
 
 
 @both_protocols
-def test_the_last_callback_may_close_again(protocol: str) -> None:
+def test_last_listener_callback_may_close_again(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         consumer = cluster.consumer(group_id="g", **PROTOCOLS[protocol])
@@ -189,7 +189,7 @@ def test_the_last_callback_may_close_again(protocol: str) -> None:
 
 
 @both_protocols
-def test_of_two_who_close_the_second_waits_for_the_first(protocol: str) -> None:
+def test_second_close_waits_for_first(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         consumer, told = cluster.consumer(group_id="g", **PROTOCOLS[protocol]), []
@@ -212,7 +212,7 @@ def test_of_two_who_close_the_second_waits_for_the_first(protocol: str) -> None:
 
 
 @both_protocols
-def test_a_second_who_closes_in_less_time_ends_it(protocol: str) -> None:
+def test_second_close_with_shorter_timeout_completes_first(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         consumer = cluster.consumer(group_id="g", **PROTOCOLS[protocol], enable_auto_commit=True)
@@ -234,7 +234,7 @@ def test_a_second_who_closes_in_less_time_ends_it(protocol: str) -> None:
 
 
 @both_protocols
-def test_the_callback_of_who_unsubscribes_cannot_read(protocol: str) -> None:
+def test_listener_callback_in_unsubscribe_cannot_poll(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
 
@@ -251,7 +251,7 @@ def test_the_callback_of_who_unsubscribes_cannot_read(protocol: str) -> None:
 
 
 @both_protocols
-def test_what_a_callback_begins_to_store_is_stored_before_others_go_on(protocol: str) -> None:
+def test_commit_nowait_in_listener_ends_before_rejoin(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         problems: list[object] = []
@@ -289,7 +289,7 @@ def blocking(broker: EmbeddedBroker, group: str) -> Consumer:
     return Consumer(bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest")
 
 
-def test_a_thread_that_closes_waits_for_the_callback_of_the_one_that_reads(broker: EmbeddedBroker) -> None:
+def test_close_in_thread_waits_for_listener_of_polling_thread(broker: EmbeddedBroker) -> None:
     consumer, told, begun, may_end = blocking(broker, "threads"), [], threading.Event(), threading.Event()
 
     def assigned(partitions: list[TopicPartition]) -> None:
@@ -322,7 +322,7 @@ def test_a_thread_that_closes_waits_for_the_callback_of_the_one_that_reads(broke
     assert found[TopicPartition(TOPIC, 0)].offset == 3
 
 
-def test_a_blocking_callback_may_close(broker: EmbeddedBroker) -> None:
+def test_blocking_listener_callback_may_close(broker: EmbeddedBroker) -> None:
     consumer, told = blocking(broker, "itself"), []
 
     def assigned(_: list[TopicPartition]) -> None:
@@ -335,7 +335,7 @@ def test_a_blocking_callback_may_close(broker: EmbeddedBroker) -> None:
     assert told == ["closed"]
 
 
-def test_the_callbacks_of_close_do_not_renew_its_timeout() -> None:
+def test_listener_callbacks_in_close_do_not_extend_its_timeout() -> None:
     with EmbeddedBroker(properties={"group.initial.rebalance.delay.ms": 0}) as broker:
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS)])
@@ -353,7 +353,7 @@ def test_the_callbacks_of_close_do_not_renew_its_timeout() -> None:
         assert len(told) == 1
 
 
-def test_a_callback_that_ctrl_c_has_kept_from_being_called_is_called_by_the_next(
+def test_listener_callback_interrupted_by_ctrl_c_is_called_by_next_close(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -380,7 +380,7 @@ def test_a_callback_that_ctrl_c_has_kept_from_being_called_is_called_by_the_next
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
-def test_ctrl_c_ends_a_callback_before_the_consumer_is_closed(broker: EmbeddedBroker, is_async: bool) -> None:
+def test_ctrl_c_ends_listener_callback_before_close(broker: EmbeddedBroker, is_async: bool) -> None:
     told: list[str] = []
 
     def interrupt() -> None:
@@ -411,7 +411,7 @@ def test_ctrl_c_ends_a_callback_before_the_consumer_is_closed(broker: EmbeddedBr
     assert told == ["interrupted", "revoked", "closed"]
 
 
-def test_a_second_ctrl_c_at_any_moment_behind_a_callback_leaves_nobody_waiting_for_its_end(
+def test_second_ctrl_c_after_listener_callback_leaves_no_waiter(
     broker: EmbeddedBroker,
 ) -> None:
     """A profiler raises where Python would run a signal handler: when a function is entered, or a call returns."""

@@ -68,7 +68,7 @@ async def fill(cluster: VirtualCluster, count: int) -> None:
 
 @both_protocols
 @pytest.mark.parametrize("seconds", [400, pytest.param(3600, marks=pytest.mark.soak)])
-def test_an_outage_longer_than_every_timeout_is_survived(seconds: int, protocol: str) -> None:
+def test_member_survives_outage_longer_than_all_timeouts(seconds: int, protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster, protocol) as first, member(cluster, protocol) as second:
@@ -87,7 +87,7 @@ def test_an_outage_longer_than_every_timeout_is_survived(seconds: int, protocol:
 
 
 @both_protocols
-def test_an_outage_before_the_first_fetch_is_answered_raises_nothing(protocol: str) -> None:
+def test_outage_before_first_fetch_response_raises_nothing(protocol: str) -> None:
     """At every moment between joining and the first answer to a Fetch."""
     polls = 0
 
@@ -119,7 +119,7 @@ def test_an_outage_before_the_first_fetch_is_answered_raises_nothing(protocol: s
     assert polls
 
 
-def test_an_outage_while_partitions_assigned_by_hand_are_placed_raises_nothing() -> None:
+def test_outage_during_offset_fetch_of_manual_assignment_raises_nothing() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         partitions = [TopicPartition(TOPIC, number) for number in range(2)]
@@ -139,7 +139,7 @@ def test_an_outage_while_partitions_assigned_by_hand_are_placed_raises_nothing()
     on_cluster(test)
 
 
-def test_commit_and_committed_name_the_cause_when_no_broker_can_be_reached() -> None:
+def test_commit_and_committed_name_cause_if_no_broker_is_reachable() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         partition = TopicPartition(TOPIC, 0)
@@ -156,7 +156,7 @@ def test_commit_and_committed_name_the_cause_when_no_broker_can_be_reached() -> 
 
 
 @both_protocols
-def test_a_blocked_loop_is_reported_with_how_long(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_blocked_event_loop_is_logged_with_its_duration(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster, protocol) as consumer:
@@ -170,7 +170,7 @@ def test_a_blocked_loop_is_reported_with_how_long(protocol: str, caplog: pytest.
     assert "asyncio.to_thread" in told[0]
 
 
-def test_who_comes_back_says_so_after_the_word_of_leaving_that_had_to_be_said_twice() -> None:
+def test_rejoin_waits_for_retried_leave() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster, "KIP-848", max_poll_interval_ms=1000) as consumer:
@@ -208,7 +208,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 
 
 @both_protocols
-def test_a_call_that_waits_raises_as_soon_as_the_member_cannot_go_on(protocol: str) -> None:
+def test_waiting_poll_raises_fatal_error_of_member_at_once(protocol: str) -> None:
     settings, problem = REFUSED[protocol]
 
     async def test(cluster: VirtualCluster) -> None:
@@ -222,7 +222,7 @@ def test_a_call_that_waits_raises_as_soon_as_the_member_cannot_go_on(protocol: s
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 
 
-def test_a_wrong_answer_of_an_assignor_is_raised_from_the_next_call_and_the_one_after_goes_on() -> None:
+def test_invalid_assignment_is_raised_by_next_poll_and_member_rejoins() -> None:
     answers: list[object] = [None]
 
     class Mine(RangeAssignor):
@@ -242,7 +242,7 @@ def test_a_wrong_answer_of_an_assignor_is_raised_from_the_next_call_and_the_one_
 
 
 @both_protocols
-def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is(protocol: str) -> None:
+def test_iteration_resets_poll_timer_and_absence_expires_it(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         await fill(cluster, 40)
@@ -264,7 +264,7 @@ def test_going_through_records_slowly_is_no_absence_and_not_coming_back_is(proto
 
 
 @both_protocols
-def test_who_has_unsubscribed_is_expected_only_from_the_next_call_that_reads(protocol: str) -> None:
+def test_poll_timer_is_disabled_from_unsubscribe_to_next_poll(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster, protocol, max_poll_interval_ms=30_000) as consumer:
@@ -281,7 +281,7 @@ def test_who_has_unsubscribed_is_expected_only_from_the_next_call_that_reads(pro
 
 
 @both_protocols
-def test_what_was_given_last_is_not_committed_when_an_error_ends_it(protocol: str) -> None:
+def test_last_batch_is_not_committed_if_its_processing_failed(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         await fill(cluster, 40)
@@ -306,7 +306,7 @@ def test_what_was_given_last_is_not_committed_when_an_error_ends_it(protocol: st
 
 
 @pytest.mark.parametrize("protocol", ["classic", "cooperative", "KIP-848"])
-def test_nothing_is_given_out_while_what_was_read_is_committed_for_others(protocol: str) -> None:
+def test_no_records_are_returned_during_commit_before_revocation(protocol: str) -> None:
     """Nothing of what is in hand, either: the partitions' next owner begins where that commit says."""
 
     async def test(cluster: VirtualCluster) -> None:
@@ -335,7 +335,7 @@ def offsets_of(batch: Batch) -> list[tuple[int, int]]:
 
 
 @both_protocols
-def test_a_commit_that_is_refused_for_its_text_does_not_end_the_membership(protocol: str) -> None:
+def test_commit_with_oversized_metadata_does_not_end_membership(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster, protocol) as consumer:
@@ -351,7 +351,7 @@ def test_a_commit_that_is_refused_for_its_text_does_not_end_the_membership(proto
 
 @both_protocols
 @pytest.mark.parametrize("commits", [False, True])
-def test_a_group_that_is_deleted_meanwhile_is_joined_again(protocol: str, commits: bool) -> None:
+def test_member_of_deleted_group_rejoins(protocol: str, commits: bool) -> None:
     lost: list[TopicPartition] = []
 
     async def test(cluster: VirtualCluster) -> None:
@@ -375,7 +375,7 @@ def test_a_group_that_is_deleted_meanwhile_is_joined_again(protocol: str, commit
 
 
 @both_protocols
-def test_a_callback_cannot_read(protocol: str) -> None:
+def test_listener_callback_cannot_poll(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         consumer = cluster.consumer(group_id="g", **PROTOCOLS[protocol])
@@ -398,7 +398,7 @@ async def settle_once(consumer: AsyncConsumer) -> None:
 
 
 @both_protocols
-def test_a_subscription_and_partitions_by_hand_exclude_each_other(protocol: str) -> None:
+def test_subscription_and_manual_assignment_exclude_each_other(protocol: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with cluster.consumer(group_id="g", **PROTOCOLS[protocol]) as consumer:
@@ -418,7 +418,7 @@ def test_a_subscription_and_partitions_by_hand_exclude_each_other(protocol: str)
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 
 
-def test_a_member_that_closes_hears_what_it_gives_up_though_nothing_can_be_committed() -> None:
+def test_close_calls_on_revoked_if_commit_is_impossible() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         consumer, given_up = cluster.consumer(group_id="g", enable_auto_commit=True), []
@@ -437,7 +437,7 @@ def test_a_member_that_closes_hears_what_it_gives_up_though_nothing_can_be_commi
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 
 
-def test_what_waits_for_a_coordinator_is_not_sent_by_a_member_that_has_left() -> None:
+def test_request_of_member_that_has_left_is_not_sent() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         async with member(cluster, group_instance_id="one") as consumer:
@@ -459,7 +459,7 @@ def test_what_waits_for_a_coordinator_is_not_sent_by_a_member_that_has_left() ->
 
 @both_protocols
 @pytest.mark.parametrize("way", ["poll", "batches", "records"])
-def test_nothing_is_given_any_more_once_another_task_has_begun_to_close(protocol: str, way: str) -> None:
+def test_no_records_are_returned_after_another_task_begins_close(protocol: str, way: str) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)
         consumer, given = cluster.consumer(group_id="g", **PROTOCOLS[protocol]), []

@@ -131,7 +131,7 @@ async def type_of(fleet: Fleet) -> GroupType:
 
 
 @pytest.mark.parametrize("kind", ["range", "cooperative-sticky"])
-def test_a_group_changes_over_to_the_new_protocol_and_back(kind: str) -> None:
+def test_group_migrates_to_consumer_protocol_and_back(kind: str) -> None:
     async def play(fleet: Fleet) -> None:
         for place in range(2):
             await fleet.put(place, KINDS[kind])
@@ -143,7 +143,7 @@ def test_a_group_changes_over_to_the_new_protocol_and_back(kind: str) -> None:
     with_load(play)
 
 
-def test_static_members_change_over_and_back() -> None:
+def test_static_members_migrate_to_consumer_protocol_and_back() -> None:
     async def play(fleet: Fleet) -> None:
         for settings in (KINDS["range"], MODERN, KINDS["range"]):
             for place in range(2):
@@ -154,7 +154,7 @@ def test_static_members_change_over_and_back() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_members_restart_one_after_the_other(kind: str) -> None:
+def test_rolling_restart_of_members(kind: str) -> None:
     async def play(fleet: Fleet) -> None:
         for number in range(5):
             await fleet.put(number % 2, KINDS[kind])

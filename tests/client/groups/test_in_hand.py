@@ -64,9 +64,7 @@ def committed_after(test: Test) -> int:
 
 @each_way
 @pytest.mark.parametrize("end", [AsyncConsumer.close, AsyncConsumer.unsubscribe], ids=lambda end: end.__name__)
-def test_whoever_closes_or_unsubscribes_does_not_count_what_another_task_is_busy_with(
-    end: Callable, way: Callable
-) -> None:
+def test_close_does_not_commit_batch_of_another_busy_task(end: Callable, way: Callable) -> None:
     async def test(consumer: AsyncConsumer) -> None:
         is_busy = asyncio.Event()
 
@@ -87,7 +85,7 @@ def test_whoever_closes_or_unsubscribes_does_not_count_what_another_task_is_busy
 
 
 @each_way
-def test_nor_what_a_task_has_failed_at(way: Callable, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_does_not_commit_batch_of_failed_task(way: Callable, caplog: pytest.LogCaptureFixture) -> None:
     async def test(consumer: AsyncConsumer) -> None:
         async def read() -> None:
             async for offset in way(consumer):
@@ -99,11 +97,11 @@ def test_nor_what_a_task_has_failed_at(way: Callable, caplog: pytest.LogCaptureF
         await consumer.close()
 
     assert committed_after(test) == WAYS[way]
-    assert "what it had in hand is not committed: ValueError('no such flight')" in caplog.text
+    assert "its last batch is not committed: ValueError('no such flight')" in caplog.text
 
 
 @each_way
-def test_nor_what_the_block_that_closes_has_failed_at(way: Callable) -> None:
+def test_async_with_does_not_commit_batch_of_failed_block(way: Callable) -> None:
     async def test(consumer: AsyncConsumer) -> None:
         with pytest.raises(ValueError, match="no such flight"):
             async with consumer:
@@ -115,7 +113,7 @@ def test_nor_what_the_block_that_closes_has_failed_at(way: Callable) -> None:
 
 
 @each_way
-def test_who_has_read_and_closes_is_done_with_all_that_they_were_given(way: Callable) -> None:
+def test_close_commits_batch_of_task_that_closes(way: Callable) -> None:
     async def test(consumer: AsyncConsumer) -> None:
         async with consumer:
             async for offset in way(consumer):
@@ -128,7 +126,7 @@ def test_who_has_read_and_closes_is_done_with_all_that_they_were_given(way: Call
 
 
 @each_way
-def test_a_task_that_waits_for_more_is_done_with_what_it_had(way: Callable) -> None:
+def test_close_commits_batch_of_task_that_polls_again(way: Callable) -> None:
     async def test(consumer: AsyncConsumer) -> None:
         async def read() -> None:
             async for _ in way(consumer):
@@ -142,7 +140,7 @@ def test_a_task_that_waits_for_more_is_done_with_what_it_had(way: Callable) -> N
     assert committed_after(test) == COUNT
 
 
-def test_a_task_that_has_ended_in_order_is_done_with_what_it_had() -> None:
+def test_close_commits_batch_of_task_that_has_returned() -> None:
     async def test(consumer: AsyncConsumer) -> None:
         async def read() -> None:
             async for record in consumer:
@@ -155,7 +153,7 @@ def test_a_task_that_has_ended_in_order_is_done_with_what_it_had() -> None:
     assert committed_after(test) == AT + 1
 
 
-def test_tasks_that_are_made_for_one_call_each_are_done_with_what_they_brought() -> None:
+def test_close_commits_batches_of_tasks_made_for_one_call() -> None:
     async def test(consumer: AsyncConsumer) -> None:
         for _ in range(AT):
             await asyncio.ensure_future(anext(consumer))
@@ -165,7 +163,7 @@ def test_tasks_that_are_made_for_one_call_each_are_done_with_what_they_brought()
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["busy", "done"])
-def test_a_thread_that_is_busy_while_another_one_closes(waits: bool) -> None:
+def test_close_in_thread_while_another_thread_is_busy(waits: bool) -> None:
     is_there, may_go_on = threading.Event(), threading.Event()
 
     def read(consumer: Consumer) -> None:

@@ -60,7 +60,7 @@ def test_what_was_to_be_stored_before_a_partition_was_given_up_is_not_stored_whe
         progress.forget([OTHER])
         progress.forget([MINE, OTHER])  # meanwhile somebody else has read on, and committed
         await progress.commit({MINE: at(9)}, Deadline(30))
-        progress.unwatched.tell()
+        progress.async_commits.run_callbacks()
         assert coordinator.stored == [(OTHER, 3), (MINE, 9)]
         assert ended[0] is None
         assert isinstance(ended[1], CommitFailedError)
@@ -92,9 +92,9 @@ def test_while_a_commit_is_under_way_all_that_nobody_waits_for_become_one() -> N
         for offset in range(1, 1_000):
             one = {MINE: at(offset), OTHER: at(2 * offset)} if offset < 500 else {MINE: at(offset)}
             progress.commit_nowait(one, lambda offsets, error: told.append((offsets[MINE].offset, error)), Deadline(30))
-        assert len(progress.unwatched.tasks) == 2
+        assert len(progress.async_commits.tasks) == 2
         await progress.commits_end()
-        progress.unwatched.tell()
+        progress.async_commits.run_callbacks()
         assert coordinator.stored == [(MINE, 0), (OTHER, 998), (MINE, 999)]
         assert told == [(offset, None) for offset in range(1, 1_000)], "each hears, in turn"
 
@@ -131,10 +131,10 @@ def test_of_several_that_became_one_only_those_miss_whose_partitions_were_given_
         progress.commit_nowait({MINE: at(3)}, lambda _, error: told.update(mine=error), Deadline(30))
         progress.forget([MINE])
         await progress.commits_end()
-        progress.unwatched.tell()
+        progress.async_commits.run_callbacks()
         assert coordinator.stored == [(MINE, 1), (MINE, 3)]
-        assert "not all positions were committed for group 'g': the consumer had to give up t-1" in str(told["both"])
-        assert "nothing was committed for group 'g': the consumer had to give up t-1" in str(told["other"])
+        assert "not all positions were committed for group 'g': t-1 was revoked before that" in str(told["both"])
+        assert "nothing was committed for group 'g': t-1 was revoked before that" in str(told["other"])
         assert told["mine"] is None
 
     run_virtual(test, 1)
@@ -167,7 +167,7 @@ def test_who_is_closed_tells_of_commits_that_came_too_late() -> None:
         await asyncio.sleep(0.5)
         progress.commit_nowait({MINE: at(2)}, hear, Deadline(30))
         await progress.close(Deadline(0.75))
-        assert repr(progress.unwatched.tell_last()) == "ValueError(1)"
+        assert repr(progress.async_commits.run_all_callbacks()) == "ValueError(1)"
         assert coordinator.stored == [(MINE, 1)]
         assert told == [(1, type(None)), (2, ClosedError)]
 
@@ -180,7 +180,7 @@ def test_one_that_never_began_is_told_of_too() -> None:
         progress = progress_with(Coordinator())
         progress.commit_nowait({MINE: at(1)}, lambda _, error: told.append(error), Deadline(30))
         await progress.close(Deadline(0))
-        progress.unwatched.tell()
-        assert "closed before these positions were stored" in str(told[0])
+        progress.async_commits.run_callbacks()
+        assert "closed before these offsets were committed" in str(told[0])
 
     run_virtual(test, 1)

@@ -70,7 +70,7 @@ BY_HAND_OR_MEMBER = pytest.mark.parametrize("settings", [{}, *PROTOCOLS.values()
 
 
 @BY_HAND_OR_MEMBER
-def test_close_commits_a_lower_position_after_a_commit_without_an_answer(settings: dict[str, object]) -> None:
+def test_close_commits_lower_offset_after_commit_without_response(settings: dict[str, object]) -> None:
     async def test(cluster: VirtualCluster, consumer: AsyncConsumer) -> None:
         await lose_answer_of_automatic_commit(cluster, consumer)
         cluster.node.faults.clear()
@@ -81,7 +81,7 @@ def test_close_commits_a_lower_position_after_a_commit_without_an_answer(setting
 
 
 @BY_HAND_OR_MEMBER
-def test_the_next_automatic_commit_stores_a_lower_position(settings: dict[str, object]) -> None:
+def test_next_automatic_commit_commits_lower_offset(settings: dict[str, object]) -> None:
     async def test(cluster: VirtualCluster, consumer: AsyncConsumer) -> None:
         await lose_answer_of_automatic_commit(cluster, consumer)
         consumer.pause([FIRST])
@@ -97,7 +97,7 @@ def test_the_next_automatic_commit_stores_a_lower_position(settings: dict[str, o
 
 
 @both_protocols
-def test_a_position_that_is_stored_for_certain_is_not_committed_again(protocol: str) -> None:
+def test_confirmed_offset_is_not_committed_again(protocol: str) -> None:
     async def test(cluster: VirtualCluster, consumer: AsyncConsumer) -> None:
         await read_to_the_end(consumer)
         while stored(cluster) != RECORDS:

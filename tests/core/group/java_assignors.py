@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafkaraw.core.group.assignors import Topics
-from kafkaraw.core.group.subscription import MemberSubscription
+from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
 from tests.interop.apache_kafka import fetch_jars
 from tests.java_options import QUICK_JVM

@@ -1,21 +1,31 @@
-"""A member with a clock and a coordinator that answers as the test says, or as a good one would."""
+"""A member of the classic protocol, a clock, and a coordinator that answers as the test says."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-from kafkaraw.core.group.actions import FindTopics, GroupSettings, Part, Send, Wanted
 from kafkaraw.core.group.assignors import ASSIGNORS
-from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, ClassicMember, Phase
-from kafkaraw.core.group.subscription import encode_assignment
+from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, ClassicMember
+from kafkaraw.core.group.consumer_protocol import encode_assignment
+from kafkaraw.core.group.events import (
+    FindTopics,
+    GroupSettings,
+    LeaveGroup,
+    ResponseReceived,
+    Send,
+    Subscription,
+    SubscriptionChanged,
+    TopicsFound,
+)
+from kafkaraw.core.group.states import ClassicState
 from kafkaraw.core.retry import Backoff
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatResponse
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkaraw.records import TopicPartition
-from tests.core.group.polling_user import PolledMember
+from tests.core.group.polled_member import PolledMember
 
 VERSION = 9
 NO_RACK: frozenset[str] = frozenset()
@@ -34,37 +44,37 @@ class ScriptedGroup(PolledMember[ClassicMember]):
         group = GroupSettings(group_id="g", assignors=chosen, **settings)  # type: ignore[arg-type]
         super().__init__(ClassicMember(group, Backoff(100, 1_000), random.Random(1)))
         self.generation_id = 0
-        self.parted: list[str] = []
+        self.left: list[str] = []
         self.sent: list[tuple[int, object]] = []
         self.topics = {"t": [NO_RACK] * 4}
         self._waiting: list[Send | FindTopics] = []
 
     @property
-    def phase(self) -> Phase:
-        return self.member.phase
+    def state(self) -> ClassicState:
+        return self.member.state
 
     def _look(self) -> None:
-        for action in self.member.take_actions():
-            if isinstance(action, Part):
-                self.parted.append(action.reason)
+        for action in self.member.actions():
+            if isinstance(action, LeaveGroup):
+                self.left.append(action.reason)
             else:
                 self._waiting.append(action)
 
     def subscribe(self, *topics: str) -> None:
-        self.member.subscribe(Wanted(frozenset(topics)), self.now_ms)
+        self.receive(SubscriptionChanged(Subscription(frozenset(topics))))
 
     def next_action(self, api_key: int | None = None) -> Send | FindTopics:
-        """What the member does next; those that leave are only noted."""
+        """Return the next action; leave requests are only recorded."""
         action = self.next_action_if_any()
-        assert action is not None, f"the consumer {self.member.state}, and nothing will happen"
+        assert action is not None, f"the consumer {self.member.description}, and nothing will happen"
         assert api_key is None or (isinstance(action, Send) and action.api_key == api_key), action
         return action
 
     def next_action_if_any(self) -> Send | FindTopics | None:
-        """The same; None when the member waits for its user, who may be away for too long first."""
+        """Return the next action; None if the member waits for a call to poll."""
         self._look()
-        while not self._waiting and self.member.deadline_ms is not None:
-            self.pass_time(max(0, self.member.deadline_ms - self.now_ms))
+        while not self._waiting and (deadline_ms := self.member.deadline_ms()) is not None:
+            self.pass_time(max(0, deadline_ms - self.now_ms))
             self._look()
         action = self._waiting.pop(0) if self._waiting else None
         if isinstance(action, Send):
@@ -72,10 +82,10 @@ class ScriptedGroup(PolledMember[ClassicMember]):
         return action
 
     def answer(self, action: Send | FindTopics, response: object) -> None:
-        self.member.answered(action.attempt, response, self.now_ms)
+        self.receive(ResponseReceived(action.attempt, response))
 
     def join(self, leader: bool | None = False, code: int = 0, member_id: str = "me") -> None:
-        """The next request is JoinGroup; answer it; `leader` is None where brokers assign."""
+        """The next request is JoinGroup; answer it; `leader` is None in a group without a leader."""
         action = self.next_action(JOIN_GROUP)
         assert isinstance(action, Send)
         request = action.make(VERSION)
@@ -103,7 +113,7 @@ class ScriptedGroup(PolledMember[ClassicMember]):
         assignment = b"" if code else encode_assignment(partitions(*numbers))
         self.answer(action, SyncGroupResponse(error_code=code, assignment=assignment))
 
-    def beat(self, code: int = 0) -> None:
+    def heartbeat(self, code: int = 0) -> None:
         """The next request is a heartbeat; answer it."""
         self.answer(self.next_action(HEARTBEAT), HeartbeatResponse(error_code=code))
 
@@ -114,15 +124,15 @@ class ScriptedGroup(PolledMember[ClassicMember]):
         self.poll()
 
     def settle(self, steps_max: int = 60) -> None:
-        """A good coordinator and a user who polls: go on until it is a member that has been told everything."""
+        """Poll, and answer without errors, until the member is STABLE and nothing is pending."""
         for _ in range(steps_max):
-            while self.poll() is not None:  # a call tells all there is
+            while self.poll() is not None:
                 pass
-            if self.phase is Phase.MEMBER:
+            if self.state is ClassicState.STABLE:
                 return
             action = self.next_action()
             if isinstance(action, FindTopics):
-                self.member.topics_found(action.attempt, self.topics, self.now_ms)
+                self.receive(TopicsFound(action.attempt, self.topics))
             elif action.api_key == JOIN_GROUP:
                 request = action.make(VERSION)
                 assert isinstance(request, JoinGroupRequest)
@@ -130,8 +140,8 @@ class ScriptedGroup(PolledMember[ClassicMember]):
             elif action.api_key == SYNC_GROUP:
                 sync = action.make(VERSION)
                 assert isinstance(sync, SyncGroupRequest)
-                given = sync.assignments[0].assignment if sync.assignments else encode_assignment(self.member.owned)
+                given = sync.assignments[0].assignment if sync.assignments else encode_assignment(self.owned)
                 self.answer(action, SyncGroupResponse(error_code=0, assignment=given))
             else:
                 self.answer(action, HeartbeatResponse(error_code=ErrorCode.NONE))
-        raise AssertionError(f"after {steps_max} steps the consumer {self.member.state}")
+        raise AssertionError(f"after {steps_max} steps the consumer {self.member.description}")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkaraw.core.group.assignors import ASSIGNORS, Topics
 from kafkaraw.core.group.assignors.sticky_data import decode_sticky, encode_generation, encode_sticky
-from kafkaraw.core.group.subscription import MemberSubscription
+from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
 from tests.core.group.java_assignors import JavaAssignors
 from tests.interop.apache_kafka import why_missing

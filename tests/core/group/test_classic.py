@@ -1,4 +1,4 @@
-"""Membership in a classic group, one rule each; and that nothing in any order leaves it stuck."""
+"""Rules of membership in a group of the classic protocol; and after any sequence of events the member gets stable."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaraw.core.group.actions import FindTopics, Handover, Send
-from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, Phase
-from kafkaraw.core.group.subscription import decode_subscription, encode_assignment
+from kafkaraw.core.group.classic import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
+from kafkaraw.core.group.consumer_protocol import decode_subscription, encode_assignment
+from kafkaraw.core.group.events import (
+    AssignmentChange,
+    FindTopics,
+    PollStarted,
+    RequestFailed,
+    Send,
+    TopicsFound,
+    TopicsRefreshed,
+    Unsubscribed,
+)
+from kafkaraw.core.group.states import ClassicState
 from kafkaraw.errors import (
     FencedInstanceIdError,
     GroupAuthorizationError,
@@ -38,20 +48,20 @@ def last_join(group: ScriptedGroup) -> JoinGroupRequest:
 
 
 def claims(request: JoinGroupRequest) -> frozenset[TopicPartition]:
-    """What a member says that it owns."""
+    """Return the partitions that a member claims to own."""
     return frozenset(decode_subscription(bytes(request.protocols[0].metadata)).owned_partitions)
 
 
 def rebalancing(**settings: object) -> ScriptedGroup:
-    """A member of a cooperative group that has two partitions, and has heard that the group rebalances."""
+    """Return a member of a cooperative group that owns two partitions while the group rebalances."""
     group = ScriptedGroup("cooperative-sticky", **settings)
     group.subscribe("t")
     group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     return group
 
 
-def test_a_member_joins_with_the_id_that_the_coordinator_gives_it() -> None:
+def test_member_joins_with_member_id_of_coordinator() -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     group.join(code=ErrorCode.MEMBER_ID_REQUIRED, member_id="given")
@@ -59,88 +69,117 @@ def test_a_member_joins_with_the_id_that_the_coordinator_gives_it() -> None:
     group.join(member_id="given")
     assert last_join(group).member_id == "given"
     group.sync(0, 1)
-    assert group.poll() == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
-    assert (group.phase, group.member.owned) == (Phase.MEMBER, partitions(0, 1))
+    assert group.poll() == AssignmentChange(assigned=partitions(0, 1), after=partitions(0, 1))
+    assert (group.state, group.owned) == (ClassicState.STABLE, partitions(0, 1))
 
 
-def test_the_leader_assigns_and_hands_the_assignment_in() -> None:
+def test_leader_sends_assignment_in_sync_group() -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     group.settle()
     sync = next(message for key, message in group.sent if key == SYNC_GROUP)
     assert isinstance(sync, SyncGroupRequest)
     assert [entry.member_id for entry in sync.assignments] == ["me"]
-    assert group.member.owned == partitions(0, 1, 2, 3)
+    assert group.owned == partitions(0, 1, 2, 3)
 
 
-def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
+def test_eager_member_revokes_all_partitions_before_rejoin() -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     group.enter(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert group.phase is Phase.PARTING
-    assert group.poll() == Handover(revoked=partitions(0, 1))
+    group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert group.state is ClassicState.REVOKING
+    assert group.poll() == AssignmentChange(revoked=partitions(0, 1))
     group.enter(1)
-    assert group.told[-1] == Handover(assigned=partitions(1), after=partitions(1))
+    assert group.reconciled[-1] == AssignmentChange(assigned=partitions(1), after=partitions(1))
 
 
-def test_a_member_that_waits_for_its_user_goes_on_sending_heartbeats() -> None:
+def test_heartbeats_continue_while_revocation_waits_for_poll() -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     group.enter(0)
     for _ in range(5):
-        group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert group.phase is Phase.PARTING
+        group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert group.state is ClassicState.REVOKING
     assert group.now_ms == 5 * 3_000
 
 
-def test_a_cooperative_member_joins_again_without_its_user_and_keeps_what_it_has() -> None:
+def test_cooperative_member_rejoins_without_poll_and_keeps_partitions() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")
     group.enter(0, 1, 2)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     group.join()
     claimed = decode_subscription(last_join(group).protocols[0].metadata)
     assert frozenset(claimed.owned_partitions) == partitions(0, 1, 2)
     assert claimed.generation_id == 1
     group.sync(0, 1)
-    assert group.poll() == Handover(revoked=partitions(2), assigned=frozenset(), after=partitions(0, 1))
-    assert group.phase is Phase.WAITING, "whoever gave partitions up joins again, so that others can have them"
+    assert group.poll() == AssignmentChange(revoked=partitions(2), assigned=frozenset(), after=partitions(0, 1))
+    assert group.state is ClassicState.UNJOINED, "it rejoins, so that the revoked partition can be assigned"
     group.enter(0, 1)
-    assert group.phase is Phase.MEMBER
+    assert group.state is ClassicState.STABLE
 
 
-def test_an_assignment_that_was_not_taken_over_is_dropped_when_the_group_moves_on() -> None:
+def test_assignment_is_dropped_if_group_rebalances_before_poll() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")
     group.join()
     group.sync(0, 1)
-    group.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert group.poll() is None
     group.enter(1)
-    assert [handover.assigned for handover in group.told] == [partitions(1)]
+    assert [change.assigned for change in group.reconciled] == [partitions(1)]
 
 
-def test_a_rebalance_while_the_user_is_told_waits_until_they_know() -> None:
+def test_rejoin_waits_until_listener_has_returned() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")
     group.join()
     group.sync(0)
-    group.poll(lambda: group.beat(ErrorCode.REBALANCE_IN_PROGRESS))
-    assert group.phase is Phase.WAITING
-    assert group.member.owned == partitions(0)
+    group.poll(lambda: group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS))
+    assert group.state is ClassicState.UNJOINED
+    assert group.owned == partitions(0)
+
+
+def test_rebalance_during_reconciliation_supersedes_the_assignment() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.join()
+    group.sync(0)
+    group.poll(in_time=False)
+    group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert group.state is ClassicState.SUPERSEDED
+    group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert group.state is ClassicState.SUPERSEDED, "it stays in the group until the listener has returned"
+    group.poll()
+    assert (group.state, group.owned) == (ClassicState.UNJOINED, partitions(0))
+
+
+def test_member_fenced_during_reconciliation_ignores_changed_subscription_until_it_rejoins() -> None:
+    group = ScriptedGroup("cooperative-sticky")
+    group.subscribe("t")
+    group.join()
+    group.sync(0)
+    group.poll(in_time=False)
+    group.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    group.subscribe("t", "u")
+    assert group.state is ClassicState.FENCED
+    group.poll()
+    assert group.poll() == AssignmentChange(lost=partitions(0))
+    group.enter(0)
+    assert group.state is ClassicState.STABLE, "the join had the changed subscription: no second rebalance"
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize(
     ("code", "member_id"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
 )
-def test_a_member_that_was_thrown_out_tells_its_user_and_joins_again(assignor: str, code: int, member_id: str) -> None:
+def test_fenced_member_reports_lost_partitions_and_rejoins(assignor: str, code: int, member_id: str) -> None:
     group = ScriptedGroup(assignor)
     group.subscribe("t")
     group.enter(0, 1)
-    group.beat(code)
-    assert group.poll() == Handover(lost=partitions(0, 1))
+    group.heartbeat(code)
+    assert group.poll() == AssignmentChange(lost=partitions(0, 1))
     group.join()
     request = last_join(group)
     assert request.member_id == member_id
@@ -148,101 +187,101 @@ def test_a_member_that_was_thrown_out_tells_its_user_and_joins_again(assignor: s
     assert (claimed.owned_partitions, claimed.generation_id) == ((), None)
 
 
-def test_a_generation_that_came_to_nothing_is_left_when_a_coordinator_refuses_a_commit_in_it() -> None:
+def test_rejected_commit_returns_to_generation_of_assignment() -> None:
     group = rebalancing()
     group.join()
     group.sync(code=ErrorCode.NOT_COORDINATOR)
-    assert not group.member.commit_refused(ErrorCode.NOT_COORDINATOR, 2, group.now_ms)
-    assert group.member.commit_refused(ErrorCode.ILLEGAL_GENERATION, 2, group.now_ms)
-    assert group.member.generation_id == 1, "what it has is from there"
-    assert not group.member.commit_refused(ErrorCode.ILLEGAL_GENERATION, 1, group.now_ms)
+    assert not group.reject_commit(ErrorCode.NOT_COORDINATOR, 2)
+    assert group.reject_commit(ErrorCode.ILLEGAL_GENERATION, 2)
+    assert group.member.identity.generation_id == 1, "its partitions were assigned in generation 1"
+    assert not group.reject_commit(ErrorCode.ILLEGAL_GENERATION, 1)
     group.join()
     claimed = decode_subscription(last_join(group).protocols[0].metadata)
     assert (frozenset(claimed.owned_partitions), claimed.generation_id) == (partitions(0, 1), 1)
 
 
-def test_a_commit_that_comes_just_behind_the_last_word_to_join_is_tried_in_the_next_generation() -> None:
+def test_commit_rejected_before_join_response_is_retried_in_next_generation() -> None:
     group = rebalancing()
     joining = group.next_action(JOIN_GROUP)
-    assert group.member.commit_refused(ErrorCode.ILLEGAL_GENERATION, 1, group.now_ms)
+    assert group.reject_commit(ErrorCode.ILLEGAL_GENERATION, 1)
     group.answer(joining, group.joined(last_join(group)))
-    assert (group.phase, group.member.generation_id) == (Phase.SYNCING, 2)
+    assert (group.state, group.member.identity.generation_id) == (ClassicState.COMPLETING_REBALANCE, 2)
 
 
-def test_a_commit_that_comes_between_the_last_word_to_join_and_the_assignment_is_tried_again_after_it() -> None:
+def test_commit_rejected_before_assignment_is_retried_after_it() -> None:
     group = rebalancing()
     group.join()
-    assert group.phase is Phase.SYNCING
-    assert group.member.commit_refused(ErrorCode.REBALANCE_IN_PROGRESS, 2, group.now_ms)
-    assert group.phase is Phase.SYNCING, "the assignment is on its way; there is no reason to join again"
+    assert group.state is ClassicState.COMPLETING_REBALANCE
+    assert group.reject_commit(ErrorCode.REBALANCE_IN_PROGRESS, 2)
+    assert group.state is ClassicState.COMPLETING_REBALANCE, "the assignment is on its way: no rejoin"
 
 
-def test_losing_membership_while_partitions_are_being_revoked_is_told_afterwards() -> None:
+def test_member_fenced_during_revocation_reports_rest_as_lost() -> None:
     group = rebalancing()
     group.join()
     group.sync(0)
-    group.poll(lambda: group.beat(ErrorCode.UNKNOWN_MEMBER_ID))
-    assert group.poll() == Handover(lost=partitions(0))
+    group.poll(lambda: group.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID))
+    assert group.poll() == AssignmentChange(lost=partitions(0))
 
 
-def test_an_outage_of_any_length_is_survived() -> None:
+def test_member_rejoins_after_long_outage() -> None:
     group = ScriptedGroup(max_poll_interval_ms=None)
     group.subscribe("t")
     group.enter(0)
     for _ in range(1_000):
-        group.member.unanswered(group.next_action(HEARTBEAT).attempt, OUTAGE, group.now_ms)
+        group.receive(RequestFailed(group.next_action(HEARTBEAT).attempt, OUTAGE))
     assert group.now_ms > 500_000
-    group.beat(ErrorCode.UNKNOWN_MEMBER_ID)
+    group.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
     group.poll()
     for _ in range(1_000):
-        group.member.unanswered(group.next_action(JOIN_GROUP).attempt, OUTAGE, group.now_ms)
+        group.receive(RequestFailed(group.next_action(JOIN_GROUP).attempt, OUTAGE))
     group.settle()
 
 
-def test_a_user_who_stays_away_too_long_is_told_so_and_comes_back() -> None:
+def test_poll_timeout_leaves_group_and_next_poll_rejoins() -> None:
     group = ScriptedGroup(max_poll_interval_ms=10_000)
     group.subscribe("t")
     group.enter(0, 1)
     for _ in range(3):
-        group.beat()
+        group.heartbeat()
     group.pass_time(1_001)
-    assert (group.phase, group.member.deadline_ms) == (Phase.AWAY, None)
-    assert group.member.take_actions(), "it leaves, so that others get its partitions at once"
+    assert (group.state, group.member.deadline_ms()) == (ClassicState.STALE, None)
+    assert group.member.actions(), "a leave request, so that other members get its partitions at once"
     with pytest.raises(MaxPollExceededError, match="max_poll_interval_ms=10000"):
         group.poll()
-    assert group.poll() == Handover(lost=partitions(0, 1))
+    assert group.poll() == AssignmentChange(lost=partitions(0, 1))
     group.settle()
 
 
-def test_a_user_who_stays_away_too_long_while_they_are_being_told_hears_the_rest_and_that_it_is_lost() -> None:
+def test_poll_timeout_during_reconciliation_completes_it_and_reports_lost() -> None:
     group = ScriptedGroup("cooperative-sticky", max_poll_interval_ms=10_000)
     group.subscribe("t")
     group.join()
     group.sync(0, 1)
-    assert group.poll(in_time=False) == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
+    assert group.poll(in_time=False) == AssignmentChange(assigned=partitions(0, 1), after=partitions(0, 1))
     group.pass_time(10_000)
     with pytest.raises(MaxPollExceededError):
         group.poll()
     group.poll()
-    assert group.poll() == Handover(lost=partitions(0, 1))
+    assert group.poll() == AssignmentChange(lost=partitions(0, 1))
     group.settle()
-    check_told(group)
+    check_reconciled(group)
 
 
-def test_who_was_out_of_reach_for_longer_than_the_coordinator_waits_has_lost_what_it_had() -> None:
+def test_member_without_response_for_session_timeout_reports_lost() -> None:
     group = rebalancing(session_timeout_ms=10_000, group_instance_id="static")
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(11_000)
-    group.member.unanswered(joining.attempt, OUTAGE, group.now_ms)
+    group.receive(RequestFailed(joining.attempt, OUTAGE))
     group.pass_time(1_000)
-    assert group.poll() == Handover(lost=partitions(0, 1))
+    assert group.poll() == AssignmentChange(lost=partitions(0, 1))
     group.join()
     assert claims(last_join(group)) == frozenset()
     group.settle()
-    check_told(group)
+    check_reconciled(group)
 
 
-def test_who_was_held_back_by_a_coordinator_that_goes_keeps_what_it_has() -> None:
+def test_error_response_after_session_timeout_keeps_partitions() -> None:
     group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(30_000)
@@ -251,37 +290,37 @@ def test_who_was_held_back_by_a_coordinator_that_goes_keeps_what_it_has() -> Non
     assert claims(last_join(group)) == partitions(0, 1)
 
 
-def test_where_brokers_assign_a_late_answer_does_not_say_that_it_was_not_forgotten() -> None:
+def test_late_join_response_without_leader_reports_lost() -> None:
     group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(11_000)
     group.answer(joining, group.joined(last_join(group), leader=None))
-    assert group.poll() == Handover(lost=partitions(0, 1)), "it may have been let in again, as somebody new"
+    assert group.poll() == AssignmentChange(lost=partitions(0, 1)), "the broker may have taken it for a new member"
     group.join(leader=None)
     assert claims(last_join(group)) == frozenset()
     group.settle()
-    check_told(group)
+    check_reconciled(group)
 
 
-def test_where_somebody_leads_an_answer_may_take_its_time() -> None:
+def test_late_join_response_with_leader_keeps_partitions() -> None:
     group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(30_000)
     group.answer(joining, group.joined(last_join(group)))
-    assert group.phase is Phase.SYNCING
+    assert group.state is ClassicState.COMPLETING_REBALANCE
 
 
-def test_an_assignment_that_was_lost_with_its_coordinator_takes_nothing_away() -> None:
+def test_illegal_generation_in_sync_keeps_partitions_of_older_generation() -> None:
     group = rebalancing()
     group.join()
-    group.sync(code=ErrorCode.ILLEGAL_GENERATION)  # the next coordinator knows the generation before this one
+    group.sync(code=ErrorCode.ILLEGAL_GENERATION)  # the new coordinator is in the generation before
     assert group.poll() is None
     group.join()
     claimed = decode_subscription(last_join(group).protocols[0].metadata)
     assert (frozenset(claimed.owned_partitions), claimed.generation_id) == (partitions(0, 1), 1)
 
 
-def test_who_is_in_an_older_generation_for_the_second_time_has_lost_what_it_had() -> None:
+def test_second_illegal_generation_reports_lost() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")
     group.join()
@@ -290,66 +329,66 @@ def test_who_is_in_an_older_generation_for_the_second_time_has_lost_what_it_had(
     assert claims(last_join(group)) == frozenset()
     group.sync(0, 1)
     group.poll()
-    group.beat(ErrorCode.ILLEGAL_GENERATION)
-    assert group.poll() == Handover(lost=partitions(0, 1))
+    group.heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    assert group.poll() == AssignmentChange(lost=partitions(0, 1))
 
 
-def test_who_is_answered_again_before_its_session_is_over_keeps_what_it_has() -> None:
+def test_response_within_session_timeout_keeps_partitions() -> None:
     group = rebalancing(session_timeout_ms=10_000)
     joining = group.next_action(JOIN_GROUP)
     group.pass_time(5_000)
-    group.member.unanswered(joining.attempt, OUTAGE, group.now_ms)
+    group.receive(RequestFailed(joining.attempt, OUTAGE))
     group.join()
     assert claims(last_join(group)) == partitions(0, 1)
 
 
-def test_while_a_call_of_the_user_is_under_way_they_are_there() -> None:
+def test_poll_timer_stops_during_poll() -> None:
     group = ScriptedGroup(max_poll_interval_ms=10_000)
     group.subscribe("t")
     group.enter(0)
-    group.member.user_comes(group.now_ms)
+    group.receive(PollStarted())
     for _ in range(10):
-        group.beat()
-    assert group.phase is Phase.MEMBER
+        group.heartbeat()
+    assert group.state is ClassicState.STABLE
 
 
-def test_without_a_limit_the_user_may_stay_away_for_ever() -> None:
+def test_max_poll_interval_none_never_expires() -> None:
     group = ScriptedGroup(max_poll_interval_ms=None)
     group.subscribe("t")
     group.enter(0)
     for _ in range(400):
-        group.beat()
-    assert group.phase is Phase.MEMBER
+        group.heartbeat()
+    assert group.state is ClassicState.STABLE
     assert last_join(group).rebalance_timeout_ms == 2**31 - 1
 
 
-def test_a_static_member_keeps_its_place_when_it_leaves() -> None:
+def test_static_member_sends_no_leave_request() -> None:
     group = ScriptedGroup(group_instance_id="static")
     group.subscribe("t")
     group.enter(0)
-    group.member.leave("the consumer is closed")
-    assert group.member.take_actions() == []
-    assert group.phase is Phase.OUT
+    group.receive(Unsubscribed("the consumer is closed"))
+    assert group.member.actions() == []
+    assert group.state is ClassicState.UNSUBSCRIBED
 
 
-def test_a_dynamic_member_says_that_it_leaves() -> None:
+def test_dynamic_member_sends_leave_request() -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     group.enter(0)
-    group.member.leave("the consumer is closed")
-    assert [type(action).__name__ for action in group.member.take_actions()] == ["Part"]
-    assert group.member.deadline_ms is None
+    group.receive(Unsubscribed("the consumer is closed"))
+    assert [type(action).__name__ for action in group.member.actions()] == ["LeaveGroup"]
+    assert group.member.deadline_ms() is None
 
 
-def test_a_member_whose_name_was_taken_over_does_not_fight_back() -> None:
+def test_member_with_fenced_instance_id_does_not_rejoin() -> None:
     group = ScriptedGroup(group_instance_id="static")
     group.subscribe("t")
     group.enter(0)
-    group.beat(ErrorCode.FENCED_INSTANCE_ID)
+    group.heartbeat(ErrorCode.FENCED_INSTANCE_ID)
     for _ in range(3):
         with pytest.raises(FencedInstanceIdError, match="group_instance_id='static'"):
             group.poll()
-    assert group.member.deadline_ms is None
+    assert group.member.deadline_ms() is None
 
 
 @pytest.mark.parametrize(
@@ -362,83 +401,81 @@ def test_a_member_whose_name_was_taken_over_does_not_fight_back() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, KafkaError, "joining"),
     ],
 )
-def test_what_the_member_cannot_mend_the_user_hears_and_the_next_call_tries_again(
-    code: int, error: type[KafkaError], words: str
-) -> None:
+def test_fatal_error_is_raised_once_and_member_rejoins(code: int, error: type[KafkaError], words: str) -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     group.join(code=code)
-    assert group.member.deadline_ms is None
+    assert group.member.deadline_ms() is None
     with pytest.raises(error, match=words):
         group.poll()
     group.settle()
 
 
-def test_a_changed_subscription_makes_the_member_join_again() -> None:
+def test_changed_subscription_rejoins() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.topics["u"] = [NO_RACK]
     group.subscribe("t")
     group.settle()
     group.subscribe("u")
-    assert group.poll() == Handover(revoked=partitions(0, 1, 2, 3))
+    assert group.poll() == AssignmentChange(revoked=partitions(0, 1, 2, 3))
     group.settle()
-    assert group.member.owned == partitions(0, topic="u")
+    assert group.owned == partitions(0, topic="u")
 
 
-def test_a_subscription_that_changes_in_a_rebalance_waits_for_its_end_so_that_commits_are_taken() -> None:
+def test_subscription_changed_during_rebalance_rejoins_after_it() -> None:
     group = rebalancing()
     group.join()
     group.subscribe("u")
-    assert group.phase is Phase.SYNCING
+    assert group.state is ClassicState.COMPLETING_REBALANCE
     group.sync(0, 1)
-    assert group.poll() == Handover(revoked=partitions(0, 1))
+    assert group.poll() == AssignmentChange(revoked=partitions(0, 1))
 
 
-def test_the_leader_joins_again_when_a_topic_has_grown_and_others_do_not_look() -> None:
+def test_leader_rejoins_if_partition_count_changes() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")
     group.settle()
     assert group.member.watched_topics == ("t",)
-    group.member.topics_seen({"t": [NO_RACK] * 4}, group.now_ms)
-    assert group.phase is Phase.MEMBER
-    group.member.topics_seen({"t": [NO_RACK] * 5}, group.now_ms)
-    assert group.phase is Phase.WAITING
+    group.receive(TopicsRefreshed({"t": [NO_RACK] * 4}))
+    assert group.state is ClassicState.STABLE
+    group.receive(TopicsRefreshed({"t": [NO_RACK] * 5}))
+    assert group.state is ClassicState.UNJOINED
     group.enter(0)
     assert group.member.watched_topics == ()
 
 
-def test_where_nobody_leads_everybody_watches_the_topics() -> None:
+def test_member_of_group_without_leader_watches_topics() -> None:
     group = ScriptedGroup("cooperative-sticky")
     group.subscribe("t")
     group.join(leader=None)
     assert group.member.watched_topics == ("t",)
     group.sync(0)
     group.poll()
-    group.member.topics_seen({"t": [NO_RACK] * 4}, group.now_ms)
-    group.member.topics_seen({"t": [NO_RACK] * 4}, group.now_ms)
-    assert group.phase is Phase.MEMBER
-    group.member.topics_seen({"t": [NO_RACK] * 5}, group.now_ms)
-    assert group.phase is Phase.WAITING
+    group.receive(TopicsRefreshed({"t": [NO_RACK] * 4}))
+    group.receive(TopicsRefreshed({"t": [NO_RACK] * 4}))
+    assert group.state is ClassicState.STABLE
+    group.receive(TopicsRefreshed({"t": [NO_RACK] * 5}))
+    assert group.state is ClassicState.UNJOINED
     group.enter(0)
-    assert group.member.watched_topics == (), "somebody leads now"
+    assert group.member.watched_topics == (), "the group has a leader now"
 
 
-def test_a_static_leader_that_has_come_back_leaves_all_as_it_is_and_watches_the_topics() -> None:
+def test_rejoined_static_leader_skips_assignment_and_watches_topics() -> None:
     group = ScriptedGroup("cooperative-sticky", group_instance_id="one")
     group.subscribe("t")
     action = group.next_action(JOIN_GROUP)
     group.answer(action, replace(group.joined(last_join(group), leader=True), skip_assignment=True))
-    group.member.topics_found(group.next_action().attempt, group.topics, group.now_ms)
+    group.receive(TopicsFound(group.next_action().attempt, group.topics))
     group.sync(0, 1)
-    assert group.poll() == Handover(assigned=partitions(0, 1), after=partitions(0, 1))
+    assert group.poll() == AssignmentChange(assigned=partitions(0, 1), after=partitions(0, 1))
     sync = next(message for key, message in reversed(group.sent) if key == SYNC_GROUP)
     assert isinstance(sync, SyncGroupRequest)
     assert sync.assignments == []
-    group.member.topics_seen({"t": [NO_RACK] * 5}, group.now_ms)
-    assert group.phase is Phase.WAITING
+    group.receive(TopicsRefreshed({"t": [NO_RACK] * 5}))
+    assert group.state is ClassicState.UNJOINED
 
 
-def test_an_assignor_that_fails_is_reported_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_assignor_is_raised_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     group.join(leader=True)
@@ -446,13 +483,13 @@ def test_an_assignor_that_fails_is_reported_with_its_error(monkeypatch: pytest.M
     monkeypatch.setattr(assignor, "assign", lambda *_: 1 / 0)
     action = group.next_action()
     assert isinstance(action, FindTopics)
-    group.member.topics_found(action.attempt, group.topics, group.now_ms)
+    group.receive(TopicsFound(action.attempt, group.topics))
     with pytest.raises(GroupError, match=r"assignor 'range': .* raised ZeroDivisionError"):
         group.poll()
 
 
 @pytest.mark.parametrize("method", ["user_data", "assigned"])
-def test_an_assignor_that_fails_in_a_follower_is_reported_and_asked_again(
+def test_error_of_assignor_of_follower_is_raised_and_member_rejoins(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = ScriptedGroup()
@@ -461,7 +498,7 @@ def test_an_assignor_that_fails_in_a_follower_is_reported_and_asked_again(
     with monkeypatch.context() as patched:
         patched.setattr(assignor, method, lambda *_: 1 / 0)
         group.pass_time(0)
-        if group.phase is not Phase.STUCK:
+        if group.state is not ClassicState.FAILED:
             group.join()
             group.sync(0)
     with pytest.raises(GroupError, match=rf"assignor 'range': .*{method}\(\) raised ZeroDivisionError"):
@@ -469,7 +506,7 @@ def test_an_assignor_that_fails_in_a_follower_is_reported_and_asked_again(
     group.settle()
 
 
-def test_partitions_that_were_never_wanted_are_refused_and_not_at_once_asked_for_again(
+def test_assignment_of_unsubscribed_topic_is_refused_with_backoff(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     group = ScriptedGroup()
@@ -477,24 +514,24 @@ def test_partitions_that_were_never_wanted_are_refused_and_not_at_once_asked_for
     group.join()
     action = group.next_action(SYNC_GROUP)
     group.answer(action, SyncGroupResponse(error_code=0, assignment=encode_assignment(partitions(0, topic="u"))))
-    assert group.phase is Phase.WAITING
-    assert group.member.deadline_ms is not None
-    assert group.member.deadline_ms > group.now_ms
+    assert group.state is ClassicState.UNJOINED
+    assert group.member.deadline_ms() is not None
+    assert group.member.deadline_ms() > group.now_ms
     assert "gave this member partitions of u, which it has not subscribed to" in caplog.text
     group.settle()
-    assert group.member.owned == partitions(0, 1, 2, 3)
+    assert group.owned == partitions(0, 1, 2, 3)
 
 
-def test_answers_that_come_too_late_change_nothing() -> None:
+def test_response_to_superseded_request_is_ignored() -> None:
     group = ScriptedGroup()
     group.subscribe("t")
     late = group.next_action(JOIN_GROUP)
-    group.member.unanswered(late.attempt, OUTAGE, group.now_ms)
+    group.receive(RequestFailed(late.attempt, OUTAGE))
     assert isinstance(late, Send)
     request = late.make(VERSION)
     assert isinstance(request, JoinGroupRequest)
     group.answer(late, group.joined(request))
-    assert group.phase is Phase.WAITING
+    assert group.state is ClassicState.UNJOINED
 
 
 CODES = st.sampled_from(
@@ -527,7 +564,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.sampled_from((None, "static")),
     st.lists(STEPS, max_size=40),
 )
-def test_whatever_happens_in_whatever_order_a_good_end_is_reached(
+def test_any_sequence_of_events_ends_in_stable_member(
     assignors: tuple[str, ...], instance: str | None, steps: list[Step]
 ) -> None:
     group = ScriptedGroup(*assignors, group_instance_id=instance)
@@ -535,7 +572,7 @@ def test_whatever_happens_in_whatever_order_a_good_end_is_reached(
     group.subscribe("t")
     for step in steps:
         take(group, *step)
-        check_told(group)
+        check_reconciled(group)
     group.subscribe("t")
     for _ in range(3):
         try:
@@ -543,12 +580,12 @@ def test_whatever_happens_in_whatever_order_a_good_end_is_reached(
             break
         except KafkaError:
             continue
-    assert group.phase is Phase.MEMBER
-    check_told(group)
+    assert group.state is ClassicState.STABLE
+    check_reconciled(group)
 
 
 def take(group: ScriptedGroup, what: str, value: int, numbers: list[int]) -> None:
-    """One step; `value` is an error code or a time, `numbers` are partitions."""
+    """Take one step; `value` is an error code or a time, `numbers` are partitions."""
     member = group.member
     if what.startswith("poll"):
         interruption = [("answer", ErrorCode.UNKNOWN_MEMBER_ID)] * (what == "poll interrupted")
@@ -561,15 +598,15 @@ def take(group: ScriptedGroup, what: str, value: int, numbers: list[int]) -> Non
     elif what.startswith("subscribe"):
         group.subscribe(*what.split()[1])
     elif what == "grow":
-        member.topics_seen({"t": [NO_RACK] * 7}, group.now_ms)
+        group.receive(TopicsRefreshed({"t": [NO_RACK] * 7}))
     elif what == "commit":
         if value:
-            member.commit_refused(value, member.generation_id, group.now_ms)
+            group.reject_commit(value, member.identity.generation_id)
     elif (action := group.next_action_if_any()) is not None:
         if what == "fail":
-            member.unanswered(action.attempt, OUTAGE, group.now_ms)
+            group.receive(RequestFailed(action.attempt, OUTAGE))
         elif isinstance(action, FindTopics):
-            member.topics_found(action.attempt, group.topics, group.now_ms)
+            group.receive(TopicsFound(action.attempt, group.topics))
         elif action.api_key == HEARTBEAT:
             group.answer(action, HeartbeatResponse(error_code=value))
         elif action.api_key == SYNC_GROUP:
@@ -581,13 +618,14 @@ def take(group: ScriptedGroup, what: str, value: int, numbers: list[int]) -> Non
             group.answer(action, group.joined(request, leader=bool(numbers), code=value))
 
 
-def check_told(group: ScriptedGroup) -> None:
-    """What the user was told adds up to what the member thinks that they have."""
+def check_reconciled(group: ScriptedGroup) -> None:
+    """The changes that the listener was called with add up to the owned partitions."""
     owned: frozenset[object] = frozenset()
-    for handover in group.told:
-        assert handover.lost <= owned
-        assert handover.revoked <= owned
-        owned = owned - handover.lost - handover.revoked | (handover.assigned or frozenset())
-        assert owned == handover.after
-    assert owned == group.member.owned
-    assert not group.half_told or group.phase not in (Phase.WAITING, Phase.JOINING), "nobody joins before they know"
+    for change in group.reconciled:
+        assert change.lost <= owned
+        assert change.revoked <= owned
+        owned = owned - change.lost - change.revoked | (change.assigned or frozenset())
+        assert owned == change.after
+    assert owned == group.owned
+    if group.in_progress:  # no JoinGroup before the listener has returned
+        assert group.state not in (ClassicState.UNJOINED, ClassicState.PREPARING_REBALANCE)

@@ -12,17 +12,17 @@ from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.node import _Journal
 from kafkaraw.broker.groups.reconciliation import reconcile
 from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.client.groups.commit_queue import Ownership
 from kafkaraw.client.groups.group import Group
-from kafkaraw.client.groups.handing_over import HandingOver
-from kafkaraw.client.groups.intents import Tenures
 from kafkaraw.client.groups.membership import Membership
+from kafkaraw.client.groups.reconciliation import Reconciliation
 from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.core.fetch.subscription_state import SubscriptionState
-from kafkaraw.core.group import leading
-from kafkaraw.core.group.actions import NONE
+from kafkaraw.core.group import assignor_calls
 from kafkaraw.core.group.assignors import sticky
 from kafkaraw.core.group.classic import ClassicMember
-from kafkaraw.core.group.modern import ModernMember
+from kafkaraw.core.group.consumer import ConsumerMember
+from kafkaraw.core.group.events import NONE
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 
@@ -70,58 +70,62 @@ def coordinator_waits_for_the_dead(monkeypatch: pytest.MonkeyPatch):
 
 
 def member_gives_up_after_it_has_joined_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ClassicMember, "_to_give_up", lambda self: NONE)
+    monkeypatch.setattr(ClassicMember, "_partitions_to_revoke", lambda self: NONE)
 
 
 def member_keeps_what_it_had_when_it_was_fenced(monkeypatch: pytest.MonkeyPatch):
     def keep(self, now_ms):
         self._join(now_ms)
 
-    monkeypatch.setattr(ModernMember, "_lose", keep)
+    monkeypatch.setattr(ConsumerMember, "_fence", keep)
 
 
 def member_says_that_it_has_given_up_before_it_has(monkeypatch: pytest.MonkeyPatch):
-    claims = ModernMember._claims
+    owned_ids = ConsumerMember._owned_partition_ids
 
     def of_the_target(self):
-        owned = claims.fget(self)
-        if self._target is None:
-            return owned
-        return frozenset((topic_id, number) for topic_id, numbers in self._target.items() for number in numbers)
+        target = self._target.partitions
+        if target is None:
+            return owned_ids.fget(self)
+        return frozenset((topic_id, number) for topic_id, numbers in target.items() for number in numbers)
 
-    monkeypatch.setattr(ModernMember, "_claims", property(of_the_target))
+    monkeypatch.setattr(ConsumerMember, "_owned_partition_ids", property(of_the_target))
 
 
 def member_does_not_claim_what_it_is_about_to_be_given(monkeypatch: pytest.MonkeyPatch):
-    claims = ModernMember._claims
+    owned_ids = ConsumerMember._owned_partition_ids
 
     def of_what_it_has(self):
-        has = {(self._ids.get(topic, ZERO_UUID), number) for topic, number in self.owned}
-        return claims.fget(self) & has
+        topic_ids = self._target.topic_ids
+        has = {(topic_ids.get(topic, ZERO_UUID), number) for topic, number in self.reconciler.owned}
+        return owned_ids.fget(self) & has
 
-    monkeypatch.setattr(ModernMember, "_claims", property(of_what_it_has))
+    monkeypatch.setattr(ConsumerMember, "_owned_partition_ids", property(of_what_it_has))
 
 
 def member_swallows_what_heartbeats_tell(monkeypatch: pytest.MonkeyPatch):
-    beaten, answered = ClassicMember._beaten, ModernMember.answered
-    monkeypatch.setattr(
-        ClassicMember, "_beaten", lambda self, response, now_ms: beaten(self, replace(response, error_code=0), now_ms)
-    )
+    classic, consumer = ClassicMember._on_heartbeat_response, ConsumerMember._on_response
 
-    def as_if_well(self, attempt, response, now_ms):
-        if getattr(response, "error_code", 0) and self.generation_id > 0:
-            response = replace(response, error_code=0, member_epoch=self.generation_id, assignment=None)
-        answered(self, attempt, response, now_ms)
+    def without_error(self, response, now_ms):
+        classic(self, replace(response, error_code=0), now_ms)
 
-    monkeypatch.setattr(ModernMember, "answered", as_if_well)
+    monkeypatch.setattr(ClassicMember, "_on_heartbeat_response", without_error)
+
+    def as_if_accepted(self, attempt, response, now_ms):
+        epoch = self.identity.generation_id
+        if getattr(response, "error_code", 0) and epoch > 0:
+            response = replace(response, error_code=0, member_epoch=epoch, assignment=None)
+        consumer(self, attempt, response, now_ms)
+
+    monkeypatch.setattr(ConsumerMember, "_on_response", as_if_accepted)
 
 
 def member_goes_on_with_heartbeats_after_it_has_left(monkeypatch: pytest.MonkeyPatch):
-    def say_so_only(self, reason):
-        self._part(reason)
-        self.owned = NONE
+    def send_the_request_only(self, reason):
+        self._send_leave(reason)
+        self.reconciler.owned = NONE
 
-    monkeypatch.setattr(ClassicMember, "leave", say_so_only)
+    monkeypatch.setattr(ClassicMember, "_on_unsubscribed", send_the_request_only)
 
 
 # -- assignors
@@ -136,7 +140,7 @@ def assignor_takes_without_the_round_of_giving_up(monkeypatch: pytest.MonkeyPatc
 
 
 def assignor_gives_a_partition_to_two(monkeypatch: pytest.MonkeyPatch):
-    encode, ask = leading.encode_assignment, leading.ask_assignment
+    encode, ask = assignor_calls.encode_assignment, assignor_calls.assignments_of
     first = {}
 
     def and_what_the_first_one_has(partitions):
@@ -147,8 +151,8 @@ def assignor_gives_a_partition_to_two(monkeypatch: pytest.MonkeyPatch):
         first.clear()
         return ask(assignor, topics, members)
 
-    monkeypatch.setattr(leading, "ask_assignment", begin)
-    monkeypatch.setattr(leading, "encode_assignment", and_what_the_first_one_has)
+    monkeypatch.setattr(assignor_calls, "assignments_of", begin)
+    monkeypatch.setattr(assignor_calls, "encode_assignment", and_what_the_first_one_has)
 
 
 # -- positions
@@ -164,7 +168,7 @@ def consumer_commits_what_it_has_fetched_and_not_handed_out(monkeypatch: pytest.
 
 
 def consumer_commits_what_it_had_under_the_next_generation(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Tenures, "given_up", lambda self, intent: [])
+    monkeypatch.setattr(Ownership, "revoked_since", lambda self, commit: [])
 
 
 def consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps(monkeypatch: pytest.MonkeyPatch):
@@ -190,19 +194,19 @@ def consumer_begins_without_asking_where(monkeypatch: pytest.MonkeyPatch):
     async def nowhere(self, partitions):
         self._starts = {}
 
-    monkeypatch.setattr(HandingOver, "_find_starts", nowhere)
+    monkeypatch.setattr(Reconciliation, "_find_starts", nowhere)
 
 
 def consumer_commits_by_the_clock_what_is_not_processed(monkeypatch: pytest.MonkeyPatch):
-    look = Membership._look_for_user
+    check = Membership._check_consumption
 
     def and_commit(self, now_ms):
         if self.progress.is_due:
             self.progress.note_processed()
             self.progress.commit_if_due()
-        look(self, now_ms)
+        check(self, now_ms)
 
-    monkeypatch.setattr(Membership, "_look_for_user", and_commit)
+    monkeypatch.setattr(Membership, "_check_consumption", and_commit)
 
 
 def consumer_keeps_what_it_has_in_hand_when_it_seeks(monkeypatch: pytest.MonkeyPatch):

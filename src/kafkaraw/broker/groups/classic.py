@@ -1,4 +1,4 @@
-"""The classic group protocol: who joins, who leads, when a rebalance begins and ends, who has left or died.
+"""The classic group protocol in the coordinator: joins, the leader, rebalances, leaves and session timeouts.
 
 Decides about one group at a time, which it is given; `coordinator` keeps them. Answers are callbacks, because members
 wait for each other: JoinGroup until all have joined, SyncGroup until the leader has handed in the assignment.
@@ -21,10 +21,9 @@ from kafkaraw.broker.groups.classic_group import (
     Synced,
     refused_join,
 )
-from kafkaraw.broker.groups.embedded_protocol import read_assignment
-from kafkaraw.broker.groups.means import Caller, Means
+from kafkaraw.broker.groups.consumer_protocol import read_assignment
+from kafkaraw.broker.groups.runtime import Caller, CoordinatorContext, Topics
 from kafkaraw.broker.groups.states import ClassicState
-from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
@@ -41,23 +40,23 @@ _logger = logging.getLogger("kafkaraw.broker.groups")
 _S = ClassicState
 
 HANDED_OUT_MAX: Final = 1 << 20
-"""Characters of the newest member ids that were handed out and may be joined with; older ones are no longer known."""
+"""Characters of the newest member ids that were handed out; a member cannot join with an older one."""
 
 
 class ClassicProtocol:
     """Decides about members of classic groups.
 
     Args:
-        means: the world around.
+        context: what the node gives.
         topics: the cluster's topics.
         find: the group of that name, when it is there and classic.
     """
 
-    def __init__(self, means: Means, topics: Topics, find: Callable[[str], ClassicGroup | None]) -> None:
-        self._means = means
+    def __init__(self, context: CoordinatorContext, topics: Topics, find: Callable[[str], ClassicGroup | None]) -> None:
+        self._context = context
         self._topics = topics
-        self._timers = means.timers
-        self._limits = means.limits
+        self._timers = context.timers
+        self._limits = context.limits
         self._find = find
         self._handed_out: deque[tuple[str, str]] = deque()
         self._handed_out_size = 0
@@ -65,13 +64,13 @@ class ClassicProtocol:
     # ---- joining
 
     def join(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
-        """Let somebody become a member, or a member join again.
+        """Let a new member join, or a member rejoin.
 
         Args:
             group: with that name.
             request: what it asks for.
             caller: who asks.
-            answer: told the outcome, when all members have joined.
+            answer: called with the response, when all members have joined.
         """
         member_id = request.member_id
         if not self._has_room(group, member_id):
@@ -91,7 +90,7 @@ class ClassicProtocol:
                 self._join_again(group, group.members[member_id], request, answer)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether there may be one more, or whoever asks is in already."""
+        """Return whether the group has room for another member, or already has this one."""
         if group.state in (_S.EMPTY, _S.DEAD):
             return True
         member = group.members.get(member_id)
@@ -102,7 +101,7 @@ class ClassicProtocol:
 
     def _join_new(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
         instance_id = request.group_instance_id
-        new_id = f"{caller.client_id if instance_id is None else instance_id}-{self._means.new_id()}"
+        new_id = f"{caller.client_id if instance_id is None else instance_id}-{self._context.new_id()}"
         if instance_id is not None:
             old_id = group.static_ids.get(instance_id)
             if old_id is None:
@@ -116,7 +115,7 @@ class ClassicProtocol:
             self._add(group, request, caller, new_id, answer)
 
     def _hand_out_id(self, group: ClassicGroup, member_id: str, session_ms: int) -> None:
-        """Await a member that is told its id; ids that nobody joins with cost a bounded amount of memory."""
+        """Expect a member under a new id; ids that are never used cost a bounded amount of memory."""
         group.pending_joins[member_id] = None
         self._watch(group, member_id, session_ms)
         self._handed_out.append((group.group_id, member_id))
@@ -174,7 +173,7 @@ class ClassicProtocol:
     def _replace(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, ids: tuple[str, str], answer: Joined
     ) -> None:
-        """A static member has come back without knowing its id: it takes its own place (KIP-345)."""
+        """A static member rejoins without its member id: it replaces itself (KIP-345)."""
         old_id, new_id = ids
         old_leader = group.leader_id
         member = group.replace_static(request.group_instance_id or "", old_id, new_id)
@@ -201,7 +200,7 @@ class ClassicProtocol:
         before: tuple[tuple[tuple[str, bytes], ...], int, int],
         caller: Caller,
     ) -> None:
-        """Answer a static member that changes nothing without a rebalance, once its new id is written down."""
+        """Answer a static member that rejoins unchanged without a rebalance, once its new id is written."""
         new_id = member.member_id
 
         def written(code: ErrorCode) -> None:
@@ -221,7 +220,7 @@ class ClassicProtocol:
             response.skip_assignment = leads
             member.answer_join(response)
 
-        self._means.write([group.record()], written)
+        self._context.write([group.record()], written)
 
     # ---- rebalances
 
@@ -232,13 +231,13 @@ class ClassicProtocol:
             self._complete_if_all_joined(group)
 
     def _prepare(self, group: ClassicGroup, reason: str) -> None:
-        """Begin a rebalance: all members are to join again."""
+        """Begin a rebalance: all members have to rejoin."""
         if group.state is _S.COMPLETING_REBALANCE:
             self._hand_out(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         self._timers.cancel(_sync(group))
         first = group.is_empty
-        group.move_to(_S.PREPARING_REBALANCE, self._means.now_ms())
+        group.move_to(_S.PREPARING_REBALANCE, self._context.now_ms())
         _logger.info("group %r rebalances after generation %d: %s", group.group_id, group.generation, printable(reason))
         if first:
             delay_ms = self._limits.initial_rebalance_delay_ms
@@ -252,7 +251,7 @@ class ClassicProtocol:
         self._timers.set(_join(group), group.rebalance_timeout_ms, lambda: self._end_joins(group.group_id))
 
     def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        """Complete the first rebalance after a while, which grows as long as members come."""
+        """Complete the first rebalance after a delay, which grows while members join."""
 
         def over() -> None:
             found = self._find(group.group_id)
@@ -273,13 +272,13 @@ class ClassicProtocol:
             self._complete(group)
 
     def _complete_if_all_joined(self, group: ClassicGroup) -> None:
-        """Complete a rebalance for which no member is missing; the first one of a group ends with its delay only."""
+        """Complete a rebalance that all members have joined; the first one of a group ends with its delay only."""
         first = group.previous_state is _S.EMPTY
         if group.state is _S.PREPARING_REBALANCE and not first and group.all_joined:
             self._complete(group)
 
     def _complete(self, group: ClassicGroup) -> None:
-        """End the joining: who has not joined is out, unless it is static; the others are the next generation."""
+        """Complete the join phase: remove dynamic members that have not joined, and begin the next generation."""
         self._timers.cancel(_join(group))
         for member in list(group.members.values()):
             if member.joined is None and member.instance_id is None:
@@ -289,15 +288,15 @@ class ClassicProtocol:
         if group.state is _S.DEAD:
             return
         if group.members and not group.elect_joined_leader():
-            _logger.warning("group %r: nobody has joined again; waiting for sessions to end", group.group_id)
+            _logger.warning("group %r: no member has rejoined; waiting for session timeouts", group.group_id)
             self._wait_for_joins(group)
             return
-        group.begin_generation(self._means.now_ms())
+        group.begin_generation(self._context.now_ms())
         _logger.info(
             "group %r is in generation %d with %d members", group.group_id, group.generation, len(group.members)
         )
         if group.is_empty:
-            self._means.write([group.record({})], self._emptied(group))
+            self._context.write([group.record({})], self._emptied(group))
             return
         for member in list(group.members.values()):
             group.pending_syncs[member.member_id] = None
@@ -317,7 +316,7 @@ class ClassicProtocol:
         return written
 
     def _end_syncs(self, group_id: str, generation: int) -> None:
-        """Whoever has not asked for its assignment by now is out."""
+        """Remove the members that have not sent SyncGroup in time."""
         group = self._find(group_id)
         if group is None or group.generation != generation or not group.pending_syncs:
             return
@@ -331,7 +330,7 @@ class ClassicProtocol:
     # ---- assignments
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, answer: Synced) -> None:
-        """Take the leader's assignment, or let a member wait for its own."""
+        """Store the leader's assignment, or let a member wait for its own."""
         code = self._check_sync(group, request)
         if not code and group.state is _S.PREPARING_REBALANCE:
             code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -375,12 +374,12 @@ class ClassicProtocol:
             for member in group.members.values():
                 member.assignment = assignments[member.member_id]
             self._hand_out(group, ErrorCode.NONE)
-            group.move_to(_S.STABLE, self._means.now_ms())
+            group.move_to(_S.STABLE, self._context.now_ms())
 
-        self._means.write([group.record(assignments)], written)
+        self._context.write([group.record(assignments)], written)
 
     def _hand_out(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """Answer those who wait for their assignment."""
+        """Answer the members that wait for their assignment."""
         for member in list(group.members.values()):
             if code:
                 member.assignment = b""
@@ -393,7 +392,7 @@ class ClassicProtocol:
     # ---- staying and leaving
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
-        """A member lives; says what it is to be told."""
+        """Take a heartbeat; return the error code for the response."""
         code = group.check_member(request.member_id, request.group_instance_id)
         if not code and request.generation_id != group.generation:
             code = ErrorCode.ILLEGAL_GENERATION
@@ -404,13 +403,13 @@ class ClassicProtocol:
         return ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE
 
     def touch(self, group: ClassicGroup, member_id: str) -> None:
-        """A member's session begins anew."""
+        """Restart the session timeout of a member."""
         member = group.members.get(member_id)
         if member is not None:
             self._watch(group, member_id, member.session_timeout_ms)
 
     def leave(self, group: ClassicGroup, leaving: list[MemberIdentity]) -> list[ErrorCode]:
-        """Let members go, by id or by static name; says what became of each."""
+        """Remove members by member id or instance id; return the error code of each."""
         codes = [self._let_go(group, one) for one in leaving]
         if ErrorCode.NONE in codes:
             gone = ", ".join(one.member_id for one, code in zip(leaving, codes, strict=True) if not code)
@@ -443,7 +442,7 @@ class ClassicProtocol:
         self._timers.set(_session(group, member_id), timeout_ms, lambda: self._session_over(group.group_id, member_id))
 
     def _session_over(self, group_id: str, member_id: str) -> None:
-        """Nothing was heard from a member for as long as it may be silent."""
+        """Remove a member whose session has timed out."""
         group = self._find(group_id)
         if group is None:
             return
@@ -464,7 +463,7 @@ class ClassicProtocol:
     # ---- a change of leader
 
     def begin(self, group: ClassicGroup) -> None:
-        """A group was read from the log: its members have a session's time to be heard of.
+        """Start the session timeouts of a group that was read from the log.
 
         A group that had to rebalance, as when it has just become a classic one, is found as if it had not: when
         partitions are nobody's it rebalances now. (In Apache Kafka 4.3 they stay so until somebody joins or leaves.)
@@ -477,7 +476,7 @@ class ClassicProtocol:
             self._prepare(group, "partitions are nobody's")
 
     def take_over(self, group: ClassicGroup, why: str) -> None:
-        """A group was one of the new protocol until now.
+        """Take over a group that was a consumer group until now.
 
         Args:
             group: with all its members.
@@ -489,7 +488,7 @@ class ClassicProtocol:
             self._prepare(group, why)
 
     def drop(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """The group is no longer coordinated here: those who wait are told so."""
+        """Answer the members that wait: another node coordinates the group now."""
         self._timers.cancel(_join(group))
         self._timers.cancel(_sync(group))
         for member_id in [*group.members, *group.pending_joins]:
@@ -500,7 +499,7 @@ class ClassicProtocol:
 
 
 def leaves_out_partitions(group: ClassicGroup, topics: Topics) -> bool:
-    """Whether a partition that the members want to read is given to none of them, as far as that can be told."""
+    """Return whether a subscribed partition is assigned to no member, as far as subscriptions can be read."""
     given: set[tuple[str, int]] = set()
     try:
         for member in group.members.values():
@@ -521,7 +520,7 @@ def _reason(request: JoinGroupRequest) -> str:
 
 
 def _take_over(member: ClassicMember, request: JoinGroupRequest, answer: Joined) -> None:
-    """A member says again what it knows and wants."""
+    """Update a member with what its JoinGroup says."""
     before = member.joined
     member.protocols = _protocols(request)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms

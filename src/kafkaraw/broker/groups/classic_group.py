@@ -1,4 +1,4 @@
-"""A classic group and its members: what is known of them, and what follows from it. Decisions are in `classic`.
+"""A classic group and its members: their state and questions about it. Decisions are in `classic`.
 
 Source: org.apache.kafka.coordinator.group.classic.{ClassicGroup, ClassicGroupMember}; KIP-345.
 """
@@ -43,7 +43,7 @@ class ClassicMember:
         client_host: the client's address, as Kafka shows it.
         protocols: (assignor, subscription), the preferred one first.
         assignment: what the leader has given it, or nothing.
-        is_new: it has joined, and was not told so yet: its session does not count while it waits.
+        is_new: it has sent its first JoinGroup, which is not answered yet: its session does not time out meanwhile.
         joined: who waits for the answer to its JoinGroup.
         synced: who waits for the answer to its SyncGroup.
     """
@@ -63,21 +63,21 @@ class ClassicMember:
 
     @property
     def is_quiet_by_right(self) -> bool:
-        """Whether it waits for an answer, and so need not send heartbeats; a new member has no such right."""
+        """Whether it waits for a response, so that it need not send heartbeats; a new member must."""
         return not self.is_new and (self.joined is not None or self.synced is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its subscription for an assignor; nothing when there is none."""
+        """Return its metadata for an assignor; empty bytes if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def answer_join(self, response: JoinGroupResponse) -> None:
-        """Answer its JoinGroup, if it waits for that."""
+        """Answer its JoinGroup, if it waits for one."""
         joined, self.joined = self.joined, None
         if joined is not None:
             joined(response)
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
-        """Answer its SyncGroup, if it waits for that; says whether it did."""
+        """Answer its SyncGroup, if it waits for one; return whether it did."""
         synced, self.synced = self.synced, None
         if synced is not None:
             synced(response)
@@ -90,10 +90,10 @@ class ClassicGroup:
 
     Attributes:
         previous_state: the state before; a first rebalance takes longer.
-        protocol_type: `consumer` for consumers; None when nobody has joined yet.
+        protocol_type: `consumer` for consumers; None before the first member has joined.
         protocol_name: the assignor in use.
         state_since_ms: when it got into its state, in milliseconds since 1970; -1 unknown.
-        subscribed_topics: those of all members; None when that cannot be told.
+        subscribed_topics: those of all members; None if a subscription cannot be read.
         pending_joins: member ids that were handed out and did not join yet (KIP-394).
         pending_syncs: members that have not asked for their assignment.
         grew: a member has joined during the first rebalance, which waits a little longer then.
@@ -119,27 +119,27 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return self.state is ClassicState.EMPTY
 
     @property
     def state_label(self) -> str:
-        """Kafka's name for its state."""
+        """Kafka's name of the state."""
         return self.state.value
 
     @property
     def of_consumers(self) -> bool:
-        """Whether its members are consumers, whose subscriptions can be read."""
+        """Whether the members are consumers, whose subscriptions can be read."""
         return self.protocol_type == CONSUMER_TYPE
 
     @property
     def awaiting_join(self) -> int:
-        """How many members wait for the answer to their JoinGroup."""
+        """The number of members that wait for the response to JoinGroup."""
         return sum(member.joined is not None for member in self.members.values())
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member has joined, and every id that was handed out is in use."""
+        """Whether all members have joined, also those that were given a member id."""
         return not self.pending_joins and all(member.joined is not None for member in self.members.values())
 
     @property
@@ -149,15 +149,15 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
+        """The longest rebalance timeout of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_leader(self, member_id: str) -> bool:
-        """Whether that member leads."""
+        """Return whether a member is the leader."""
         return self.leader_id is not None and self.leader_id == member_id
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody who knows these assignors can be a member."""
+        """Return whether a member with these assignors can join."""
         names = set(names)
         if self.state is ClassicState.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -166,12 +166,12 @@ class ClassicGroup:
         return bool(names) if not self.members else not names.isdisjoint(self._common_protocols())
 
     def _common_protocols(self) -> set[str]:
-        """The assignors that all members know."""
+        """The assignors that all members support."""
         counts = Counter(name for member in self.members.values() for name in {name for name, _ in member.protocols})
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """The assignor that most members prefer, among those that all know."""
+        """Return the assignor that most members prefer, among those that all support."""
         candidates = self._common_protocols()
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates) for member in self.members.values()
@@ -179,7 +179,7 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether a request comes from a member, and not from one whose name another has taken over."""
+        """Return the error code of a request with these ids; a static member that was replaced is fenced."""
         if instance_id is not None:
             existing = self.static_ids.get(instance_id)
             if existing is None:
@@ -191,7 +191,7 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool, version: int
     ) -> ErrorCode:
-        """Whether whoever says so may commit positions."""
+        """Return the error code of a commit with this identity."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
@@ -209,23 +209,23 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether whoever says so may read positions: everybody."""
+        """Return NONE: reading committed offsets takes no membership."""
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:
-        """Whether the group may be deleted."""
+        """Return the error code of a deletion of the group."""
         return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     def check_delete_offsets(self) -> ErrorCode:
-        """Whether positions of the group may be deleted."""
+        """Return the error code of a deletion of committed offsets."""
         return ErrorCode.NONE if self.is_empty or self.of_consumers else ErrorCode.NON_EMPTY_GROUP
 
     def reads(self, topic: str) -> bool:
-        """Whether a member reads a topic, as far as can be told."""
+        """Return whether a member is subscribed to a topic, as far as subscriptions can be read."""
         return self.of_consumers if self.subscribed_topics is None else topic in self.subscribed_topics
 
     def expires_from_ms(self, committed: CommittedOffset) -> int | None:
-        """From when on the time counts after which a position is forgotten; None keeps it."""
+        """Return the start of the retention time of a committed offset; None keeps it."""
         if self.protocol_type is None:
             return committed.committed_ms
         if self.is_empty:
@@ -234,7 +234,7 @@ class ClassicGroup:
         return committed.committed_ms if stable and self.of_consumers and self.subscribed_topics is not None else None
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told of the members."""
+        """Return the members for the JoinGroup response of the leader."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -247,7 +247,7 @@ class ClassicGroup:
     # ---- changes
 
     def move_to(self, state: ClassicState, now_ms: int) -> None:
-        """Be in another state.
+        """Move to another state.
 
         Raises:
             IllegalTransitionError: that cannot follow.
@@ -258,7 +258,7 @@ class ClassicGroup:
         _logger.debug("group %r: %s -> %s", self.group_id, self.previous_state.value, state.value)
 
     def add(self, member: ClassicMember) -> None:
-        """Have a new member; the first one leads."""
+        """Add a member; the first one is the leader."""
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         if not self.members:
@@ -269,7 +269,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Have a member, or somebody who was to become one, no longer."""
+        """Remove a member, or a member id that was handed out."""
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             self.static_ids.pop(member.instance_id, None)
@@ -279,7 +279,7 @@ class ClassicGroup:
         self.pending_syncs.pop(member_id, None)
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """A static member has come back under a new id; whoever waits under the old one is fenced."""
+        """Give a static member a new member id; fence the requests that wait under the old one."""
         member = self.members.pop(old_id)
         member.answer_join(refused_join(ErrorCode.FENCED_INSTANCE_ID, old_id))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, assignment=b""))
@@ -291,7 +291,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Have a leader who has joined; False when nobody has."""
+        """Choose a leader that has joined; return False if no member has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].joined is not None:
@@ -303,7 +303,7 @@ class ClassicGroup:
         return joined is not None
 
     def begin_generation(self, now_ms: int) -> None:
-        """The members are those that there are now."""
+        """Begin the next generation with the current members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.note_subscriptions()
@@ -311,7 +311,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def note_subscriptions(self) -> None:
-        """Members have joined or left: see what they read."""
+        """Update the subscribed topics after members have joined or left."""
         self.subscribed_topics = self._subscribed()
 
     def _subscribed(self) -> frozenset[str] | None:
@@ -337,7 +337,7 @@ class ClassicGroup:
     # ---- as a record
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupRecord:
-        """The group as it is written down.
+        """Return the record of the group.
 
         Args:
             assignments: by member id; None for those that the members have.
@@ -366,7 +366,7 @@ class ClassicGroup:
         return GroupRecord(GroupMetadataKey(group=self.group_id), value)
 
     def empty_record(self) -> GroupRecord:
-        """A group that nobody has joined yet, as it is written down."""
+        """Return the record of a group without members."""
         value = GroupMetadataValue(
             protocol_type="",
             generation=0,
@@ -378,12 +378,12 @@ class ClassicGroup:
         return GroupRecord(GroupMetadataKey(group=self.group_id), value)
 
     def tombstones(self) -> list[GroupRecord]:
-        """The group is gone."""
+        """Return the tombstones of the group."""
         return [GroupRecord(GroupMetadataKey(group=self.group_id), None)]
 
     @classmethod
     def of(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group that was written down."""
+        """Return the group of a record."""
         group = cls(
             group_id,
             state=ClassicState.STABLE if value.members else ClassicState.EMPTY,
@@ -414,5 +414,5 @@ class ClassicGroup:
 
 
 def refused_join(code: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> JoinGroupResponse:
-    """The answer to a JoinGroup that is refused."""
+    """Return the response to a JoinGroup that is refused."""
     return JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id=member_id, members=[])

@@ -1,4 +1,4 @@
-"""Classic members of a group of the new protocol: what JoinGroup, SyncGroup, Heartbeat and LeaveGroup mean there.
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
 
 Nobody leads, and nobody waits for the others: the coordinator assigns, as for all members of the group, and a classic
 member is told by its heartbeats to join again for what comes next. Start at `join`.
@@ -14,16 +14,14 @@ from dataclasses import replace
 
 from kafkaraw.broker.configs.group_settings import MigrationPolicy
 from kafkaraw.broker.groups.assignors import Parts
-from kafkaraw.broker.groups.changes import CarryOut, Change
 from kafkaraw.broker.groups.classic import MEMBER_ID_REQUIRED_SINCE
 from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, UNKNOWN_MEMBER, Joined, Synced, refused_join
 from kafkaraw.broker.groups.consumer import ConsumerProtocol
 from kafkaraw.broker.groups.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember, MemberState
+from kafkaraw.broker.groups.consumer_protocol import read_subscription, version_of, write_assignment
 from kafkaraw.broker.groups.consumer_requests import check_static, unknown_member
-from kafkaraw.broker.groups.embedded_protocol import read_subscription, version_of, write_assignment
-from kafkaraw.broker.groups.means import Caller, Means
 from kafkaraw.broker.groups.migration import goes_down_with
-from kafkaraw.broker.groups.topics import Topics
+from kafkaraw.broker.groups.runtime import Caller, CommitChange, CoordinatorContext, GroupChange, Topics
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
@@ -40,33 +38,35 @@ Left = Callable[[list[ErrorCode]], None]
 
 
 class ClassicMembers:
-    """Decides about classic members of groups of the new protocol.
+    """Decides about members of the classic protocol in consumer groups.
 
     Args:
-        means: the world around.
+        context: what the node gives.
         topics: the cluster's topics.
         consumer: decides about the groups.
-        carry_out: writes a change down.
+        commit_change: writes a change down.
     """
 
-    def __init__(self, means: Means, topics: Topics, consumer: ConsumerProtocol, carry_out: CarryOut) -> None:
-        self._means = means
+    def __init__(
+        self, context: CoordinatorContext, topics: Topics, consumer: ConsumerProtocol, commit_change: CommitChange
+    ) -> None:
+        self._context = context
         self._topics = topics
         self._consumer = consumer
-        self._carry_out = carry_out
+        self._commit_change = commit_change
 
     # ---- joining
 
-    def join(self, change: Change, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
-        """Let somebody become a member, or a member come for what is next.
+    def join(self, change: GroupChange, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
+        """Let a new member join, or a member rejoin for its next assignment.
 
         Args:
             change: to a group that has members.
             request: what it asks for.
             caller: who asks.
-            answer: told the outcome.
+            answer: called with the response.
         """
-        group, member_id = change.group, request.member_id or self._means.new_id()
+        group, member_id = change.group, request.member_id or self._context.new_id()
         try:
             self._check_join(group, member_id, request)
             dynamic = request.group_instance_id is None
@@ -96,10 +96,10 @@ class ClassicMembers:
                     self._consumer.expect("sync", group.group_id, member_id, request.rebalance_timeout_ms)
             answer(refused_join(code) if code else response)
 
-        self._carry_out(change, written)
+        self._commit_change(change, written)
 
     def _check_join(self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
-        if self._means.limits.migration is MigrationPolicy.DISABLED:
+        if self._context.limits.migration is MigrationPolicy.DISABLED:
             raise Refusal(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"Cannot join the consumer group {group.group_id} with the classic protocol because the group "
@@ -109,10 +109,10 @@ class ClassicMembers:
         if not group.knows_protocol(request.protocol_type, [each.name for each in request.protocols]):
             raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
-    def _join(self, change: Change, member_id: str, request: JoinGroupRequest, caller: Caller) -> ConsumerMember:
+    def _join(self, change: GroupChange, member_id: str, request: JoinGroupRequest, caller: Caller) -> ConsumerMember:
         group = change.group
         holder = group.static_member(request.group_instance_id)
-        goes_down = goes_down_with(group, holder, self._means.limits)
+        goes_down = goes_down_with(group, holder, self._context.limits)
         before = self._member(change, holder, member_id, request)
         said = _subscription(request)
         member = replace(
@@ -142,9 +142,9 @@ class ClassicMembers:
         return after
 
     def _member(
-        self, change: Change, holder: ConsumerMember | None, member_id: str, request: JoinGroupRequest
+        self, change: GroupChange, holder: ConsumerMember | None, member_id: str, request: JoinGroupRequest
     ) -> ConsumerMember:
-        """The member that asks, as it was."""
+        """Return the member that sends the request, as it is before."""
         group, instance_id = change.group, request.group_instance_id
         if instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
@@ -162,8 +162,8 @@ class ClassicMembers:
 
     # ---- what it is to read
 
-    def sync(self, change: Change, request: SyncGroupRequest, answer: Synced) -> None:
-        """Tell a member what it is to read."""
+    def sync(self, change: GroupChange, request: SyncGroupRequest, answer: Synced) -> None:
+        """Answer a member with its assignment."""
         group = change.group
         try:
             member = self._classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -194,21 +194,21 @@ class ClassicMembers:
             self._consumer.watch_session(group.group_id, member.member_id, session_ms)
             answer(response)
 
-        self._carry_out(change, written)
+        self._commit_change(change, written)
 
     # ---- staying and leaving
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
-        """A member lives; says what it is to be told.
+        """Take a heartbeat; return the error code for the response.
 
         In a group without members of the new protocol nobody else notices that the group or its topics have changed:
         there its members are to join again for that. (Those of Apache Kafka 4.3 are not, and partitions stay unread.)
         """
         on_its_own = all(member.classic is not None for member in group.members.values())
         if on_its_own and group.topics_version != self._topics.version:
-            change = Change(group.copy())
+            change = GroupChange(group.copy())
             self._consumer.refresh(change, bump=False)
-            self._carry_out(change, lambda code: None)
+            self._commit_change(change, lambda code: None)
             group = change.group
         try:
             member = self._classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -228,8 +228,8 @@ class ClassicMembers:
         if not self._consumer.expects("join", group.group_id, member.member_id):
             self._consumer.expect("join", group.group_id, member.member_id, member.rebalance_timeout_ms)
 
-    def leave(self, change: Change, leaving: Iterable[MemberIdentity], answer: Left) -> None:
-        """Let members of any protocol go, by id or by static name; tells what became of each."""
+    def leave(self, change: GroupChange, leaving: Iterable[MemberIdentity], answer: Left) -> None:
+        """Remove members of either protocol by member id or instance id; answer with the error code of each."""
         codes: list[ErrorCode] = []
         gone: dict[str, None] = {}
         for one in leaving:
@@ -242,7 +242,7 @@ class ClassicMembers:
             answer(codes)
             return
         self._consumer.remove(change, list(gone))
-        self._carry_out(change, lambda code: answer([own or code for own in codes]))
+        self._commit_change(change, lambda code: answer([own or code for own in codes]))
 
     def _classic_member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
@@ -279,7 +279,7 @@ def _who_leaves(group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What a member wants to read: it says the same for every assignor."""
+    """Return the subscription of a member, which is the same for every assignor."""
     try:
         return read_subscription(bytes(request.protocols[0].metadata))
     except ProtocolError as error:

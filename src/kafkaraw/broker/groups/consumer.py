@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
-from kafkaraw.broker.groups.changes import Begin, CarryOut, Change
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import (
     LEAVING,
@@ -32,11 +31,18 @@ from kafkaraw.broker.groups.consumer_requests import (
     unknown_member,
     updated,
 )
-from kafkaraw.broker.groups.means import Caller, Means
 from kafkaraw.broker.groups.migration import downgrade, goes_down_without
 from kafkaraw.broker.groups.reconciliation import Aim, reconcile
 from kafkaraw.broker.groups.regexes import check_work, compile_regex
-from kafkaraw.broker.groups.topics import Topics, metadata_hash
+from kafkaraw.broker.groups.runtime import (
+    BeginChange,
+    Caller,
+    CommitChange,
+    CoordinatorContext,
+    GroupChange,
+    Topics,
+    metadata_hash,
+)
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -59,25 +65,25 @@ class ConsumerProtocol:
     """Decides about members of consumer groups.
 
     Args:
-        means: the world around.
+        context: what the node gives.
         topics: the cluster's topics.
         begin: gives the change that a request is to make.
-        carry_out: writes a change down.
+        commit_change: writes a change down.
         downgraded: told of a group that is a classic one now.
     """
 
     def __init__(
         self,
-        means: Means,
+        context: CoordinatorContext,
         topics: Topics,
-        begin: Begin,
-        carry_out: CarryOut,
+        begin: BeginChange,
+        commit_change: CommitChange,
         downgraded: Downgraded,
     ) -> None:
-        self._means = means
+        self._context = context
         self._topics = topics
         self._begin = begin
-        self._carry_out = carry_out
+        self._commit_change = commit_change
         self._downgraded = downgraded
 
     # ---- requests
@@ -91,19 +97,19 @@ class ConsumerProtocol:
             answer: told what it is to read.
         """
         try:
-            check_request(request, caller.version, self._means.limits.assignors)
+            check_request(request, caller.version, self._context.limits.assignors)
             leaves = request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE)
             change, response = self._leave(request) if leaves else self._stay(request, caller)
         except Refusal as refusal:
             answer(refused(refusal.code, refusal.message))
             return
-        self._carry_out(change, lambda code: answer(refused(code) if code else response))
+        self._commit_change(change, lambda code: answer(refused(code) if code else response))
 
     # ---- staying
 
     def _stay(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
-    ) -> tuple[Change, ConsumerGroupHeartbeatResponse]:
+    ) -> tuple[GroupChange, ConsumerGroupHeartbeatResponse]:
         joins = request.member_epoch == 0
         try:
             change = self._begin(request.group_id, joins)
@@ -112,7 +118,7 @@ class ConsumerProtocol:
                 raise
             raise Refusal(refusal.code, f"Consumer group {request.group_id} not found.") from refusal
         group = change.group
-        member_id = request.member_id or self._means.new_id()
+        member_id = request.member_id or self._context.new_id()
         self.check_room(group, member_id)
         claimed = parts_of(request.topic_partitions)
         before = self._member(change, request, member_id, claimed, joins=joins)
@@ -139,7 +145,7 @@ class ConsumerProtocol:
         Raises:
             Refusal: GROUP_MAX_SIZE_REACHED.
         """
-        limit = self._means.limits.consumer_size_max
+        limit = self._context.limits.consumer_size_max
         if len(group.members) >= limit and member_id not in group.members:
             raise Refusal(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -151,19 +157,19 @@ class ConsumerProtocol:
             error_code=ErrorCode.NONE,
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._means.limits_of(group_id).heartbeat_interval_ms,
+            heartbeat_interval_ms=self._context.limits_of(group_id).heartbeat_interval_ms,
         )
 
     def _member(
         self,
-        change: Change,
+        change: GroupChange,
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
         claimed: Parts | None,
         *,
         joins: bool,
     ) -> ConsumerMember:
-        """The member that asks, as it was."""
+        """Return the member that sends the request, as it is before."""
         group, instance_id = change.group, request.instance_id
         if instance_id is None:
             member = group.members.get(member_id)
@@ -181,7 +187,7 @@ class ConsumerProtocol:
         return holder
 
     def take_place(
-        self, change: Change, holder: ConsumerMember, member_id: str, *, released: bool = False
+        self, change: GroupChange, holder: ConsumerMember, member_id: str, *, released: bool = False
     ) -> ConsumerMember:
         """A static member has come back under another id: it takes over what it had.
 
@@ -210,7 +216,7 @@ class ConsumerProtocol:
 
     # ---- what is read
 
-    def subscribe(self, change: Change, before: ConsumerMember, member: ConsumerMember, caller: Caller) -> bool:
+    def subscribe(self, change: GroupChange, before: ConsumerMember, member: ConsumerMember, caller: Caller) -> bool:
         """Take over what a member wants to read; a new epoch begins when that, or a topic, has changed.
 
         Args:
@@ -236,7 +242,9 @@ class ConsumerProtocol:
         self.refresh(change, bump=changed, caller=caller, resolved=resolved)
         return changed
 
-    def refresh(self, change: Change, *, bump: bool, caller: Caller | None = None, resolved: str | None = None) -> None:
+    def refresh(
+        self, change: GroupChange, *, bump: bool, caller: Caller | None = None, resolved: str | None = None
+    ) -> None:
         """Look at the topics again, if they have changed, and begin a new epoch if need be.
 
         Args:
@@ -261,12 +269,12 @@ class ConsumerProtocol:
             change.add(group.epoch_record(group.epoch + 1, seen))
             _logger.info("group %r is in epoch %d", group.group_id, group.epoch)
 
-    def _drop_unused_regexes(self, change: Change) -> None:
+    def _drop_unused_regexes(self, change: GroupChange) -> None:
         group = change.group
         wanted = {member.topic_regex for member in group.members.values()}
         change.add(*(group.regex_record(regex, None) for regex in list(group.regexes) if regex not in wanted))
 
-    def _resolve_again(self, change: Change, regex: str, caller: Caller) -> None:
+    def _resolve_again(self, change: GroupChange, regex: str, caller: Caller) -> None:
         """Match a regex with the topics as they are now; if that is refused, it keeps what it matched."""
         try:
             resolved = self._resolve(change.group, regex, caller)
@@ -285,14 +293,14 @@ class ConsumerProtocol:
         names = [name for name in self._topics.names() if caller.sees(name)]
         check_work(regex, group.regexes, names)
         found = frozenset(name for name in names if pattern.fullmatch(name))
-        return Resolved(found, self._topics.version, self._means.now_ms())
+        return Resolved(found, self._topics.version, self._context.now_ms())
 
     # ---- who is to read what
 
-    def update_target(self, change: Change) -> None:
+    def update_target(self, change: GroupChange) -> None:
         """Make a new target for a new epoch, unless the last one was made a moment ago."""
-        group, now_ms = change.group, self._means.now_ms()
-        interval_ms = self._means.limits_of(group.group_id).assignment_interval_ms
+        group, now_ms = change.group, self._context.now_ms()
+        interval_ms = self._context.limits_of(group.group_id).assignment_interval_ms
         recent = group.target_ms and interval_ms and now_ms < group.target_ms + interval_ms
         if group.epoch <= group.target_epoch or recent:
             return
@@ -305,7 +313,7 @@ class ConsumerProtocol:
             for member_id, member in group.members.items()
         }
         counts = {found[0]: found[1] for name in group.topics() if (found := self._topics.find(name))}
-        name = group.preferred_assignor(self._means.limits.assignors[0])
+        name = group.preferred_assignor(self._context.limits.assignors[0])
         made = ASSIGNORS[name](specs, counts)
         for member_id in specs:
             parts = made.get(member_id, {})
@@ -315,7 +323,7 @@ class ConsumerProtocol:
         _logger.debug("group %r has a target for epoch %d by %s", group.group_id, group.epoch, name)
 
     def reconciled(
-        self, change: Change, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
+        self, change: GroupChange, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
     ) -> ConsumerMember:
         """Bring a member a step nearer to its target; see `reconcile`."""
         group = change.group
@@ -331,7 +339,7 @@ class ConsumerProtocol:
 
     # ---- leaving
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> tuple[Change, ConsumerGroupHeartbeatResponse]:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> tuple[GroupChange, ConsumerGroupHeartbeatResponse]:
         change = self._begin(request.group_id, False)
         group, instance_id = change.group, request.instance_id
         if instance_id is None:
@@ -353,12 +361,12 @@ class ConsumerProtocol:
             heartbeat_interval_ms=0,
         )
 
-    def remove(self, change: Change, member_ids: Collection[str]) -> None:
+    def remove(self, change: GroupChange, member_ids: Collection[str]) -> None:
         """Have members no longer; the group may become a classic one by that."""
         group = change.group
         for member_id in member_ids:
             _logger.info("group %r: %r is gone", group.group_id, member_id)
-        if goes_down_without(group, member_ids, self._means.limits):
+        if goes_down_without(group, member_ids, self._context.limits):
             self.go_down(
                 change, member_ids, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
             )
@@ -368,7 +376,7 @@ class ConsumerProtocol:
             change.after.append(lambda gone=member_id: self._forget(group.group_id, gone))  # type: ignore[misc]
         self.refresh(change, bump=True)
 
-    def go_down(self, change: Change, leaving: Collection[str], why: str) -> None:
+    def go_down(self, change: GroupChange, leaving: Collection[str], why: str) -> None:
         """Have the group be a classic one.
 
         Args:
@@ -377,7 +385,7 @@ class ConsumerProtocol:
             why: its members have to join again; empty when they need not.
         """
         group = change.group
-        made = downgrade(change, leaving, self._topics, self._means.now_ms())
+        made = downgrade(change, leaving, self._topics, self._context.now_ms())
         change.after.append(lambda: self.drop(group))
         change.after.append(lambda: self._downgraded(made, why))
 
@@ -390,32 +398,32 @@ class ConsumerProtocol:
         if member_id in change.group.members:
             _logger.info("group %r: %r is out, %s", group_id, member_id, printable(why))
             self.remove(change, [member_id])
-            self._carry_out(change, lambda code: self._fenced(group_id, member_id, why, code))
+            self._commit_change(change, lambda code: self._fenced(group_id, member_id, why, code))
 
     def _fenced(self, group_id: str, member_id: str, why: str, code: ErrorCode) -> None:
         if code:  # it stays a member, and is looked at again
-            delay_ms = self._means.limits_of(group_id).consumer_session_ms
-            self._means.timers.set(
+            delay_ms = self._context.limits_of(group_id).consumer_session_ms
+            self._context.timers.set(
                 _session(group_id, member_id), delay_ms, lambda: self.fence(group_id, member_id, why)
             )
 
     # ---- time
 
     def begin(self, group: ConsumerGroup) -> None:
-        """A group was read from the log: its members have a session's time to be heard of."""
+        """Start the session timeouts of a group that was read from the log."""
         for member in group.members.values():
             self._set_timers(group.group_id, member, anew=True)
 
-    def _watch(self, change: Change, member: ConsumerMember, *, anew: bool) -> None:
+    def _watch(self, change: GroupChange, member: ConsumerMember, *, anew: bool) -> None:
         group_id = change.group.group_id
         change.after.append(lambda: self._set_timers(group_id, member, anew=anew))
 
     def _set_timers(self, group_id: str, member: ConsumerMember, *, anew: bool) -> None:
         """A member's session begins anew; what it has to give up it has to give up in time."""
-        timers, member_id = self._means.timers, member.member_id
+        timers, member_id = self._context.timers, member.member_id
         if member.classic is None:
             self.cancel_waits(group_id, member_id)
-        timeout_ms = self._means.limits_of(group_id).consumer_session_ms
+        timeout_ms = self._context.limits_of(group_id).consumer_session_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         self.watch_session(group_id, member_id, timeout_ms)
@@ -435,8 +443,8 @@ class ConsumerProtocol:
             self.fence(group_id, member_id, f"it failed to transition from epoch {epoch} in time")
 
     def watch_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A member's session begins anew."""
-        self._means.timers.set(
+        """Restart the session timeout of a member."""
+        self._context.timers.set(
             _session(group_id, member_id),
             timeout_ms,
             lambda: self.fence(group_id, member_id, "the member session expired"),
@@ -451,7 +459,7 @@ class ConsumerProtocol:
             member_id: who.
             timeout_ms: the time.
         """
-        self._means.timers.set(
+        self._context.timers.set(
             _wait(wait, group_id, member_id),
             timeout_ms,
             lambda: self.fence(
@@ -461,17 +469,17 @@ class ConsumerProtocol:
 
     def expects(self, wait: str, group_id: str, member_id: str) -> bool:
         """Whether it has to do so already."""
-        return _wait(wait, group_id, member_id) in self._means.timers
+        return _wait(wait, group_id, member_id) in self._context.timers
 
     def cancel_waits(self, group_id: str, member_id: str, *waits: str) -> None:
         """It has done so; no name stands for both."""
         for wait in waits or ("join", "sync"):
-            self._means.timers.cancel(_wait(wait, group_id, member_id))
+            self._context.timers.cancel(_wait(wait, group_id, member_id))
 
     def _forget(self, group_id: str, member_id: str) -> None:
         self.cancel_waits(group_id, member_id)
-        self._means.timers.cancel(_session(group_id, member_id))
-        self._means.timers.cancel(_rebalance(group_id, member_id))
+        self._context.timers.cancel(_session(group_id, member_id))
+        self._context.timers.cancel(_rebalance(group_id, member_id))
 
     def drop(self, group: ConsumerGroup) -> None:
         """The group is no longer coordinated here."""

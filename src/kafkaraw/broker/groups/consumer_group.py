@@ -140,12 +140,12 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def state_label(self) -> str:
-        """Kafka's name for its state."""
+        """Kafka's name of the state."""
         if not self.members:
             return "Empty"
         if self.epoch > self.target_epoch:
@@ -156,24 +156,24 @@ class ConsumerGroup:
         return "Stable" if settled else "Reconciling"
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics that a member reads, by name or because its expression matches them."""
+        """Return the topics that a member is subscribed to, by name or by regex."""
         resolved = self.regexes.get(member.topic_regex) if member.topic_regex else None
         return member.topic_names if resolved is None else member.topic_names | resolved.topics
 
     def topics(self) -> frozenset[str]:
-        """The topics that any member reads."""
+        """Return the topics that any member is subscribed to."""
         return frozenset[str]().union(*(self.topics_of(member) for member in self.members.values()))
 
     def reads(self, topic: str) -> bool:
-        """Whether a member reads a topic."""
+        """Return whether a member is subscribed to a topic."""
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member with that name."""
+        """Return the member with this instance id."""
         return None if instance_id is None else self.members.get(self.static_ids.get(instance_id, ""))
 
     def owned(self) -> set[tuple[Uuid, int]]:
-        """Every partition that some member has, or has not given up yet."""
+        """Return the partitions that members own, or have not revoked yet."""
         return {
             (topic_id, partition)
             for member in self.members.values()
@@ -183,7 +183,7 @@ class ConsumerGroup:
         }
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether a partition that a member is to have is still another one's."""
+        """Return whether another member still owns a partition of the target of a member."""
         owned = self.owned()
         return any(
             (topic_id, partition) in owned and partition not in member.assigned.get(topic_id, {})
@@ -192,14 +192,14 @@ class ConsumerGroup:
         )
 
     def knows_protocol(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody who knows these assignors can be a member by the classic protocol."""
+        """Return whether a member with these assignors can join by the classic protocol."""
         if protocol_type != self.protocol_type:
             return False
         known = [{name for name, _ in each.classic.protocols} for each in self.members.values() if each.classic]
         return any(all(name in names for names in known) for name in names)
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members ask for."""
+        """Return the assignor that most members ask for."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
         return max(votes, key=lambda name: votes[name], default=default) or default
 
@@ -208,7 +208,7 @@ class ConsumerGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool, version: int
     ) -> ErrorCode:
-        """Whether whoever says so may commit positions; for partitions see `may_commit`."""
+        """Return the error code of a commit with this identity; for its partitions see `may_commit`."""
         if generation < 0 and not self.members:
             return ErrorCode.NONE
         if in_transaction and generation == -1 and not member_id and instance_id is None:
@@ -225,7 +225,7 @@ class ConsumerGroup:
     def may_commit(
         self, member_id: str, epoch: int, parts: Iterable[tuple[Uuid, int]], *, in_transaction: bool
     ) -> ErrorCode:
-        """Whether a member with an earlier epoch may commit in partitions: if it has had them since (KIP-1251)."""
+        """Return the error code of a commit with an earlier epoch, from which on the member owns the partitions."""
         member = self.members.get(member_id)
         if member is None or epoch == member.epoch:
             return ErrorCode.NONE
@@ -242,7 +242,7 @@ class ConsumerGroup:
         return ErrorCode.ILLEGAL_GENERATION if older else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether whoever says so may read positions."""
+        """Return the error code of a request for committed offsets with this identity."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
@@ -253,21 +253,21 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:
-        """Whether the group may be deleted."""
+        """Return the error code of a deletion of the group."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def check_delete_offsets(self) -> ErrorCode:
-        """Whether positions of the group may be deleted."""
+        """Return the error code of a deletion of committed offsets."""
         return ErrorCode.NONE
 
     def expires_from_ms(self, committed: CommittedOffset) -> int | None:
-        """From when on the time counts after which a position is forgotten."""
+        """Return the start of the retention time of a committed offset."""
         return committed.committed_ms
 
     # ---- records
 
     def replay(self, record: GroupRecord) -> None:
-        """Change as a record says."""
+        """Apply a record."""
         key, value = record
         if isinstance(key, stored.ConsumerGroupMetadataKey):
             if value is not None:
@@ -340,12 +340,12 @@ class ConsumerGroup:
     # ---- as records
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> GroupRecord:
-        """The group has another epoch."""
+        """Return the record of a group epoch."""
         key = stored.ConsumerGroupMetadataKey(group_id=self.group_id)
         return GroupRecord(key, stored.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
     def member_record(self, member: ConsumerMember) -> GroupRecord:
-        """A member is new, or wants something else."""
+        """Return the record of a member and its subscription."""
         key = stored.ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member.member_id)
         side = member.classic
         value = stored.ConsumerGroupMemberMetadataValue(
@@ -369,7 +369,7 @@ class ConsumerGroup:
         return GroupRecord(key, value)
 
     def assignment_record(self, member: ConsumerMember) -> GroupRecord:
-        """A member has other partitions, or another epoch."""
+        """Return the record of the current assignment of a member."""
         key = stored.ConsumerGroupCurrentMemberAssignmentKey(group_id=self.group_id, member_id=member.member_id)
         value = stored.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
@@ -381,7 +381,7 @@ class ConsumerGroup:
         return GroupRecord(key, value)
 
     def target_record(self, member_id: str, parts: Parts) -> GroupRecord:
-        """A member is to have other partitions."""
+        """Return the record of the target assignment of a member."""
         key = stored.ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
         topics = [
             stored.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
@@ -390,13 +390,13 @@ class ConsumerGroup:
         return GroupRecord(key, stored.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics))
 
     def target_epoch_record(self, epoch: int, now_ms: int) -> GroupRecord:
-        """The target is for another epoch."""
+        """Return the record of the epoch of the target assignment."""
         key = stored.ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = stored.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
         return GroupRecord(key, value)
 
     def regex_record(self, regex: str, resolved: Resolved | None) -> GroupRecord:
-        """An expression matches these topics; None when nobody asks for it any more."""
+        """Return the record of the topics that a regex matches; a tombstone for None."""
         key = stored.ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
         if resolved is None:
             return GroupRecord(key, None)
@@ -407,7 +407,7 @@ class ConsumerGroup:
         return GroupRecord(key, value)
 
     def member_tombstones(self, member_id: str) -> list[GroupRecord]:
-        """A member is gone."""
+        """Return the tombstones of a member."""
         ids = {"group_id": self.group_id, "member_id": member_id}
         return [
             GroupRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(**ids), None),
@@ -416,7 +416,7 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[GroupRecord]:
-        """The group is gone."""
+        """Return the tombstones of the group."""
         records = [record for member_id in self.members for record in self.member_tombstones(member_id)]
         records.extend(self.regex_record(regex, None) for regex in self.regexes)
         records.append(GroupRecord(stored.ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None))
@@ -427,7 +427,7 @@ class ConsumerGroup:
 
 
 def _owned(parts: Iterable[stored.TopicPartitions], epoch: int) -> Owned:
-    """Partitions with the epochs in which they were assigned; older records do not tell, so it is the member's."""
+    """Return partitions with the epochs of their assignment; records without them get the member's epoch."""
     return {
         Uuid(each.topic_id): dict(
             zip(

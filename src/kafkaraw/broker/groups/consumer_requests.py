@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat may say: checks, the answers that refuse, and what a member is after it.
+"""Checks of ConsumerGroupHeartbeat requests, responses that refuse, and the member that a request describes.
 
 Pure; decisions about the group are in `consumer`.
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid and
@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, ConsumerMember
-from kafkaraw.broker.groups.means import Caller
+from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -27,7 +27,7 @@ CLIENTS_MEMBER_ID_SINCE: Final = 1
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Check what can be checked without knowing the group.
+    """Check what does not depend on the group.
 
     Args:
         request: what a member says.
@@ -59,19 +59,19 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
 
 
 def refused(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a heartbeat that is refused."""
+    """Return the response to a heartbeat that is refused."""
     return ConsumerGroupHeartbeatResponse(
         error_code=code, error_message=message, member_id=None, member_epoch=0, heartbeat_interval_ms=0
     )
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
-    """Nobody has that id."""
+    """Return the error of a member id that the group does not have."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
 def check_static(holder: ConsumerMember | None, member_id: str, instance_id: str) -> None:
-    """Check that a static member is the one that has the name.
+    """Check that a static member is the one with the instance id.
 
     Raises:
         Refusal: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -86,14 +86,14 @@ def check_static(holder: ConsumerMember | None, member_id: str, instance_id: str
 
 
 def parts_of(claimed: Iterable[TopicPartitions] | None) -> Parts | None:
-    """What a member says it has."""
+    """Return the partitions that a member says it owns."""
     if claimed is None:
         return None
     return {Uuid(each.topic_id): frozenset(each.partitions) for each in claimed}
 
 
 def _problem_at(epoch: int, request: ConsumerGroupHeartbeatRequest) -> str:
-    """What is wrong with a request in this epoch."""
+    """Return what is invalid in a request with this epoch."""
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
             return "RebalanceTimeoutMs must be provided in first request."
@@ -107,7 +107,7 @@ def _problem_at(epoch: int, request: ConsumerGroupHeartbeatRequest) -> str:
 
 
 def check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> None:
-    """Check that a member is not behind or ahead; it may be behind by an answer that was lost.
+    """Check the epoch of a member; it may be one behind if a response was lost.
 
     What that answer asked it to give up it still has: Apache Kafka fences it then, though nobody else can have that.
 
@@ -135,7 +135,7 @@ def _is_subset(claimed: Parts, member: ConsumerMember) -> bool:
 
 
 def updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
-    """The member, with what the request says anew."""
+    """Return the member, updated with the request."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     return replace(
         member,

@@ -15,20 +15,27 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkaraw.broker.configs.group_settings import Limits
-from kafkaraw.broker.groups.changes import Change
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
 from kafkaraw.broker.groups.classic_members import ClassicMembers, Left
 from kafkaraw.broker.groups.consumer import Answer, ConsumerProtocol
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
-from kafkaraw.broker.groups.journal import NO_PRODUCER, Batch, Journal, Writer
-from kafkaraw.broker.groups.means import Caller, Done, Means
 from kafkaraw.broker.groups.migration import check_upgrade, upgrade
 from kafkaraw.broker.groups.offsets import CommittedOffset, GroupOffsets
 from kafkaraw.broker.groups.records import GroupRecord
+from kafkaraw.broker.groups.runtime import (
+    NO_PRODUCER,
+    Batch,
+    Caller,
+    CoordinatorContext,
+    Done,
+    GroupChange,
+    Journal,
+    Topics,
+    Writer,
+)
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
@@ -47,7 +54,7 @@ from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 from kafkaraw.records import TopicPartition
 
 GROUP_NOT_FOUND_SINCE: Final = 9
-"""The version of OffsetCommit that says so; earlier ones say ILLEGAL_GENERATION."""
+"""The version of OffsetCommit with GROUP_ID_NOT_FOUND; earlier ones get ILLEGAL_GENERATION."""
 _SWEEP: Final = "offsets"
 
 _logger = logging.getLogger("kafkaraw.broker.groups")
@@ -57,7 +64,7 @@ Group = ClassicGroup | ConsumerGroup
 
 
 class Claim(NamedTuple):
-    """Who says it commits positions.
+    """The identity in a commit.
 
     Attributes:
         epoch: generation of the group, or epoch of the member; -1 for none.
@@ -101,15 +108,19 @@ class GroupCoordinator:
         self._topics = topics
         self._groups: dict[str, Group] = {}
         self._offsets = GroupOffsets()
-        means = Means(self._writer.write, timers, now_ms, new_id, limits, limits_of or (lambda group_id: limits))
-        self._classic = ClassicProtocol(means, topics, self._classic_group)
-        self._consumer = ConsumerProtocol(means, topics, self._begin_change, self._carry_out, self._classic.take_over)
-        self._classic_members = ClassicMembers(means, topics, self._consumer, self._carry_out)
+        context = CoordinatorContext(
+            self._writer.write, timers, now_ms, new_id, limits, limits_of or (lambda group_id: limits)
+        )
+        self._classic = ClassicProtocol(context, topics, self._classic_group)
+        self._consumer = ConsumerProtocol(
+            context, topics, self._begin_change, self._commit_change, self._classic.take_over
+        )
+        self._classic_members = ClassicMembers(context, topics, self._consumer, self._commit_change)
 
     # ---- a change of leader
 
     def load(self, batches: Iterable[Batch]) -> None:
-        """Take over what the log says."""
+        """Load the groups from the log."""
         for batch in batches:
             if batch.committed is not None:
                 self._offsets.end_transaction(batch.producer_id, commit=batch.committed)
@@ -124,7 +135,7 @@ class GroupCoordinator:
             self._watch_offsets()
 
     def resign(self) -> None:
-        """Another node leads the partition now: whatever is under way ends without effect."""
+        """Stop, because another node leads the partition: requests in progress end without effect."""
         self._writer.resign()
         self._timers.stop()
         for group in self._groups.values():
@@ -182,8 +193,8 @@ class GroupCoordinator:
 
     # ---- changes of consumer groups
 
-    def _begin_change(self, group_id: str, found: bool) -> Change:
-        """What a request is to do to a consumer group.
+    def _begin_change(self, group_id: str, found: bool) -> GroupChange:
+        """Begin the change of a consumer group for a request.
 
         Args:
             group_id: of the group.
@@ -194,15 +205,15 @@ class GroupCoordinator:
         """
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return Change(group.copy())
+            return GroupChange(group.copy())
         if group is None and not found:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group is None:
-            return Change(ConsumerGroup(group_id))
+            return GroupChange(ConsumerGroup(group_id))
         if not found:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.is_empty:
-            change = Change(ConsumerGroup(group_id), records=list(group.tombstones()))
+            change = GroupChange(ConsumerGroup(group_id), records=list(group.tombstones()))
         else:
             check_upgrade(group, self._limits)
             change = upgrade(group, self._topics)
@@ -210,8 +221,8 @@ class GroupCoordinator:
         change.after.insert(0, lambda: self._classic.drop(group, ErrorCode.REBALANCE_IN_PROGRESS))
         return change
 
-    def _carry_out(self, change: Change, done: Done) -> None:
-        """Make a change so, and call back once it cannot be lost; nor what the group was before."""
+    def _commit_change(self, change: GroupChange, done: Done) -> None:
+        """Write a change and apply it; call back once it and everything before it is replicated."""
 
         def appended() -> None:
             self._groups[change.group.group_id] = change.becomes or change.group
@@ -226,13 +237,13 @@ class GroupCoordinator:
             self._writer.when_safe(done)
 
     def beat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
-        """ConsumerGroupHeartbeat."""
+        """Handle ConsumerGroupHeartbeat."""
         self._consumer.heartbeat(request, caller, answer)
 
     # ---- members
 
     def join(self, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
-        """JoinGroup."""
+        """Handle JoinGroup."""
         if not request.group_id:
             answer(refused_join(ErrorCode.INVALID_GROUP_ID, request.member_id))
             return
@@ -243,7 +254,7 @@ class GroupCoordinator:
             request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            self._classic_members.join(Change(group.copy()), request, caller, answer)
+            self._classic_members.join(GroupChange(group.copy()), request, caller, answer)
         elif isinstance(group, ClassicGroup):
             self._classic.join(group, request, caller, answer)
         elif request.member_id == UNKNOWN_MEMBER:
@@ -254,12 +265,12 @@ class GroupCoordinator:
     def _found(
         self, request: JoinGroupRequest, caller: Caller, answer: Joined, *, instead_of: ConsumerGroup | None
     ) -> None:
-        """The first member of a group; that there is such a group is written down at once.
+        """Create a group for its first member, and write it to the log at once.
 
         Args:
             request: what it asks for.
             caller: who asks.
-            answer: told the outcome.
+            answer: called with the response.
             instead_of: a group of the new protocol without members, which goes.
         """
         group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=self._now_ms())
@@ -276,19 +287,19 @@ class GroupCoordinator:
         self._writer.write([*gone, group.empty_record()], written)
 
     def sync(self, request: SyncGroupRequest, answer: Synced) -> None:
-        """SyncGroup."""
+        """Handle SyncGroup."""
         group = self._groups.get(request.group_id)
         if not request.group_id:
             answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, assignment=b""))
         elif group is None or group.is_empty:
             answer(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b""))
         elif isinstance(group, ConsumerGroup):
-            self._classic_members.sync(Change(group.copy()), request, answer)
+            self._classic_members.sync(GroupChange(group.copy()), request, answer)
         else:
             self._classic.sync(group, request, answer)
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """Heartbeat."""
+        """Handle Heartbeat."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(request.group_id)
@@ -297,24 +308,24 @@ class GroupCoordinator:
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._classic.heartbeat(group, request)
 
     def leave(self, group_id: str, leaving: list[MemberIdentity], answer: Left) -> None:
-        """LeaveGroup; tells what became of each."""
+        """Handle LeaveGroup; answer with the error code of each member."""
         group = self._groups.get(group_id)
         if group is None:
             answer([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving))
         elif isinstance(group, ConsumerGroup):
-            self._classic_members.leave(Change(group.copy()), leaving, answer)
+            self._classic_members.leave(GroupChange(group.copy()), leaving, answer)
         else:
             answer(self._classic.leave(group, leaving))
 
     # ---- positions
 
     def commit(self, claim: Claim, positions: Positions, done: Done) -> None:
-        """Keep positions of a group.
+        """Commit offsets of a group.
 
         Args:
             claim: who says so.
             positions: what to keep.
-            done: told NONE once they cannot be lost.
+            done: called with NONE once they are replicated.
         """
         code = self._check_commit(claim, positions, in_transaction=False)
         if code:
@@ -337,7 +348,7 @@ class GroupCoordinator:
         self._writer.write([_offset_record(claim.group_id, key, committed) for key, committed in positions], written)
 
     def commit_in_transaction(self, claim: Claim, producer: tuple[int, int], positions: Positions, done: Done) -> None:
-        """Keep positions that count once the producer's transaction commits; else as `commit`."""
+        """Commit offsets that count once the producer's transaction commits; otherwise as `commit`."""
         code = self._check_commit(claim, positions, in_transaction=True)
         if code or not positions:
             done(code)
@@ -371,13 +382,13 @@ class GroupCoordinator:
         return group.may_commit(claim.member_id, claim.epoch, parts, in_transaction=in_transaction)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of a producer's transaction is written in this partition."""
+        """Apply the end of a producer's transaction, whose marker is written in this partition."""
         self._offsets.end_transaction(producer_id, commit=commit)
 
     def positions(
         self, group_id: str, wanted: Iterable[TopicPartition] | None, *, stable: bool
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
-        """Positions of a group.
+        """Return committed offsets of a group.
 
         Args:
             group_id: of the group.
@@ -394,7 +405,7 @@ class GroupCoordinator:
         return found
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether whoever says so may read positions of a group."""
+        """Return the error code of a request for committed offsets with this identity."""
         group = self._groups.get(group_id)
         return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
 
@@ -405,7 +416,7 @@ class GroupCoordinator:
             self._timers.set(_SWEEP, self._limits.offsets_check_interval_ms, self._sweep)
 
     def _sweep(self) -> None:
-        """Forget positions that have expired, and groups of which nothing is left."""
+        """Delete offsets that have expired, and groups without members and offsets."""
         records: list[GroupRecord] = []
         dead: list[str] = []
         for group in list(self._groups.values()):
@@ -434,7 +445,7 @@ class GroupCoordinator:
         return expired
 
     def _delete(self, records: Sequence[GroupRecord], dead: Iterable[str], done: Done) -> None:
-        """Write tombstones, and act on them."""
+        """Write tombstones, and apply them."""
 
         def written(code: ErrorCode) -> None:
             if not code:
@@ -447,7 +458,7 @@ class GroupCoordinator:
         self._writer.write(records, written)
 
     def delete_group(self, group_id: str, done: Done) -> None:
-        """Delete a group without members, and its positions."""
+        """Delete a group without members, and its offsets."""
         group = self._groups.get(group_id)
         if group is None:
             done(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -460,7 +471,7 @@ class GroupCoordinator:
     def delete_positions(
         self, group_id: str, keys: Iterable[TopicPartition], done: Callable[[Mapping[TopicPartition, ErrorCode]], None]
     ) -> ErrorCode:
-        """Delete positions of a group.
+        """Delete offsets of a group.
 
         Returns:
             why not, for the group as a whole; `done` is not called then. Else it is told the code for each.
@@ -479,7 +490,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def forget_topic(self, name: str) -> None:
-        """A topic was deleted: positions in it mean nothing any more."""
+        """Delete the offsets of a deleted topic."""
         records = [_tombstone(group_id, key) for group_id, key in self._offsets.in_topic(name)]
         if records:
             self._delete(records, (), lambda code: None)
@@ -487,11 +498,11 @@ class GroupCoordinator:
     # ---- questions
 
     def group(self, group_id: str) -> Group | None:
-        """A group, to be looked at."""
+        """Return a group, to read only."""
         return self._groups.get(group_id)
 
     def groups(self) -> list[Group]:
-        """All groups, by name, to be looked at."""
+        """Return all groups by name, to read only."""
         return [self._groups[name] for name in sorted(self._groups)]
 
     def _classic_group(self, group_id: str) -> ClassicGroup | None:
@@ -499,7 +510,7 @@ class GroupCoordinator:
         return group if isinstance(group, ClassicGroup) else None
 
     def _simple_group(self, group_id: str) -> Group:
-        """The group of that name; made when there is none, without members."""
+        """Return the group with this id; create a classic one without members if there is none."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = ClassicGroup(group_id, state_since_ms=self._now_ms())

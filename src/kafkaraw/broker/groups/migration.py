@@ -1,4 +1,4 @@
-"""A group with members goes from one protocol to the other: when it may, and what it is then. Pure.
+"""The migration of a group with members from one protocol to the other. Pure.
 
 It goes up when a member of the new protocol joins a classic group of consumers, and down when the last one leaves; in
 between, classic members are served by `classic_members`. Members keep what they have.
@@ -14,17 +14,16 @@ from typing import Final
 
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.assignors import Parts
-from kafkaraw.broker.groups.changes import Change
 from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, ClassicGroup, ClassicMember
 from kafkaraw.broker.groups.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember
-from kafkaraw.broker.groups.embedded_protocol import (
+from kafkaraw.broker.groups.consumer_protocol import (
     read_assignment,
     read_subscription,
     version_of,
     write_assignment,
 )
+from kafkaraw.broker.groups.runtime import GroupChange, Topics, metadata_hash
 from kafkaraw.broker.groups.states import ClassicState
-from kafkaraw.broker.groups.topics import Topics, metadata_hash
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
@@ -42,7 +41,7 @@ _logger = logging.getLogger("kafkaraw.broker.groups")
 
 
 def check_upgrade(group: ClassicGroup, limits: Limits) -> None:
-    """Check that a classic group with members may become one of the new protocol.
+    """Check that a classic group with members may become a consumer group.
 
     Raises:
         Refusal: GROUP_ID_NOT_FOUND.
@@ -58,8 +57,8 @@ def check_upgrade(group: ClassicGroup, limits: Limits) -> None:
         raise _no_upgrade(group, problem)
 
 
-def upgrade(group: ClassicGroup, topics: Topics) -> Change:
-    """The change by which a classic group becomes one of the new protocol, its members as they are.
+def upgrade(group: ClassicGroup, topics: Topics) -> GroupChange:
+    """Return the change that makes a classic group with its members a consumer group.
 
     Raises:
         Refusal: GROUP_ID_NOT_FOUND, its members say what a broker cannot read.
@@ -74,7 +73,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> Change:
     except ProtocolError as error:
         _logger.warning("group %r cannot be upgraded: %s", group.group_id, printable(error))
         raise _no_upgrade(group, "the embedded consumer protocol is malformed") from error
-    change = Change(ConsumerGroup(group.group_id), records=list(group.tombstones()))
+    change = GroupChange(ConsumerGroup(group.group_id), records=list(group.tombstones()))
     made, epoch = change.group, group.generation
     change.add(*(made.member_record(member) for member in members))
     change.add(made.epoch_record(epoch, metadata_hash(topics, made.topics())))
@@ -94,7 +93,7 @@ def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerProtoco
 def _held(
     group: ClassicGroup, said: Mapping[str, ConsumerProtocolSubscription]
 ) -> dict[str, frozenset[TopicPartition]]:
-    """What each member has: what it was given, or what it says it has, when a rebalance has taken back the former.
+    """Return the partitions of each member: assigned ones, or owned ones if a rebalance has cleared the assignment.
 
     Apache Kafka takes the latter for nothing, and gives others what such a member has until it hears of it. When two
     say so of a partition, it is with whom had it later.
@@ -162,7 +161,7 @@ def _no_upgrade(group: ClassicGroup, problem: str) -> Refusal:
 
 
 def goes_down_without(group: ConsumerGroup, leaving: Collection[str], limits: Limits) -> bool:
-    """Whether a group becomes a classic one when these members leave it."""
+    """Return whether a group becomes a classic one if these members leave."""
     staying = [member for member in group.members.values() if member.member_id not in leaving]
     if not staying or any(member.classic is None for member in staying):
         return False
@@ -170,7 +169,7 @@ def goes_down_without(group: ConsumerGroup, leaving: Collection[str], limits: Li
 
 
 def goes_down_with(group: ConsumerGroup, replaced: ConsumerMember | None, limits: Limits) -> bool:
-    """Whether a group becomes a classic one when a static member comes back that speaks the classic protocol.
+    """Return whether a group becomes a classic one if a static member rejoins with the classic protocol.
 
     Args:
         group: as it is before.
@@ -194,8 +193,8 @@ def _may_go_down(group: ConsumerGroup, count: int, limits: Limits) -> bool:
     return not problem
 
 
-def downgrade(change: Change, leaving: Iterable[str], topics: Topics, now_ms: int) -> ClassicGroup:
-    """Let a change end in a classic group.
+def downgrade(change: GroupChange, leaving: Iterable[str], topics: Topics, now_ms: int) -> ClassicGroup:
+    """Make the group of a change a classic one.
 
     Args:
         change: to the group; all members but those who leave speak the classic protocol.

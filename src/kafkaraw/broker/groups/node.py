@@ -1,4 +1,4 @@
-"""One node's part in groups: the coordinators that it hosts, their logs, and the time that passes for them.
+"""The group coordinators of a node, their logs, and their timers.
 
 The node that leads a partition of `__consumer_offsets` coordinates the groups in it. `GroupNode` makes and resigns
 coordinators as leaders change. It knows nothing of requests; handlers ask it.
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
-from kafkaraw.broker.groups.journal import Batch
-from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
+from kafkaraw.broker.groups.runtime import Batch, Done
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
 from kafkaraw.broker.state_topics.hosting import Hosting
@@ -39,7 +38,7 @@ _logger = logging.getLogger("kafkaraw.broker.groups")
 
 
 class GroupNode:
-    """The groups that one node has to do with.
+    """The group coordinators of one node.
 
     Args:
         node_id: the node.
@@ -107,7 +106,7 @@ class GroupNode:
         self._hosting.drop(topic_partition.partition)
 
     def close(self) -> None:
-        """The node stops: whoever waits for something from it is told that it will not come."""
+        """Stop: answer the requests that wait."""
         self._closed = True
         self._hosting.close()
         if self._timer is not None:
@@ -118,7 +117,7 @@ class GroupNode:
         return [here.coordinator for here in self._hosting.all()]
 
     def coordinator(self, group_id: str) -> GroupCoordinator:
-        """The coordinator of a group, which this node hosts.
+        """Return the coordinator of a group, which this node hosts.
 
         Raises:
             Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE when there is none yet.
@@ -126,7 +125,7 @@ class GroupNode:
         return self._hosting.coordinator(self.partition_for(group_id).partition).coordinator
 
     def partition_for(self, group_id: str) -> TopicPartition:
-        """The partition of `__consumer_offsets` that a group belongs to.
+        """Return the partition of `__consumer_offsets` that a group belongs to.
 
         Raises:
             Refusal: there is no room for that topic.
@@ -135,7 +134,7 @@ class GroupNode:
         return self.topic.partition_for(group_id, self._controller.catalog)
 
     def leader_for(self, group_id: str) -> int | None:
-        """The node that coordinates a group; None when none can just now.
+        """Return the node that coordinates a group; None while no node does.
 
         Raises:
             Refusal: there is no room for `__consumer_offsets`.
@@ -159,7 +158,7 @@ class GroupNode:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def _wake_at(self, at_ms: float) -> None:
-        """See to it that timers are looked at by then."""
+        """Make sure that the timers are checked by then."""
         at_s = at_ms / 1000
         if self._timer is not None:
             if self._timer.when() <= at_s:
@@ -177,14 +176,14 @@ class GroupNode:
 
 
 class _Coordinating(NamedTuple):
-    """A coordinator, and what is to happen for it later."""
+    """A coordinator and its timers."""
 
     coordinator: GroupCoordinator
     timers: Timers
 
 
 class KnownTopics:
-    """The catalog's topics, as groups ask for them; implements `topics.Topics`."""
+    """The catalog's topics; implements `runtime.Topics`."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -210,7 +209,7 @@ class KnownTopics:
 
 
 class _Journal:
-    """A partition's log as a coordinator's; implements `journal.Journal`."""
+    """A partition's log as a coordinator's; implements `runtime.Journal`."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self._log = log
@@ -222,7 +221,7 @@ class _Journal:
         self._log.when_replicated(position, done)
 
     def read(self) -> Iterator[Batch]:
-        """Everything that was written and can be decoded.
+        """Return the batches of the log, without records of unknown kinds.
 
         Raises:
             OSError: the storage is broken.

@@ -1,4 +1,4 @@
-"""The positions that the groups of one coordinator have committed, and those that open transactions want to commit.
+"""The committed offsets of the groups of one coordinator, and the pending ones of open transactions.
 
 Only what is known; who may commit is decided in `coordinator`. Source: OffsetMetadataManager.Offsets.
 """
@@ -14,7 +14,7 @@ from kafkaraw.records import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The position that a group has reached in a partition.
+    """The committed offset of a group in a partition.
 
     Attributes:
         committed_ms: when it was committed, in milliseconds since 1970.
@@ -38,23 +38,23 @@ class GroupOffsets:
         self._undecided: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
 
     def commit(self, group_id: str, topic_partition: TopicPartition, committed: CommittedOffset) -> None:
-        """Remember a position."""
+        """Store a committed offset."""
         self._groups.setdefault(group_id, {})[topic_partition] = committed
 
     def commit_in_transaction(
         self, producer_id: int, group_id: str, topic_partition: TopicPartition, committed: CommittedOffset
     ) -> None:
-        """Remember a position that counts once the producer's transaction commits."""
+        """Store a pending offset, which is committed with the producer's transaction."""
         self._undecided.setdefault(producer_id, {}).setdefault(group_id, {})[topic_partition] = committed
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The producer's transaction is decided."""
+        """Commit or drop the pending offsets of a producer's transaction."""
         for group_id, positions in self._undecided.pop(producer_id, {}).items():
             if commit:
                 self._groups.setdefault(group_id, {}).update(positions)
 
     def forget(self, group_id: str, topic_partition: TopicPartition) -> None:
-        """Drop a position, also what open transactions want it to be."""
+        """Delete the offset of a partition, also pending ones."""
         positions = self._groups.get(group_id, {})
         positions.pop(topic_partition, None)
         if not positions:
@@ -68,28 +68,28 @@ class GroupOffsets:
                 del self._undecided[producer_id]
 
     def is_undecided(self, group_id: str, topic_partition: TopicPartition) -> bool:
-        """Whether an open transaction has a position of the group in a partition."""
+        """Return whether an open transaction has a pending offset of the group in a partition."""
         return any(topic_partition in groups.get(group_id, ()) for groups in self._undecided.values())
 
     def in_open_transaction(self, group_id: str) -> bool:
-        """Whether an open transaction has any position of the group."""
+        """Return whether an open transaction has a pending offset of the group."""
         return any(group_id in groups for groups in self._undecided.values())
 
     def committed(self, group_id: str, topic_partition: TopicPartition) -> CommittedOffset | None:
-        """The position of a group in a partition, when it has one."""
+        """Return the committed offset of a group in a partition, if there is one."""
         return self._groups.get(group_id, {}).get(topic_partition)
 
     def of(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All positions of a group, by partition in order."""
+        """Return all committed offsets of a group, by partition in order."""
         return dict(sorted(self._groups.get(group_id, {}).items()))
 
     def known(self, group_id: str) -> list[TopicPartition]:
-        """The partitions in which a group has a position, or an open transaction wants one."""
+        """Return the partitions in which a group has a committed or pending offset."""
         undecided = {key for groups in self._undecided.values() for key in groups.get(group_id, ())}
         return sorted(undecided | self._groups.get(group_id, {}).keys())
 
     def in_topic(self, name: str) -> Iterator[tuple[str, TopicPartition]]:
-        """(group, partition) of every position in a topic, wanted ones included."""
+        """Return (group, partition) of all committed and pending offsets in a topic."""
         groups = dict.fromkeys([*self._groups, *(group for found in self._undecided.values() for group in found)])
         for group_id in groups:
             for key in self.known(group_id):
@@ -97,5 +97,5 @@ class GroupOffsets:
                     yield group_id, key
 
     def groups(self) -> list[str]:
-        """The groups that have positions."""
+        """Return the groups with committed offsets."""
         return list(self._groups)

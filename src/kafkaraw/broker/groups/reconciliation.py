@@ -1,4 +1,4 @@
-"""How a member of a consumer group gets from the partitions that it has to those that it is to have. Pure.
+"""Reconciliation: the next step of a member from its current to its target assignment. Pure.
 
 First it gives up what it is not to have any more, and says so by its next heartbeat; then it gets what is free; what
 others have not given up yet it waits for.
@@ -41,7 +41,7 @@ class Aim:
 def reconcile(
     member: ConsumerMember, aim: Aim, taken: Collection[tuple[Uuid, int]], claimed: Parts | None
 ) -> ConsumerMember:
-    """Bring a member a step nearer to its target.
+    """Take the next step of a member towards its target assignment.
 
     Args:
         member: as it is.
@@ -103,7 +103,7 @@ def _next(
 
 
 def _claims(claimed: Parts | None, parts: Owned) -> bool:
-    """Whether a member still has some of these, as far as it says."""
+    """Return whether a member claims to own some of these partitions."""
     if claimed is None:
         return True
     return any(not claimed.get(topic_id, frozenset()).isdisjoint(partitions) for topic_id, partitions in parts.items())

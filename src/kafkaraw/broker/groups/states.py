@@ -1,4 +1,4 @@
-"""The states of a classic group, and which may follow which; the two kinds of groups.
+"""The states of a classic group with their transitions, and the types of groups.
 
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroupState, Group.GroupType.
 """
@@ -10,14 +10,14 @@ from typing import Final
 
 
 class GroupType(Enum):
-    """By which protocol a group works; the values are Kafka's names."""
+    """The protocol of a group; the values are Kafka's names."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
 
     @property
     def label(self) -> str:
-        """The type as ListGroups tells it."""
+        """The type in ListGroups."""
         return self.value
 
 
@@ -47,4 +47,4 @@ MAY_FOLLOW: Final[dict[ClassicState, frozenset[ClassicState]]] = {
 
 
 class IllegalTransitionError(Exception):
-    """A state was to follow one that it cannot follow: a fault in the coordinator, never a client's."""
+    """A transition that is not in the table: a fault in the coordinator, never a client's."""

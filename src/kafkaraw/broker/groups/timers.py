@@ -1,4 +1,4 @@
-"""What is to happen later, by name: sessions that time out, rebalances that have to end. Pure; time is passed in.
+"""The timeouts of a coordinator, by name: of sessions, joins and rebalances. Pure; time is passed in.
 
 A name that is set again replaces what it was set to before, as heartbeats do with their session. Whoever drives it asks
 `deadline_ms` and calls `tick`.
@@ -19,7 +19,7 @@ class Timers:
 
     Args:
         now_ms: a clock that never goes back, in milliseconds.
-        on_set: called with each deadline that is set, so that whoever sleeps longer can be woken.
+        on_set: called with each deadline that is set, so that the driver can wake up earlier.
     """
 
     def __init__(self, now_ms: Callable[[], float], on_set: Callable[[float], None] = lambda at_ms: None) -> None:
@@ -32,7 +32,7 @@ class Timers:
         return name in self._set
 
     def set(self, name: Hashable, delay_ms: float, act: Callable[[], None]) -> None:
-        """Have something happen after a delay, instead of what was set under this name."""
+        """Call a function after a delay; replaces what was set under this name."""
         if self._stopped:
             return
         at_ms = self._now_ms() + delay_ms
@@ -40,20 +40,20 @@ class Timers:
         self._on_set(at_ms)
 
     def cancel(self, name: Hashable) -> None:
-        """Let it not happen."""
+        """Cancel the timeout of this name."""
         self._set.pop(name, None)
 
     def stop(self) -> None:
-        """Let nothing happen any more."""
+        """Cancel all timeouts, and set no more."""
         self._stopped = True
         self._set.clear()
 
     def deadline_ms(self) -> float | None:
-        """When the next is due; None when nothing is set."""
+        """Return when `tick` must be called; None if nothing is set."""
         return min((at_ms for at_ms, _ in self._set.values()), default=None)
 
     def tick(self) -> None:
-        """Do what is due, the oldest first."""
+        """Call what is due, the oldest first."""
         now_ms = self._now_ms() + _SLACK_MS
         due = sorted(((at_ms, order) for order, (at_ms, _) in enumerate(self._set.values()) if at_ms <= now_ms))
         names = list(self._set)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.offsets import CommittedOffset
+from kafkaraw.broker.groups.runtime import Done
 from kafkaraw.broker.replies import Deferred, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic

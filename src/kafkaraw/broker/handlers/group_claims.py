@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaraw.broker.acl.authorizer import Client
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
-from kafkaraw.broker.groups.means import Caller
+from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState

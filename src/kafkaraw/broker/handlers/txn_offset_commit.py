@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaraw.broker.groups.coordinator import Claim, Positions
-from kafkaraw.broker.groups.means import Done
+from kafkaraw.broker.groups.runtime import Done
 from kafkaraw.broker.handlers.asked_positions import AskedPositions
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext

@@ -15,7 +15,7 @@ from kafkaraw.client.admin.group_calls import GroupCalls, group_failure
 from kafkaraw.client.arguments import partitions_of, positions_of
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.core.group.subscription import by_topic
+from kafkaraw.core.group.consumer_protocol import by_topic
 from kafkaraw.errors import KafkaError, RebalanceInProgressError, RetriableError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import offset_fetch

@@ -24,7 +24,7 @@ from kafkaraw.client.consumer import AsyncConsumer, close_of, closing_deadline, 
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
-from kafkaraw.client.groups.unwatched import Done
+from kafkaraw.client.groups.commit_queue import Done
 from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics

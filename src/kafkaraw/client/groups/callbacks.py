@@ -1,9 +1,9 @@
-"""Calls of the user's callbacks: where they are made, and that everybody else waits for their end.
+"""Calls the rebalance listener: on which thread, and how other tasks wait for its return.
 
-A callback runs in the call of the user that found something to tell; in the blocking face that is on the thread of this
-call, because it may block, and may commit and seek with the blocking consumer. Somebody else may want to go on with the
-same rebalance meanwhile: a task or thread that closes the consumer. It waits until the callback is over, unless it is
-the callback itself that closes. Start at `Callbacks.make`.
+A callback runs inside the call to poll that reconciles. In the blocking face that is the thread of this call, because a
+callback may block, and may commit and seek with the blocking consumer. A task or thread that closes the consumer may
+want to go on with the same reconciliation meanwhile. It waits until the callback has returned, unless the callback
+itself closes the consumer. Start at `Callbacks.make`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kafkaraw.records import TopicPartition
 Ended = Callable[[Exception | None], None]
 
 
-class UserCall:
+class ListenerCall:
     """One call of a callback.
 
     Args:
-        callback: to be called.
-        partitions: with these, in order.
-        ended: told once when it is over, with what it raised.
+        callback: the callback.
+        partitions: its argument.
+        ended: called once with what the callback raised, or None.
 
     Attributes:
-        is_over: set when the callback has come to its end.
-        has_begun: whether somebody makes it; else it may still be lost on the way to them.
-        is_lost: nobody has made it, and nobody will.
+        is_over: set when the callback has returned or raised.
+        has_begun: whether a thread has started the callback; before that, Ctrl-C can prevent the call.
+        is_lost: the callback was not called, and will not be.
     """
 
     def __init__(self, callback: Callback, partitions: list[TopicPartition], ended: Ended) -> None:
@@ -42,11 +42,11 @@ class UserCall:
         self.has_begun = False
         self.is_lost = False
         self._ended = ended
-        self._around: UserCall | None = None
+        self._around: ListenerCall | None = None
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Whatever is done within this, also in tasks that begin within it and on the client's loop, is done by it."""
+        """Mark what runs within this as part of the callback, also in its tasks, and on the client's loop."""
         self._around = _innermost.get()
         token = _innermost.set(self)
         try:
@@ -55,52 +55,52 @@ class UserCall:
             _innermost.reset(token)
 
     @property
-    def is_ours(self) -> bool:
-        """Whether it is this callback that asks."""
+    def is_caller(self) -> bool:
+        """Whether this property is read by the callback itself."""
         call = _innermost.get()
         while call is not None and call is not self:
             call = call._around  # noqa: SLF001 - same class
         return call is self
 
     def end(self, problem: Exception | None) -> None:
-        """It is over, on the loop's thread; may be told twice."""
+        """Note that the callback has ended, on the thread of the loop; may be called twice."""
         if not self.is_over.is_set():
             self.is_over.set()
             self._ended(problem)
 
 
 class CallUser(Exception):
-    """Ends a call of the blocking face on the loop thread, so that a callback runs on the caller's thread.
+    """Ends a call of the blocking face on the loop thread, so that a callback runs on the thread of the application.
 
     Attributes:
         call: to be made there, and to be ended in any case.
     """
 
-    def __init__(self, call: UserCall) -> None:
-        super().__init__("a callback waits to be called")
+    def __init__(self, call: ListenerCall) -> None:
+        super().__init__("a callback has to be called on the thread of the application")
         self.call = call
 
 
 class Callbacks:
-    """The calls of one consumer's callbacks.
+    """The listener calls of one consumer.
 
     Attributes:
-        on_callers_thread: whether they are made by whoever catches `CallUser`, instead of right here.
+        on_callers_thread: whether the code that catches `CallUser` makes them, instead of `make`.
     """
 
     def __init__(self) -> None:
         self.on_callers_thread = False
-        self._under_way: list[UserCall] = []
+        self._under_way: list[ListenerCall] = []
 
     def call(
         self, callback: Callback, partitions: list[TopicPartition], failed: Callable[[Exception], None]
-    ) -> UserCall:
-        """A call, to be made at once.
+    ) -> ListenerCall:
+        """Return a call, to be made at once.
 
         Args:
-            callback: to be called.
-            partitions: with these, in order.
-            failed: told what it raises.
+            callback: the callback.
+            partitions: its argument.
+            failed: called with what the callback raises.
         """
 
         def ended(problem: Exception | None) -> None:
@@ -108,14 +108,14 @@ class Callbacks:
             if problem is not None:
                 failed(problem)
 
-        self._under_way.append(call := UserCall(callback, partitions, ended))
+        self._under_way.append(call := ListenerCall(callback, partitions, ended))
         return call
 
-    async def make(self, call: UserCall) -> None:
-        """Make it.
+    async def make(self, call: ListenerCall) -> None:
+        """Make a call.
 
         Raises:
-            CallUser: it has to be made on the user's thread.
+            CallUser: it has to be made on the thread of the application.
         """
         if self.on_callers_thread:
             raise CallUser(call)
@@ -131,20 +131,20 @@ class Callbacks:
         finally:
             call.end(problem)
 
-    def nobody_comes(self) -> None:
-        """Ctrl-C has ended whoever should have made a call, perhaps on the way."""
+    def drop_unstarted(self) -> None:
+        """Drop the calls that Ctrl-C has prevented."""
         for call in [call for call in self._under_way if not call.has_begun]:
             call.is_lost = True
             call.end(None)
 
     @property
     def is_inside(self) -> bool:
-        """Whether a callback asks, and not somebody else."""
-        return any(call.is_ours for call in self._under_way)
+        """Whether this property is read by a callback that runs."""
+        return any(call.is_caller for call in self._under_way)
 
-    async def others_over(self, deadline: Deadline) -> bool:
-        """Wait until none is under way but those that ask; says whether that is so, or the time is up before."""
-        while others := [call for call in self._under_way if not call.is_ours]:
+    async def wait_for_others(self, deadline: Deadline) -> bool:
+        """Wait until no callback runs except the one that calls this; return False if the time was up before."""
+        while others := [call for call in self._under_way if not call.is_caller]:
             if deadline.expired:
                 return False
             with suppress(TimeoutError):
@@ -153,4 +153,4 @@ class Callbacks:
         return True
 
 
-_innermost: ContextVar[UserCall | None] = ContextVar("the callback that runs", default=None)
+_innermost: ContextVar[ListenerCall | None] = ContextVar("the callback that runs", default=None)

@@ -1,7 +1,7 @@
-"""Positions that a group keeps in Kafka: commit them, and ask for them.
+"""The requests for committed offsets of a group: OffsetCommit and OffsetFetch, retried while that may help.
 
-One request to the group's coordinator, asked again while that may help. Who commits is the caller's business: a member
-says which and of what generation, everybody else commits as nobody (which works while the group has no members).
+The caller gives the identity: a member commits with its id and generation, a consumer that is no member with neither
+(which works while the group has no members).
 Source: KIP-98, KIP-447, KIP-848; Kafka's ConsumerCoordinator.
 """
 
@@ -42,11 +42,11 @@ _NAMED_MAX: Final = 3
 _NAMES_UP_TO_VERSION: Final = 9  # of both APIs: later ones know topics by id only
 
 Identity = Callable[[], GroupMetadata]
-"""Who commits, asked before each attempt: a member's epoch may grow meanwhile."""
+"""Returns the identity for a commit; called before each attempt, because a member's epoch may grow meanwhile."""
 Refused = Callable[[int, GroupMetadata], bool]
-"""Told the code when a commit is refused because of who made it; says whether to try again."""
+"""Called with the code if a commit is rejected because of its identity; returns whether to retry."""
 Settled = Callable[[Deadline], Coroutine[object, None, None]]
-"""Waits for the end of a rebalance that needs no user."""
+"""Waits for the end of a rebalance that ends without a call to poll."""
 
 _NOT_A_MEMBER: Final = frozenset(
     {
@@ -57,20 +57,20 @@ _NOT_A_MEMBER: Final = frozenset(
     }
 )
 
-_MAY_BE_OLD_NEWS: Final = _NOT_A_MEMBER | {ErrorCode.REBALANCE_IN_PROGRESS}
-"""What may be over by the time that it is heard."""
+_MAY_BE_OUTDATED: Final = _NOT_A_MEMBER | {ErrorCode.REBALANCE_IN_PROGRESS}
+"""Codes that may be outdated when they arrive: the member may be in a later generation by then."""
 
-_ABOUT_MEMBER: Final = _MAY_BE_OLD_NEWS | {ErrorCode.FENCED_INSTANCE_ID}
-"""What membership has to hear of; for anything else, such as a topic that one may not read, it need not end."""
+_ABOUT_MEMBER: Final = _MAY_BE_OUTDATED | {ErrorCode.FENCED_INSTANCE_ID}
+"""Codes that concern the membership; others, such as a missing permission on a topic, do not."""
 
 _NO_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Commits:
-    """Committed positions of one group.
+    """The committed offsets of one group.
 
     Args:
-        engine: the way to the cluster.
+        engine: the client's connections and metadata.
         group_id: the group.
         coordinator: of the group; its own one when None.
     """
@@ -88,20 +88,20 @@ class Commits:
         refused: Refused | None = None,
         settled: Settled | None = None,
     ) -> None:
-        """Store positions.
+        """Commit offsets.
 
         Args:
             offsets: by partition.
-            identity: who commits.
+            identity: of the consumer.
             deadline: of all attempts together.
-            refused: hears of the code when it is about who committed.
-            settled: waits for the end of a rebalance, before it is tried again.
+            refused: called with a code that concerns the identity.
+            settled: waits for the end of a rebalance, before the next attempt.
 
         Raises:
-            CommitFailedError: who commits is not a member any more.
-            FencedInstanceIdError: another member has taken over the static name.
+            CommitFailedError: the consumer is not a member any more.
+            FencedInstanceIdError: another member has taken the instance id over.
             RebalanceInProgressError: the group is rebalancing.
-            KafkaTimeoutError: the coordinator could not be asked in time.
+            KafkaTimeoutError: the coordinator has not answered in time.
             KafkaError: the broker refuses.
         """
         if not offsets:
@@ -120,28 +120,28 @@ class Commits:
             if code in _NO_TOPIC and await self._all_exist(offsets, deadline):
                 continue
             moved_on = identity().generation_id != who.generation_id
-            if code in _MAY_BE_OLD_NEWS and moved_on and not deadline.expired:
-                continue  # the group has moved on while the request was under way, and we with it
+            if code in _MAY_BE_OUTDATED and moved_on and not deadline.expired:
+                continue  # the member has rejoined while the request was in flight
             about_member = code in _ABOUT_MEMBER and refused is not None and refused(code, who)
             if (about_member or code == ErrorCode.STALE_MEMBER_EPOCH) and not deadline.expired:
                 await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
                 if settled is not None:
                     await settled(deadline)
-                continue  # the next heartbeat tells the new epoch, or the end of the rebalance the new generation
+                continue  # the next heartbeat brings the new epoch, the end of the rebalance the new generation
             raise self._commit_error(code, who, offsets, self._refused_in(response, code))
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None, deadline: Deadline, identity: Identity | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Stored positions; partitions without one are left out.
+        """Return committed offsets; partitions without one are left out.
 
         Args:
-            partitions: which; None is all of the group's.
+            partitions: which; None for all of the group.
             deadline: of all attempts together.
-            identity: the member that asks, if one does.
+            identity: of the consumer, if it is a member.
 
         Raises:
-            KafkaTimeoutError: not in time; as when a transaction that may change a position stays open.
+            KafkaTimeoutError: no answer in time; as when a transaction that may commit an offset stays open.
             KafkaError: the broker refuses.
         """
         wanted = None if partitions is None else _by_topic(partitions)
@@ -157,7 +157,7 @@ class Commits:
             code = _code_of_fetch(response)
             if code in _NOT_A_MEMBER and identity is not None and not deadline.expired:
                 await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
-                continue  # the next heartbeat tells who this member is now
+                continue  # the next heartbeat brings the current epoch
             break
         if code:
             raise self._refusal(code, "committed positions", "DESCRIBE")
@@ -166,7 +166,7 @@ class Commits:
     # -- inside
 
     async def _all_exist(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> bool:
-        """Whether all partitions exist after all, and there is time to try again: a topic may be that new."""
+        """Return whether all partitions exist, and there is time to retry: a new topic is not known everywhere yet."""
         wanted = list(partitions)
         await self._engine.refresh({partition.topic for partition in wanted}, timeout=deadline.remaining)
         await deadline.sleep(self._engine.config.retry_backoff_ms / 1000)
@@ -174,7 +174,7 @@ class Commits:
         return exist and not deadline.expired
 
     def _version_max(self, topics: Iterable[str]) -> int | None:
-        """Later versions name topics by id: not while one is not known."""
+        """Return the highest version to use: later ones need the ids of all topics."""
         known = all(self._engine.cluster.topic_id_of(topic) != ZERO_UUID for topic in topics)
         return None if known else _NAMES_UP_TO_VERSION
 
@@ -244,7 +244,7 @@ class Commits:
         return {partition: position for partition, position in found.items() if position.offset >= 0}
 
     def _refused_in(self, response: OffsetCommitResponse, code: int) -> list[TopicPartition]:
-        """Which partitions were refused with that code; the others are stored."""
+        """Return the partitions that were refused with this code; the others are committed."""
         return [
             TopicPartition(topic.name or self._engine.cluster.name_of(topic.topic_id) or "?", partition.partition_index)
             for topic in response.topics
@@ -284,7 +284,7 @@ class Commits:
         return error
 
     def _refusal(self, code: int, what: str, operation: str, *, topic: str = "") -> KafkaError:
-        """The error of a code; `operation` is the right that this takes, on the group or on the topic."""
+        """Return the error of a code; `operation` is the permission that it takes, on the group or on the topic."""
         resources: dict[int, str] = {
             ErrorCode.GROUP_AUTHORIZATION_FAILED: self._group_id,
             ErrorCode.TOPIC_AUTHORIZATION_FAILED: topic,
@@ -296,7 +296,7 @@ class Commits:
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:
-    """A few of them, and how many more there are."""
+    """Return the first names, and how many more there are."""
     some = ", ".join(f"{topic}-{number}" for topic, number in partitions[:_NAMED_MAX])
     more = len(partitions) - _NAMED_MAX
     return f"{some} and {more} more" if more > 0 else some
@@ -314,7 +314,7 @@ def _code_of_commit(response: OffsetCommitResponse) -> int:
 
 
 def _code_that_may_pass(response: OffsetCommitResponse) -> int:
-    """The same, but for codes after which the metadata have to be looked at first."""
+    """Return the same, except codes after which the metadata have to be refreshed first."""
     code = _code_of_commit(response)
     return ErrorCode.NONE if code in _NO_TOPIC else code
 

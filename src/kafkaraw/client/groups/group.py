@@ -1,7 +1,7 @@
-"""A consumer's side of its group: positions that the group keeps, and membership, if it subscribes.
+"""The group of one consumer: its committed offsets, and its membership if the consumer subscribes.
 
-The consumer's calls about groups are carried out here, so that `consumer.py` stays a list of public methods; with
-partitions that were assigned by hand a group keeps positions only. Start at `turn`.
+Carries out the consumer's calls that concern groups, so that `consumer.py` stays a list of public methods. A consumer
+with manually assigned partitions uses the committed offsets only. Start at `turn`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.group_settings import member_settings
 from kafkaraw.client.groups.callbacks import CallUser
+from kafkaraw.client.groups.commit_queue import Done, Positions
 from kafkaraw.client.groups.commits import Commits
-from kafkaraw.client.groups.intents import Positions
 from kafkaraw.client.groups.membership import Membership
 from kafkaraw.client.groups.progress import Progress
-from kafkaraw.client.groups.unwatched import Done
 from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.core.group.classic import ClassicMember
+from kafkaraw.core.group.consumer import ConsumerMember
 from kafkaraw.core.group.member import GroupMember
-from kafkaraw.core.group.modern import ModernMember
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, RetriableError, UsageError
 from kafkaraw.records import TopicPartition
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 30.0
-"""How long closing may take when the call does not say."""
+"""Timeout of close, if the call has none."""
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
@@ -50,9 +49,9 @@ class Group:
     """The group of one consumer.
 
     Args:
-        engine: the way to the cluster.
+        engine: the client's connections and metadata.
         config: the consumer's settings, with a `group_id`.
-        reading: what the consumer reads.
+        reading: reads the assigned partitions.
     """
 
     def __init__(self, engine: Engine, config: ConsumerConfig, reading: Reading) -> None:
@@ -63,7 +62,7 @@ class Group:
         self._unplaced: set[TopicPartition] = set()
         self._placing: asyncio.Task[Positions] | None = None
         self._closing = asyncio.Lock()
-        self._reader: asyncio.Task[object] | None = None  # who came last for records
+        self._reader: asyncio.Task[object] | None = None  # the task that polled last
         coordinator = Coordinator(engine, CoordinatorKind.GROUP, config.group_id)
         self._metrics = GroupMetrics()
         self.membership = Membership(engine, config, _member(engine, config), coordinator, reading, self._metrics)
@@ -74,15 +73,15 @@ class Group:
         membership.progress = self.progress
         reading.turn = self.turn
 
-    # -- what to read
+    # -- subscription and assignment
 
     def subscribe(
         self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, listeners: Listeners
     ) -> None:
-        """Be a member that wants these.
+        """Subscribe to topics or to a pattern.
 
         Raises:
-            UsageError: partitions are assigned by hand, or what is wanted makes no sense.
+            UsageError: partitions are assigned manually, or the topics or the pattern are invalid.
         """
         listeners.check()
         if not self.membership.is_active and self._reading.subscriptions.assignment:
@@ -91,25 +90,25 @@ class Group:
         self._reading.wake()
 
     def check_assigned_by_hand(self) -> None:
-        """Refuse to assign partitions while a subscription does.
+        """Refuse manual assignment while there is a subscription.
 
         Raises:
-            UsageError: there is one.
+            UsageError: the consumer has subscribed.
         """
         if self.membership.is_active:
             raise UsageError("assign: this consumer has subscribed, and its group assigns; call unsubscribe() first")
 
     def assigned_by_hand(self, added: Iterable[TopicPartition]) -> None:
-        """These begin where the group has committed, unless they are sought first."""
+        """Start these partitions at their committed offsets, unless `seek` is called first."""
         self._unplaced |= set(added)
         self._unplaced &= set(self._reading.subscriptions.assignment)
 
     def sought(self, partitions: Iterable[TopicPartition]) -> None:
-        """The user has said where to go on."""
+        """The application has set the positions of these partitions."""
         self._unplaced -= set(partitions)
 
     async def unsubscribe(self, deadline: Deadline) -> None:
-        """Commit what was processed, give everything up, and leave; also what was assigned by hand."""
+        """Commit what was processed, revoke all partitions, and leave; also end a manual assignment."""
         self.progress.note_processed(in_doubt=self._may_be_busy)
         if self.membership.is_active:
             await self.membership.leave(deadline, "the consumer has unsubscribed")
@@ -118,19 +117,19 @@ class Group:
             self._reading.assign(())
             self._unplaced.clear()
 
-    # -- inside the user's calls
+    # -- inside calls of the application
 
     async def turn(self, deadline: Deadline) -> bool:
-        """Do what has to be done inside a call that reads, before records are given; says whether they may be.
+        """Do what has to be done inside a call to poll; return whether records may be returned.
 
         Raises:
-            KafkaError: what the user must hear of.
-            CallUser: a callback has to be called on the user's thread.
+            KafkaError: the error of the member, or of a look-up.
+            CallUser: a callback has to be called on the thread of the application.
         """
         self._reading.leave_home()
         self._reader = asyncio.current_task()
         self.progress.note_processed()
-        self.progress.unwatched.tell()
+        self.progress.async_commits.run_callbacks()
         if self.membership.is_active:
             if not await self._turn_of_member(deadline):
                 return False
@@ -147,36 +146,36 @@ class Group:
             done = await self.membership.turn(deadline)
         finally:
             if not done:
-                # Whoever comes next must come here first: what is in hand may belong to partitions that are being given
-                # up, and given out now it would come after the commit.
+                # The next call must begin here: records of the last batch may belong to partitions that are being
+                # revoked, and returned now they would come after the commit.
                 self._reading.cursor.called_home = True
         return done
 
     async def place(self, deadline: Deadline) -> bool:
-        """See that partitions assigned by hand stand where the group has committed; says whether they do.
+        """Set the positions of manually assigned partitions to their committed offsets; return whether that is done.
 
         Raises:
-            KafkaError: it cannot be found out, and that is no outage of brokers that were reached before.
+            KafkaError: the offsets cannot be fetched, for another reason than an outage of brokers reached before.
         """
         while self._unplaced:
             if self._placing is None:
                 deadline_s = self._engine.deadline(None)
                 self._placing = asyncio.get_running_loop().create_task(
-                    self._stored(frozenset(self._unplaced), deadline_s), name="finding committed positions"
+                    self._stored(frozenset(self._unplaced), deadline_s), name="fetching committed offsets"
                 )
             task = self._placing
             done, _ = await asyncio.wait({task}, timeout=deadline.remaining)
             if not done:
                 return False
             if self._placing is not task:
-                continue  # another call has waited for it, too, and has come first
+                continue  # another call has waited for the same task, and was first
             self._placing = None
             try:
                 starts = task.result()
             except RetriableError as error:
                 if not self._reading.fetcher.was_reached:
                     raise
-                log.warning("committed positions are not known yet, asking again: %s", error)
+                log.warning("committed offsets are not known yet, asking again: %s", error)
                 continue
             for partition in self._unplaced & starts.keys():
                 self._reading.seek(partition, starts[partition].offset, starts[partition].leader_epoch)
@@ -188,39 +187,39 @@ class Group:
         self._unplaced -= partitions - found.keys()
         return found
 
-    # -- positions
+    # -- committed offsets
 
     async def commit(self, offsets: Offsets | None, deadline: Deadline) -> None:
-        """Store positions; see `Consumer.commit`."""
+        """Commit; see `Consumer.commit`."""
         try:
             await self.progress.commit(self._positions(offsets, "commit"), deadline)
         except KafkaError:
-            self.progress.unwatched.tell()
+            self.progress.async_commits.run_callbacks()
             raise
-        self.progress.unwatched.tell()  # those of earlier commits, which have ended: commits have an order
+        self.progress.async_commits.run_callbacks()  # those of earlier commits, which have ended: commits have an order
 
     def commit_nowait(self, offsets: Offsets | None, callback: Done | None) -> None:
-        """Begin to store positions; see `Consumer.commit_nowait`."""
+        """Begin a commit; see `Consumer.commit_nowait`."""
         if callback is not None and not callable(callback):
             raise UsageError(
-                f"commit_nowait: callback {callback!r} must be a function that takes the positions and an error or None"
+                f"commit_nowait: callback {callback!r} must be a function that takes the offsets and an error or None"
             )
         self.progress.commit_nowait(self._positions(offsets, "commit_nowait"), callback, self._engine.deadline(None))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Stored positions; see `Consumer.committed`."""
+        """Return committed offsets; see `Consumer.committed`."""
         wanted = partitions_of(partitions, "committed")
         found = await self.progress.stored(wanted, deadline)
         return {partition: found.get(partition) for partition in wanted}
 
     def metrics(self) -> dict[str, float | dict[str, int]]:
-        """What was counted about rebalances, heartbeats and commits."""
+        """Return the metrics of rebalances, heartbeats and commits."""
         return self._metrics.as_dict(self.membership.member)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is to its group; see `Consumer.group_metadata`."""
+        """Return member id and generation; see `Consumer.group_metadata`."""
         return self.membership.group_metadata()
 
     def _positions(self, offsets: Offsets | None, call: str) -> Positions:
@@ -229,7 +228,7 @@ class Group:
         return positions_of(offsets, call)
 
     def store_offsets(self, offsets: Offsets) -> None:
-        """Note what was processed; see `Consumer.store_offsets`."""
+        """Mark offsets as processed; see `Consumer.store_offsets`."""
         if self._config.enable_auto_offset_store:
             raise UsageError("store_offsets: set enable_auto_offset_store=False, or what was given is stored by itself")
         positions = positions_of(offsets, "store_offsets")
@@ -240,18 +239,18 @@ class Group:
     # -- the end
 
     async def close(self, deadline: Deadline, *, in_doubt: bool = False) -> bool:
-        """Commit what was processed, and leave; after whoever is about it already, as far as there is time.
+        """Commit what was processed, and leave; after another task that closes, as far as there is time.
 
         Args:
-            deadline: of all of it.
-            in_doubt: what was given last may not be processed, because an error ends it all, or another thread has it.
+            deadline: of all steps together.
+            in_doubt: the last batch may not be processed: an error ends the consumer, or another thread has the batch.
 
         Returns:
-            whether all is done: not when a callback asks, and somebody else closes, who waits for this callback.
+            whether the consumer is closed: False in a callback for which another task, which closes, waits.
 
         Raises:
-            CallUser: a callback has to be called on the user's thread; then call again.
-            Exception: what a callback raised; all is closed nevertheless.
+            CallUser: a callback has to be called on the thread of the application; then call again.
+            Exception: what a callback raised; the consumer is closed nevertheless.
         """
         if self._closing.locked() and self.membership.callbacks.is_inside:
             return False
@@ -265,10 +264,10 @@ class Group:
 
     @property
     def _may_be_busy(self) -> bool:
-        """Whether another task may be busy with what it was given last, or has failed at it.
+        """Whether another task may still process its last batch, or has failed at it.
 
-        Who reads through tasks that are made for one call each, as `asyncio.wait_for` does on Python 3.11, cannot be
-        seen, and is taken to be done. The blocking face knows by its threads.
+        A caller that polls in a new task for each call, as `asyncio.wait_for` does on Python 3.11, cannot be seen, and
+        counts as done. The blocking face knows by its threads.
         """
         reader = self._reader
         if reader is None or reader is asyncio.current_task() or self.membership.callbacks.on_callers_thread:
@@ -287,9 +286,9 @@ class Group:
                 problem = error
         elif self._engine.is_started:
             await self.progress.commit_processed(deadline)
-        await self.membership.callbacks.others_over(deadline)
+        await self.membership.callbacks.wait_for_others(deadline)
         await self.progress.close(deadline)
-        problem = problem or self.progress.unwatched.tell_last()
+        problem = problem or self.progress.async_commits.run_all_callbacks()
         if self._placing is not None:
             self._placing.cancel()
         await self.membership.close()
@@ -298,14 +297,14 @@ class Group:
 
 
 def _failed(reader: asyncio.Task[object]) -> bool:
-    error = reader.exception()  # of which asyncio does not warn any more when nobody else asks
+    error = reader.exception()  # asyncio does not warn of it any more
     if error is not None:
-        log.warning("the task that read last has failed, so what it had in hand is not committed: %r", error)
+        log.warning("the task that polled last has failed, so its last batch is not committed: %r", error)
     return error is not None
 
 
 async def _comes_first(lock: asyncio.Lock, deadline: Deadline) -> bool:
-    """Take the lock; False when it was not to be had in time."""
+    """Take the lock; return False if the time was up before."""
     try:
         async with asyncio.timeout(deadline.remaining):
             await lock.acquire()
@@ -315,10 +314,10 @@ async def _comes_first(lock: asyncio.Lock, deadline: Deadline) -> bool:
 
 
 def _member(engine: Engine, config: ConsumerConfig) -> GroupMember:
-    """The machine of the protocol that was chosen."""
+    """Return the state machine of the configured protocol."""
     backoff, rng = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms), engine.runtime.rng
     settings = member_settings(config)
     if config.group_protocol == "classic":
         return ClassicMember(settings, backoff, rng)
     member_id = base64.urlsafe_b64encode(rng.getrandbits(128).to_bytes(16, "big")).decode().rstrip("=")
-    return ModernMember(settings, backoff, rng, member_id, engine.cluster.name_of)
+    return ConsumerMember(settings, backoff, rng, member_id, engine.cluster.name_of)

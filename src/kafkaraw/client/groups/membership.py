@@ -1,7 +1,8 @@
-"""A consumer's membership of its group: drives the machine of `core/group`, and tells the user inside their calls.
+"""A consumer's membership in its group: drives the state machine of `core/group`, and reconciles inside `poll`.
 
-One task (`_keep`) does what the machine asks for, so heartbeats depend on nothing that the user does. What concerns the
-user waits for `turn`, which every call that reads makes first. Start at `turn` and `_keep`.
+One task (`_run`) carries out the actions of the machine, so heartbeats do not depend on the application. What concerns
+the application waits for `turn`, with which every call that returns records begins: errors, and changes of the
+assignment. Start at `turn` and `_run`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,40 @@ from kafkaraw.client.committed import GroupMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.callbacks import Callbacks
-from kafkaraw.client.groups.handing_over import HandingOver
-from kafkaraw.client.groups.intents import Positions
+from kafkaraw.client.groups.commit_queue import Positions
 from kafkaraw.client.groups.progress import Progress
-from kafkaraw.client.groups.subscribed import Subscribed
+from kafkaraw.client.groups.reconciliation import Reconciliation
+from kafkaraw.client.groups.subscription import SubscribedTopics
 from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.coordinator import Coordinator
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.core.group.actions import HEARTBEATS, Action, FindNames, FindTopics, Handover, Part, Send
+from kafkaraw.core.group.events import (
+    HEARTBEATS,
+    Action,
+    AssignmentChange,
+    CommitRejected,
+    ErrorReported,
+    Event,
+    FindTopicNames,
+    FindTopics,
+    LeaveGroup,
+    PollEnded,
+    PollStarted,
+    ReconciliationCompleted,
+    ReconciliationStarted,
+    RecordsConsumed,
+    RequestFailed,
+    ResponseReceived,
+    Send,
+    SubscriptionChanged,
+    TopicNamesFound,
+    TopicsFound,
+    TopicsRefreshed,
+    Unsubscribed,
+)
 from kafkaraw.core.group.member import GroupMember
 from kafkaraw.errors import CommitFailedError, KafkaError, UsageError, copy_to_raise
 from kafkaraw.protocol.declare import Request, Response
@@ -38,28 +62,53 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 3.0
-"""How often is looked after what no event tells: topics that were made, a user who is away, commits that are due."""
+CHECK_S: Final = 3.0
+"""How often to check what no event reports: new topics, the poll timer, commits that are due."""
 
 
 class _Withdrawn(Exception):
-    """While the coordinator was looked for, the member has left or begun anew, and this request is wrong by now."""
+    """The member has left or rejoined while the coordinator was looked up: the request must not be sent any more."""
+
+
+class _Tasks:
+    """The tasks of one membership.
+
+    Attributes:
+        runner: drives the state machine.
+        refreshing: refreshes the metadata of subscribed topics.
+        leaving: send leave requests.
+        running: carry out other actions, and the ones above except the runner.
+    """
+
+    def __init__(self) -> None:
+        self.runner: asyncio.Task[None] | None = None
+        self.refreshing: asyncio.Task[None] | None = None
+        self.leaving: set[asyncio.Task[None]] = set()
+        self.running: set[asyncio.Task[None]] = set()
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait for their end."""
+        named = (task for task in (self.runner, self.refreshing) if task is not None)
+        tasks = [*self.running, *self.leaving, *named]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Membership:
     """The membership of one consumer.
 
     Args:
-        engine: the way to the cluster.
+        engine: the client's connections and metadata.
         config: the consumer's settings, with a group.
-        member: decides.
+        member: the state machine.
         coordinator: of the group.
-        reading: reads what the member owns.
-        metrics: counts.
+        reading: reads the assigned partitions.
+        metrics: counters.
 
     Attributes:
-        callbacks: the calls of the user's callbacks.
-        progress: commits; to be given before the first call.
+        callbacks: the calls of the rebalance listener.
+        progress: the consumer's commits; to be set before the first call.
     """
 
     progress: Progress
@@ -81,240 +130,232 @@ class Membership:
         self._reading = reading
         self._metrics = metrics
         self._listeners = Listeners()
-        self._subscribed = Subscribed(engine, config)
-        self._telling: HandingOver | None = None
-        self._last: HandingOver | None = None  # what is told to who leaves
-        self._keeper: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._parting: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
+        self._topics = SubscribedTopics(engine, config)
+        self._reconciliation: Reconciliation | None = None
+        self._final: Reconciliation | None = None  # of a member that leaves
+        self._tasks = _Tasks()
+        self._wakeup = asyncio.Event()
         self._changed = asyncio.Event()
-        self._problem: KafkaError | None = None
-        self._failure: BaseException | None = None
+        self._error: KafkaError | None = None
+        self._fault: BaseException | None = None
         self._mark: object = None
 
-    # -- what the user wants
+    # -- the subscription
 
     @property
     def is_active(self) -> bool:
-        """Whether something is subscribed to."""
-        return self._subscribed.is_active
+        """Whether there is a subscription."""
+        return self._topics.is_active
 
     @property
     def subscription(self) -> list[str]:
-        """Names of the topics that are subscribed to, as far as they are known."""
-        return sorted(self._subscribed.wanted.topics)
+        """Names of the subscribed topics; of a pattern, those that are known to match."""
+        return sorted(self._topics.subscription.topics)
 
-    def subscribe(self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, who: Listeners) -> None:
-        """Want these topics from now on; membership begins with the next call that reads."""
-        self._subscribed.subscribe(topics, pattern)
-        self._listeners = who
-        self._news.set()
+    def subscribe(
+        self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, listeners: Listeners
+    ) -> None:
+        """Subscribe to these topics; the member joins with the next call to poll."""
+        self._topics.subscribe(topics, pattern)
+        self._listeners = listeners
+        self._wakeup.set()
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this member is at the moment."""
+        """Return the member id and the generation."""
         member = self.member
         return GroupMetadata(
-            member.settings.group_id, member.generation_id, member.member_id, member.settings.group_instance_id
+            member.settings.group_id,
+            member.identity.generation_id,
+            member.identity.member_id,
+            member.settings.group_instance_id,
         )
 
     def identity(self) -> GroupMetadata:
-        """Who commits.
+        """Return the identity for a commit.
 
         Raises:
-            CommitFailedError: something is subscribed to, but this consumer is no member: its partitions belong to
-                others.
+            CommitFailedError: the consumer has subscribed, but is no member: its partitions may belong to others.
         """
         if not self.is_active:
             return GroupMetadata(self.member.settings.group_id)
-        if self.member.generation_id < 0:
+        if self.member.identity.generation_id < 0:
             raise CommitFailedError(
                 f"nothing was committed for group {self.member.settings.group_id!r}: the consumer "
-                f"{self.member.state}, and what it had may belong to others; call poll() to be a member again"
+                f"{self.member.description}, and its partitions may belong to others; call poll() to rejoin"
             )
         return self.group_metadata()
 
     def refused(self, code: int, who: GroupMetadata) -> bool:
-        """A commit was refused because of who made it; says whether to try again, as who this member is now."""
+        """A commit was rejected because of its member id or generation; return whether to retry it."""
         if not self.is_active:
             return False
-        self._news.set()
-        return self.member.commit_refused(code, who.generation_id, self._now_ms())
+        self._wakeup.set()
+        retries = self.member.retries_commit(code, who.generation_id)
+        self._receive(CommitRejected(code, who.generation_id))
+        return retries
 
     async def settled(self, deadline: Deadline) -> None:
-        """Wait, in a rebalance that ends without the user, until it has ended; no longer than the deadline."""
-        while self.is_active and self.member.is_between and not deadline.expired:
+        """Wait for the end of a rebalance that ends without a call to poll; no longer than the deadline."""
+        while self.is_active and self.member.is_rebalancing and not deadline.expired:
             self._changed.clear()
             await _wait(self._changed, deadline.remaining)
 
-    # -- inside the user's calls
+    # -- inside calls of the application
 
     async def turn(self, deadline: Deadline) -> bool:
-        """Do what has to be done inside a call of the user, before anything is given to them.
+        """Do what has to be done inside a call of the application, before it gets records.
 
         Returns:
-            whether records may be given: False when the time was up before all was done.
+            whether records may be returned: False if the time was up before all was done.
 
         Raises:
-            KafkaError: what the user must hear of.
-            CallUser: a callback has to be called on the user's thread.
+            KafkaError: the member's error.
+            CallUser: a callback has to be called on the thread of the application.
         """
         if self.callbacks.is_inside:
             raise UsageError("a callback of a rebalance cannot read: the rebalance waits for it to return")
         self._begin()
-        now_ms = self._now_ms()
-        self.member.user_comes(now_ms)
+        self._receive(PollStarted())
         try:
-            self._raise_problem(now_ms)
-            return await self._tell(deadline)
+            self._raise_error()
+            return await self._reconcile(deadline)
         finally:
-            self.member.user_goes(self._now_ms())
-            self._news.set()
+            self._receive(PollEnded())
+            self._wakeup.set()
 
-    async def _tell(self, deadline: Deadline) -> bool:
+    async def _reconcile(self, deadline: Deadline) -> bool:
         while True:
-            if self._telling is None:
-                handover = self.member.begin_handover()
-                if handover is None:
+            if self._reconciliation is None:
+                change = self.member.reconciler.pending
+                if change is None:
                     return True
-                log.info("group %r: %s", self.member.settings.group_id, _words(handover))
-                self._telling = HandingOver(handover, self._listeners, self, self.callbacks)
-            telling = self._telling
-            if not await telling.go_on(deadline) or self._telling is not telling:
-                return False  # the time is up, or somebody who closes has told the rest
-            self._telling = None
-            self.member.end_handover(self._now_ms())
-            self._news.set()
-            problem = telling.take_problem()
-            if problem is not None:
-                raise problem
+                self._receive(ReconciliationStarted())
+                log.info("group %r: %s", self.member.settings.group_id, _description(change))
+                self._reconciliation = self._new_reconciliation(change)
+            reconciliation = self._reconciliation
+            if not await reconciliation.run(deadline) or self._reconciliation is not reconciliation:
+                return False  # the time is up, or a task that closes the consumer has done the rest
+            self._reconciliation = None
+            self._receive(ReconciliationCompleted())
+            self._wakeup.set()
+            error = reconciliation.take_error()
+            if error is not None:
+                raise error
 
-    def _raise_problem(self, now_ms: int) -> None:
-        if self._failure is not None:
-            raise copy_to_raise(self._failure)
-        problem, self._problem = self._problem, None
-        problem = problem or self.member.take_problem(now_ms) or self._subscribed.problem()
-        if problem is not None:
-            raise with_principal(problem, self._config)
+    def _new_reconciliation(self, change: AssignmentChange) -> Reconciliation:
+        return Reconciliation(
+            change, self._listeners, self.callbacks, self.progress, self._assign, self._committed_offsets
+        )
 
-    # -- what handing over needs, see `handing_over.Owner`
+    async def _committed_offsets(self, partitions: Iterable[TopicPartition]) -> Positions:
+        return await self.progress.stored(partitions, self._engine.deadline(None))
 
-    def read(self, partitions: Iterable[TopicPartition], starts: Positions) -> None:
-        """Read exactly these from now on, new ones from these positions."""
+    def _raise_error(self) -> None:
+        if self._fault is not None:
+            raise copy_to_raise(self._fault)
+        error, self._error = self._error, None
+        if error is None:
+            error = self.member.reconciler.error
+            self._receive(ErrorReported())
+        error = error or self._topics.error()
+        if error is not None:
+            raise with_principal(error, self._config)
+
+    def _assign(self, partitions: Iterable[TopicPartition], starts: Positions) -> None:
         kept = sorted(partitions)
         self._reading.fetcher.was_reached = True
         self._reading.assign(kept, starts)
         self.progress.forget(kept)
         self._use_topics()
 
-    async def commit_processed(self) -> None:
-        """Commit what was processed, if that is to be done without being asked."""
-        await self.progress.commit_processed()
-
-    @property
-    def is_committing(self) -> bool:
-        """Whether a commit is under way that the user asked for and does not wait for."""
-        return self.progress.is_committing
-
-    async def commits_end(self) -> None:
-        """Let those commits end."""
-        await self.progress.commits_end()
-
-    async def stored_positions(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Where to begin."""
-        return await self.progress.stored(partitions, self._engine.deadline(None))
-
     # -- leaving
 
     async def leave(self, deadline: Deadline, reason: str) -> None:
-        """Give everything up and leave; the user is told as in a rebalance.
+        """Revoke all partitions, as in a rebalance, and leave the group.
 
         Raises:
-            CallUser: a callback has to be called on the user's thread; then call again.
+            CallUser: a callback has to be called on the thread of the application; then call again.
             Exception: what a callback raised; the member has left nevertheless.
         """
         if not self.is_active:
             return
-        problem = await self._tell_last(deadline)
+        error = await self._reconcile_finally(deadline)
         if self.is_active:
-            self._subscribed.clear()
-            self.member.leave(reason)
+            self._topics.clear()
+            self._receive(Unsubscribed(reason))
             self._reading.assign(())
-            for action in self.member.take_actions():
+            for action in self.member.actions():
                 self._do(action)
-        if self._parting:
-            await asyncio.wait(set(self._parting), timeout=deadline.remaining)
-        self._news.set()
-        if problem is not None:
-            raise problem
+        if self._tasks.leaving:
+            await asyncio.wait(set(self._tasks.leaving), timeout=deadline.remaining)
+        self._wakeup.set()
+        if error is not None:
+            raise error
 
-    async def _tell_last(self, deadline: Deadline) -> Exception | None:
-        """Tell the user that nothing is theirs any more, after what they were being told; what a callback raised.
+    async def _reconcile_finally(self, deadline: Deadline) -> Exception | None:
+        """Finish the reconciliation in progress, then revoke all partitions; return what a callback raised.
 
-        Others may do the same meanwhile, or may still be in a call that tells: whoever comes first takes the next step.
+        Other tasks may do the same, or may be in a call to poll that reconciles: the first one takes the next step.
         """
-        while self._last is None and self.is_active:
-            before = self._telling
+        while self._final is None and self.is_active:
+            before = self._reconciliation
             if before is not None:
                 await before.finish(deadline)
-            if self._telling is before:
-                self._telling = self._last = self._last_words(before)
-        last = self._last
-        if last is None:
+            if self._reconciliation is before:
+                self._reconciliation = self._final = self._final_reconciliation(before)
+        final = self._final
+        if final is None:
             return None
-        await last.finish(deadline)
-        if self._last is last:
-            self._telling = self._last = None
-        return last.take_problem()
+        await final.finish(deadline)
+        if self._final is final:
+            self._reconciliation = self._final = None
+        return final.take_error()
 
-    def _last_words(self, before: HandingOver | None) -> HandingOver:
-        self.member.end_handover(self._now_ms())
-        owned = self.member.owned
-        last = Handover(lost=owned) if self.member.generation_id < 0 else Handover(revoked=owned)
-        telling = HandingOver(last, self._listeners, self, self.callbacks)
-        problem = None if before is None else before.take_problem()
-        if problem is not None:
-            telling.failed(problem)
-        return telling
+    def _final_reconciliation(self, before: Reconciliation | None) -> Reconciliation:
+        self._receive(ReconciliationCompleted())
+        owned = self.member.reconciler.owned
+        is_member = self.member.identity.generation_id >= 0
+        change = AssignmentChange(revoked=owned) if is_member else AssignmentChange(lost=owned)
+        final = self._new_reconciliation(change)
+        error = None if before is None else before.take_error()
+        if error is not None:
+            final.failed(error)
+        return final
 
     async def close(self) -> None:
         """End every task."""
-        tasks = [*self._tasks, *self._parting, *(task for task in (self._keeper, self._looking) if task is not None)]
-        if self._telling is not None:
-            self._telling.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._reconciliation is not None:
+            self._reconciliation.cancel()
+        await self._tasks.cancel()
 
-    # -- the task that keeps the membership
+    # -- the task that drives the machine
 
     def _begin(self) -> None:
-        if self._keeper is None:
-            self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="group membership")
-            self._keeper.add_done_callback(self._ended)
+        if self._tasks.runner is None:
+            self._tasks.runner = asyncio.get_running_loop().create_task(self._run(), name="group membership")
+            self._tasks.runner.add_done_callback(self._ended)
 
-    async def _keep(self) -> None:
-        """Do what the machine asks for, for ever; a loop root."""
+    async def _run(self) -> None:
+        """Carry out the actions of the machine until the task is cancelled; a loop root."""
         while True:
             now_ms = self._now_ms()
-            self._news.clear()
-            self._look_around(now_ms)
+            self._wakeup.clear()
+            self._report_changes(now_ms)
             self.member.tick(now_ms)
-            for action in self.member.take_actions():
+            for action in self.member.actions():
                 self._do(action)
-            if self.member.needs_user:
-                self._call_home()
+            if self.member.reconciler.needs_poll:
+                self._interrupt_iteration()
             self._changed.set()
-            await self._rest(now_ms)
+            await self._sleep(now_ms)
 
-    async def _rest(self, now_ms: int) -> None:
-        """Wait for news, or for the next deadline; and notice when the loop was held up."""
-        deadline_ms = self.member.deadline_ms
-        pause_s = LOOK_S if deadline_ms is None else min(LOOK_S, max(0.0, (deadline_ms - now_ms) / 1000))
+    async def _sleep(self, now_ms: int) -> None:
+        """Wait for a wakeup or the next deadline; warn if the event loop was blocked meanwhile."""
+        deadline_ms = self.member.deadline_ms()
+        pause_s = CHECK_S if deadline_ms is None else min(CHECK_S, max(0.0, (deadline_ms - now_ms) / 1000))
         loop = asyncio.get_running_loop()
         due_s = loop.time() + pause_s
-        await _wait(self._news, pause_s)
+        await _wait(self._wakeup, pause_s)
         late_s = loop.time() - due_s
         if late_s * 3000 > self.member.settings.session_timeout_ms:
             log.warning(
@@ -323,29 +364,30 @@ class Membership:
                 *(self.member.settings.group_id, late_s, self.member.settings.session_timeout_ms),
             )
 
-    def _look_around(self, now_ms: int) -> None:
+    def _report_changes(self, now_ms: int) -> None:
+        """Send the machine the events that nothing else reports."""
         if not self.is_active:
             return
-        self._look_for_user(now_ms)
+        self._check_consumption(now_ms)
         watched = self.member.watched_topics
         if watched:
-            self.member.topics_seen(self._subscribed.topics_of(watched), now_ms)
-        if self._looking is None and self._subscribed.is_due(now_ms):
-            self._looking = self._start(self._look(now_ms), "looking at topics")
-        if self._subscribed.is_known and self.member.presence.is_expected:  # who has not read yet is no member yet
-            self.member.subscribe(self._subscribed.wanted, now_ms)
+            self.member.receive(TopicsRefreshed(self._topics.topics_of(watched)), now_ms)
+        if self._tasks.refreshing is None and self._topics.is_refresh_due(now_ms):
+            self._tasks.refreshing = self._start(self._refresh(now_ms), "refreshing topics")
+        if self._topics.is_known and self.member.poll_timer.is_enabled:  # it joins with the first poll
+            self.member.receive(SubscriptionChanged(self._topics.subscription), now_ms)
 
-    def _look_for_user(self, now_ms: int) -> None:
-        """Somebody who waits in a call, or goes through records that they were given, is not away."""
+    def _check_consumption(self, now_ms: int) -> None:
+        """Restart the poll timer if a call waits for records, or if records were taken from the last batch."""
         mark = self._reading.cursor.mark
         if self._reading.is_waiting or mark != self._mark:
             self._mark = mark
-            self.member.presence.seen(now_ms)
+            self.member.receive(RecordsConsumed(), now_ms)
         if self.progress.is_due:
-            self._call_home()
+            self._interrupt_iteration()
 
-    def _call_home(self) -> None:
-        """Have the user's next call come to `turn`, though there are records in hand."""
+    def _interrupt_iteration(self) -> None:
+        """Make the next call begin with `turn`, even if records of the last batch are left."""
         self._reading.cursor.called_home = True
         self._reading.wake()
 
@@ -354,15 +396,15 @@ class Membership:
             self._start(self._send(action), "group request")
         elif isinstance(action, FindTopics):
             self._start(self._find(action), "finding topics")
-        elif isinstance(action, FindNames):
+        elif isinstance(action, FindTopicNames):
             self._start(self._find_names(action), "finding topics")
         else:
-            self._parting.add(task := self._start(self._part(action), "leaving the group"))
-            task.add_done_callback(self._parting.discard)
+            self._tasks.leaving.add(task := self._start(self._leave_group(action), "leaving the group"))
+            task.add_done_callback(self._tasks.leaving.discard)
 
     async def _send(self, action: Send) -> None:
-        while self._parting:  # else a word of leaving that is sent again might come after that of coming back
-            await asyncio.wait(set(self._parting))
+        while self._tasks.leaving:  # else a leave request that is retried might come after the next JoinGroup
+            await asyncio.wait(set(self._tasks.leaving))
         find_s, began_s = self._config.request_timeout_ms / 1000, self._metrics.begin()
 
         def make(connection: Connection) -> Request[Response]:
@@ -372,40 +414,40 @@ class Membership:
 
         try:
             response = await self._coordinator.once(
-                make, timeout=action.wait_ms / 1000, find_s=find_s, lane="group" if action.held else "main"
+                make, timeout=action.timeout_ms / 1000, find_s=find_s, lane="group" if action.blocks else "main"
             )
         except _Withdrawn:
             return
         except KafkaError as error:
-            self.member.unanswered(action.attempt, error, self._now_ms())
+            self._receive(RequestFailed(action.attempt, error))
         else:
             if action.api_key in HEARTBEATS:
                 self._metrics.heartbeat_answered(began_s)
-            self.member.answered(action.attempt, response, self._now_ms())
-        self._news.set()
+            self._receive(ResponseReceived(action.attempt, response))
+        self._wakeup.set()
 
     async def _find(self, action: FindTopics) -> None:
         try:
             await self._engine.refresh(action.topics)
         except KafkaError as error:
-            self.member.unanswered(action.attempt, error, self._now_ms())
+            self._receive(RequestFailed(action.attempt, error))
         else:
-            topics = self._subscribed.topics_of(action.topics)
-            self.member.topics_found(action.attempt, topics, self._now_ms())
+            topics = self._topics.topics_of(action.topics)
+            self._receive(TopicsFound(action.attempt, topics))
             self._use_topics()
-        self._news.set()
+        self._wakeup.set()
 
-    async def _find_names(self, action: FindNames) -> None:
+    async def _find_names(self, action: FindTopicNames) -> None:
         try:
-            await self._engine.refresh(None if self._subscribed.wanted.pattern else self._subscribed.wanted.topics)
+            await self._engine.refresh(None if self._topics.subscription.pattern else self._topics.subscription.topics)
         except KafkaError as error:
-            self.member.unanswered(action.attempt, error, self._now_ms())
+            self._receive(RequestFailed(action.attempt, error))
         else:
-            self.member.names_found(action.attempt, self._now_ms())
-        self._news.set()
+            self._receive(TopicNamesFound(action.attempt))
+        self._wakeup.set()
 
-    async def _part(self, action: Part) -> None:
-        """Say that this member leaves; else the others would wait for it until its session is over."""
+    async def _leave_group(self, action: LeaveGroup) -> None:
+        """Leave the group; otherwise the other members would wait until the session times out."""
         deadline, moved = Deadline(self._config.request_timeout_ms / 1000), True
         try:
             while moved and not deadline.expired:
@@ -418,35 +460,38 @@ class Membership:
         except KafkaError as error:
             log.info("leaving group %r (%s) was not confirmed: %s", self._config.group_id, action.reason, error)
 
-    async def _look(self, now_ms: int) -> None:
+    async def _refresh(self, now_ms: int) -> None:
         try:
-            await self._subscribed.look(now_ms, self.member.watched_topics)
+            await self._topics.refresh(now_ms, self.member.watched_topics)
         except KafkaError as error:
-            log.info("looking at the topics of group %r failed: %s", self.member.settings.group_id, error)
+            log.info("refreshing the topics of group %r failed: %s", self.member.settings.group_id, error)
             if not self._engine.cluster.brokers:  # not reached yet: perhaps the address is wrong
-                self._problem = error
+                self._error = error
                 self._reading.wake()
         finally:
-            self._looking = None
+            self._tasks.refreshing = None
             self._use_topics()
-            self._news.set()
+            self._wakeup.set()
 
     def _use_topics(self) -> None:
-        owned = {partition.topic for partition in self.member.owned}
-        self._engine.use_topics(owned | self._subscribed.wanted.topics | set(self.member.watched_topics))
+        owned = {partition.topic for partition in self.member.reconciler.owned}
+        self._engine.use_topics(owned | self._topics.subscription.topics | set(self.member.watched_topics))
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks.running.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """An error that is none of Kafka's is a fault in this program: the next call raises it."""
-        self._tasks.discard(task)
+        """Note an error that is none of Kafka's, a fault in this program: the next call raises it."""
+        self._tasks.running.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self._failure = task.exception()
+            self._fault = task.exception()
             self._reading.wake()
+
+    def _receive(self, event: Event) -> None:
+        self.member.receive(event, self._now_ms())
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
@@ -460,8 +505,8 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         pass
 
 
-def _words(handover: Handover) -> str:
-    """What the user is told, for the log."""
-    parts = {"lost": handover.lost, "revoked": handover.revoked, "assigned": handover.assigned or ()}
-    told = [f"{what} {', '.join(f'{t}-{n}' for t, n in sorted(them))}" for what, them in parts.items() if them]
-    return "; ".join(told) or "nothing changes for this member"
+def _description(change: AssignmentChange) -> str:
+    """Return the change in words, for the log."""
+    parts = {"lost": change.lost, "revoked": change.revoked, "assigned": change.assigned or ()}
+    changes = [f"{what} {', '.join(f'{t}-{n}' for t, n in sorted(them))}" for what, them in parts.items() if them]
+    return "; ".join(changes) or "the assignment stays the same"

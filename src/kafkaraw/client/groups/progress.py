@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.groups.commit_queue import (
+    AsyncCommits,
+    CommitQueue,
+    Done,
+    Ownership,
+    PendingCommit,
+    Positions,
+    QueueSlot,
+)
 from kafkaraw.client.groups.commits import Commits, Identity, Refused, Settled
-from kafkaraw.client.groups.intents import Intent, Positions, Tenures
-from kafkaraw.client.groups.line import Line, Place
-from kafkaraw.client.groups.unwatched import Done, Unwatched
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.errors import CommitFailedError, KafkaError
 from kafkaraw.records import TopicPartition
@@ -43,7 +49,7 @@ class Progress:
         metrics: counts.
 
     Attributes:
-        unwatched: commits that nobody waits for.
+        async_commits: commits that the application does not wait for.
     """
 
     def __init__(
@@ -64,11 +70,11 @@ class Progress:
         self._refused = refused
         self._settled = settled
         self._metrics = metrics
-        self._line = Line()
-        self._tenures = Tenures()
+        self._queue = CommitQueue()
+        self._ownership = Ownership()
         self._due_s: float | None = None
         self._automatic: asyncio.Task[None] | None = None
-        self.unwatched = Unwatched(self._line, self._commit_what_stayed, self._missed)
+        self.async_commits = AsyncCommits(self._queue, self._commit_still_owned, self._revoked_error)
 
     # -- positions
 
@@ -80,67 +86,67 @@ class Progress:
     def forget(self, kept: Iterable[TopicPartition]) -> None:
         """Only these partitions are this consumer's now."""
         keep = set(kept)
-        self._tenures.keep(keep)
+        self._ownership.keep(keep)
         self._subscriptions.retain(keep)
 
     # -- committing
 
     async def commit(self, offsets: Positions, deadline: Deadline) -> None:
         """Store positions, after those that were to be stored before; see `Commits.commit` for the errors."""
-        await self._commit(self._tenures.intend(offsets), self._line.take_place(), deadline)
+        await self._commit(self._ownership.pending(offsets), self._queue.enqueue(), deadline)
 
     def commit_nowait(self, offsets: Positions, done: Done | None, deadline: Deadline) -> None:
         """Begin to store positions; the user hears of the end in a later call."""
-        self.unwatched.add(self._tenures.intend(offsets), done, deadline)
+        self.async_commits.add(self._ownership.pending(offsets), done, deadline)
 
-    async def _commit_what_stayed(self, intent: Intent, place: Place, deadline: Deadline) -> None:
-        await self._commit(intent.without(self._tenures.given_up(intent)), place, deadline)
+    async def _commit_still_owned(self, pending: PendingCommit, slot: QueueSlot, deadline: Deadline) -> None:
+        await self._commit(pending.without(self._ownership.revoked_since(pending)), slot, deadline)
 
-    async def _commit(self, intent: Intent, place: Place, deadline: Deadline) -> None:
+    async def _commit(self, pending: PendingCommit, slot: QueueSlot, deadline: Deadline) -> None:
         try:
-            await deadline.wait(place.wait(), "committing: waiting for earlier commits")
+            await deadline.wait(slot.wait(), "committing: waiting for earlier commits")
             await self._settled(deadline)
             began_s = self._metrics.begin()
-            who = partial(self._owner, intent)
-            self._subscriptions.commit_began(intent.offsets)
-            await self._commits.commit(intent.offsets, who, deadline, self._refused, self._settled)
-            if intent.offsets:
+            who = partial(self._owner, pending)
+            self._subscriptions.commit_began(pending.offsets)
+            await self._commits.commit(pending.offsets, who, deadline, self._refused, self._settled)
+            if pending.offsets:
                 self._metrics.committed(began_s)
-                self._subscriptions.commit_succeeded(intent.offsets)
+                self._subscriptions.commit_succeeded(pending.offsets)
                 if self._reading.interception is not None:
-                    self._reading.interception.committed(intent.offsets)
+                    self._reading.interception.committed(pending.offsets)
         except KafkaError:
             self._metrics.commit_failed()
             raise
         finally:
-            place.leave()
+            slot.release()
 
-    def _owner(self, intent: Intent) -> GroupMetadata:
+    def _owner(self, pending: PendingCommit) -> GroupMetadata:
         """Who commits these: this consumer, as long as it has not given any of them up."""
-        missed = self._missed(intent)
-        if missed is not None:
-            raise missed
+        revoked = self._revoked_error(pending)
+        if revoked is not None:
+            raise revoked
         return self._identity()
 
-    def _missed(self, intent: Intent) -> CommitFailedError | None:
-        gone = self._tenures.given_up(intent)
+    def _revoked_error(self, pending: PendingCommit) -> CommitFailedError | None:
+        gone = self._ownership.revoked_since(pending)
         if not gone:
             return None
-        what = "nothing was" if len(gone) == len(intent.offsets) else "not all positions were"
+        what = "nothing was" if len(gone) == len(pending.offsets) else "not all positions were"
         names = ", ".join(f"{topic}-{number}" for topic, number in gone)
         return CommitFailedError(
-            f"{what} committed for group {self._config.group_id!r}: the consumer had to give up {names} before that, "
-            f"and others may have them"
+            f"{what} committed for group {self._config.group_id!r}: {names} was revoked before that, "
+            f"and other members may own it"
         )
 
     @property
     def is_committing(self) -> bool:
         """Whether a commit is under way that nobody waits for."""
-        return bool(self.unwatched.tasks)
+        return bool(self.async_commits.tasks)
 
     async def commits_end(self, deadline: Deadline | None = None) -> None:
         """Let those commits end, as far as there is time."""
-        if tasks := self.unwatched.tasks:
+        if tasks := self.async_commits.tasks:
             await asyncio.wait(tasks, timeout=None if deadline is None else deadline.remaining)
 
     async def stored(
@@ -185,10 +191,10 @@ class Progress:
             return
         offsets = self._subscriptions.uncommitted()
         if offsets:
-            place = self._line.take_place()
-            work = self._commit_quietly(self._tenures.intend(offsets), place)
+            slot = self._queue.enqueue()
+            work = self._commit_quietly(self._ownership.pending(offsets), slot)
             self._automatic = asyncio.get_running_loop().create_task(work, name="auto commit")
-            self._automatic.add_done_callback(lambda _: place.leave())
+            self._automatic.add_done_callback(lambda _: slot.release())
 
     async def commit_processed(self, deadline: Deadline | None = None) -> None:
         """Commit what was processed, if this consumer commits automatically; a failure is logged.
@@ -200,18 +206,18 @@ class Progress:
         """
         await self.commits_end(deadline)
         if self._config.commits_itself:
-            intent = self._tenures.intend(self._subscriptions.uncommitted())
-            await self._commit_quietly(intent, self._line.take_place(), deadline)
+            pending = self._ownership.pending(self._subscriptions.uncommitted())
+            await self._commit_quietly(pending, self._queue.enqueue(), deadline)
 
-    async def _commit_quietly(self, intent: Intent, place: Place, deadline: Deadline | None = None) -> None:
+    async def _commit_quietly(self, pending: PendingCommit, slot: QueueSlot, deadline: Deadline | None = None) -> None:
         try:
-            await self._commit(intent, place, deadline or Deadline(self._config.default_api_timeout_ms / 1000))
+            await self._commit(pending, slot, deadline or Deadline(self._config.default_api_timeout_ms / 1000))
         except KafkaError as error:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
 
     async def close(self, deadline: Deadline) -> None:
         """Let commits that are under way end, as far as there is time."""
-        tasks = {*self.unwatched.tasks, *([self._automatic] if self._automatic else [])}
+        tasks = {*self.async_commits.tasks, *([self._automatic] if self._automatic else [])}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=deadline.remaining)
             for task in late:

@@ -74,9 +74,9 @@ class GroupMetrics:
         Args:
             member: knows about rebalances and heartbeats.
         """
-        counts, now_ms = member.counts, 0 if self._loop is None else int(self._loop.time() * 1000)
+        counts, now_ms = member.metrics, 0 if self._loop is None else int(self._loop.time() * 1000)
         values: dict[str, float | dict[str, int]] = {
-            "assigned_partitions": len(member.owned),
+            "assigned_partitions": len(member.reconciler.owned),
             "rebalance_total": counts.rebalances,
             "rebalance_latency_total_s": counts.rebalance_ms / 1000,
             "rebalance_latency_avg_s": ratio(counts.rebalance_ms / 1000, counts.rebalances),
@@ -85,8 +85,8 @@ class GroupMetrics:
             "membership_lost_total": counts.losses,
             "heartbeat_total": counts.heartbeats,
             "heartbeat_response_time_max_s": self._heartbeat_max_s,
-            "last_heartbeat_seconds_ago": _since(counts.heard_at_ms, now_ms),
-            "last_poll_seconds_ago": member.presence.away_ms(now_ms) / 1000,
+            "last_heartbeat_seconds_ago": _since(counts.heartbeat_at_ms, now_ms),
+            "last_poll_seconds_ago": member.poll_timer.elapsed_ms(now_ms) / 1000,
             "commit_total": self._commits,
             "commit_failed_total": self._commits_failed,
             "commit_latency_total_s": self._commit_sum_s,

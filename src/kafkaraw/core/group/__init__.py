@@ -1,5 +1,7 @@
-"""Membership of consumer groups, without I/O.
+"""Membership in consumer groups, without I/O.
 
-`assignors/` says which member reads which partition; `subscription` is how classic members tell each other what they
-want; `classic` and `modern` are the two membership protocols as machines: events in, actions out, time passed in.
+`classic` and `consumer` are the state machines of the two group protocols: events in, actions out, time passed in.
+`member` has what both are composed of, `events` what they exchange with their driver. In a classic group the members
+assign: `assignors/` says which member gets which partitions, `consumer_protocol` how members encode subscriptions and
+assignments. Start at `member`.
 """

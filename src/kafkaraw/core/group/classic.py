@@ -1,30 +1,65 @@
-"""Membership in a classic group: join, get an assignment, send heartbeats, begin again when the group changes. Pure.
+"""Membership in a group of the classic protocol: join, sync, send heartbeats, rejoin when the group rebalances. Pure.
 
-`Phase` and `TRANSITIONS` say where a member can go; `error_tables` what an error code means. Two points make it
-differ from Java's. Whatever needs no user goes on without one: only giving partitions up (PARTING) and taking an
-assignment over (TAKING) wait for the user's next call, so a slow user of a cooperative group holds nobody up. And an
-assignment that was not taken over yet is dropped when the group has moved on. Start at `_join` and `_joined`.
+`states` says how a member moves, `error_tables` what an error code means. Two rules make this
+member differ from Java's. It goes on without a call to poll wherever it can: only revoking partitions (REVOKING) and
+taking an assignment over (RECONCILING) wait for the next call, because they call the rebalance listener, so a slow
+application of a cooperative group delays no other member. And an assignment that was not taken over yet is dropped
+when the group rebalances again. Start at `ClassicMember.receive`, then `_send_join` and `_joined`.
 Source: KIP-62, KIP-345, KIP-394, KIP-429, KIP-559, KIP-792, KIP-800, KIP-814; Kafka's AbstractCoordinator.
 """
 
 from __future__ import annotations
 
 import logging
-from enum import Enum, auto
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaraw.core.group.actions import NONE, FindTopics, GroupSettings, Handover, Part, Partitions, Send, Wanted
-from kafkaraw.core.group.asking_assignors import ask_user_data, tell_assigned
+from kafkaraw.core.group.assignor_calls import EncodedAssignments, assign_group, notify_assigned, user_data_of
 from kafkaraw.core.group.assignors import Assignor, Topics
-from kafkaraw.core.group.error_tables import CLASSIC, Meaning
-from kafkaraw.core.group.leading import Assigned, assign_group, read_members
-from kafkaraw.core.group.member import NO_GENERATION, GroupMember, is_final
-from kafkaraw.core.group.subscription import (
+from kafkaraw.core.group.consumer_protocol import (
     PROTOCOL_TYPE,
     MemberSubscription,
     decode_assignment,
+    decode_subscription,
     encode_subscription,
 )
+from kafkaraw.core.group.error_tables import CLASSIC, Meaning
+from kafkaraw.core.group.events import (
+    Action,
+    AssignmentChange,
+    CommitRejected,
+    ErrorReported,
+    Event,
+    GroupSettings,
+    Partitions,
+    PollEnded,
+    PollStarted,
+    ReconciliationCompleted,
+    ReconciliationStarted,
+    RecordsConsumed,
+    RequestFailed,
+    ResponseReceived,
+    Subscription,
+    SubscriptionChanged,
+    TopicNamesFound,
+    TopicsFound,
+    TopicsRefreshed,
+    Unsubscribed,
+)
+from kafkaraw.core.group.member import (
+    NO_GENERATION,
+    Heartbeat,
+    MemberIdentity,
+    MemberMetrics,
+    PollTimer,
+    Reconciler,
+    Requests,
+    is_final,
+    log_error,
+    poll_timeout_error,
+)
+from kafkaraw.core.group.states import CLASSIC_TRANSITIONS, ClassicState, ClassicTrigger
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import GroupError, KafkaError, ProtocolError, RetriableError
 from kafkaraw.protocol.error_codes import ErrorCode, error_name
@@ -34,557 +69,638 @@ from kafkaraw.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest
+from kafkaraw.protocol.messages.leave_group import MemberIdentity as LeavingMember
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafkaraw.protocol.printable import printable
 
 log = logging.getLogger(__name__)
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
-JOIN_LAPSE_MS: Final = 5_000
-"""How much longer than the group may take to rebalance an answer to JoinGroup is awaited."""
-_MANY_LEAVE_FROM_VERSION: Final = 3
+JOIN_GROUP_LAPSE_MS: Final = 5_000
+"""Added to the rebalance timeout when a JoinGroup response is awaited, as Java's JOIN_GROUP_TIMEOUT_LAPSE."""
+_BATCH_LEAVE_SINCE_VERSION: Final = 3
 
 
-class Phase(Enum):
-    """Where a member stands; the value ends the sentence "the consumer ..."."""
-
-    OUT = "is in no group"
-    PARTING = "has to give partitions up before it joins"
-    WAITING = "is about to join"
-    JOINING = "waits for the others to join"
-    ASSIGNING = "makes the assignment"
-    SYNCING = "waits for its assignment"
-    TAKING = "has an assignment to take over"
-    MEMBER = "is a member"
-    AWAY = "has left because it was not asked for records"
-    STUCK = "cannot be a member"
+_S, _T = ClassicState, ClassicTrigger
+_REBALANCING: Final = frozenset({_S.PREPARING_REBALANCE, _S.ASSIGNING, _S.COMPLETING_REBALANCE})
+_HEARTBEATING: Final = frozenset(
+    {_S.ASSIGNING, _S.COMPLETING_REBALANCE, _S.RECONCILING, _S.SUPERSEDED, _S.STABLE, _S.REVOKING}
+)
+_JOINED_OR_JOINING: Final = _HEARTBEATING | {_S.UNJOINED, _S.PREPARING_REBALANCE, _S.FENCED}
+_LEFT: Final = frozenset({_S.STALE, _S.FAILED})
+_REJOINABLE: Final = _HEARTBEATING - {_S.REVOKING}
 
 
-class Change(Enum):
-    """What can happen to it."""
+@dataclass(slots=True)
+class _Rebalance:
+    """The requests of one rebalance.
 
-    PARTS = auto()
-    JOINS = auto()
-    ASKS = auto()
-    LEADS = auto()
-    FOLLOWS = auto()
-    ASSIGNS = auto()
-    IS_GIVEN = auto()
-    TAKES = auto()
-    LEAVES = auto()
-    STAYS_AWAY = auto()
-    BREAKS = auto()
+    Attributes:
+        attempt: of the JoinGroup, SyncGroup or metadata request that is in flight; 0 for none.
+        due_ms: when to send JoinGroup.
+        reason: why the member rejoins, for the coordinator's log (KIP-800).
+        subscription: what the last JoinGroup said.
+        assignor: what the group has chosen.
+        assigned_generation_id: the generation in which the member got the partitions that it owns.
+        confirmed_ms: when the coordinator knew the member for certain.
+    """
 
-
-_IN: Final = frozenset(Phase) - {Phase.OUT}
-TRANSITIONS: Final = {
-    **{(phase, Change.PARTS): Phase.PARTING for phase in _IN},
-    **{(phase, Change.JOINS): Phase.WAITING for phase in Phase},
-    (Phase.WAITING, Change.ASKS): Phase.JOINING,
-    (Phase.JOINING, Change.LEADS): Phase.ASSIGNING,
-    (Phase.JOINING, Change.FOLLOWS): Phase.SYNCING,
-    (Phase.ASSIGNING, Change.ASSIGNS): Phase.SYNCING,
-    (Phase.SYNCING, Change.IS_GIVEN): Phase.TAKING,
-    (Phase.TAKING, Change.TAKES): Phase.MEMBER,
-    **{(phase, Change.LEAVES): Phase.OUT for phase in Phase},
-    **{(phase, Change.STAYS_AWAY): Phase.AWAY for phase in _IN - {Phase.STUCK}},
-    **{(phase, Change.BREAKS): Phase.STUCK for phase in _IN},
-}
-
-_BEGINS_AGAIN: Final = frozenset({Change.JOINS, Change.PARTS})
-_BETWEEN: Final = frozenset({Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING})
-_BEATING: Final = _BETWEEN - {Phase.JOINING} | {Phase.PARTING, Phase.TAKING, Phase.MEMBER}
-_RESTING: Final = frozenset({Phase.OUT, Phase.AWAY, Phase.STUCK, Phase.PARTING, Phase.WAITING, Phase.JOINING})
+    attempt: int = 0
+    due_ms: int = 0
+    reason: str = ""
+    subscription: Subscription | None = None
+    assignor: Assignor | None = None
+    assigned_generation_id: int = NO_GENERATION
+    confirmed_ms: int = 0
 
 
-class ClassicMember(GroupMember):
-    """A member of a classic group; see `GroupMember`."""
+@dataclass(frozen=True, slots=True)
+class _TopicWatch:
+    """The topics whose partition changes make this member rejoin: of a leader, or of a member of a group without one.
+
+    Attributes:
+        members: the subscriptions that count, by member id.
+        topics: the topics that the assignment was made of; None until they were seen.
+        skip_assignment: the leader leaves the assignment as it is (KIP-814).
+    """
+
+    members: Mapping[str, MemberSubscription]
+    topics: Topics | None = None
+    skip_assignment: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the topics, in order."""
+        return tuple(sorted({topic for member in self.members.values() for topic in member.topics}))
+
+    def is_changed(self, seen: Topics) -> bool:
+        """Return whether the assignment may change: partition counts matter, and racks if a member names its own."""
+        before = self.topics or {}
+        if any(member.rack_id for member in self.members.values()):
+            return {name: list(racks) for name, racks in before.items()} != {n: list(r) for n, r in seen.items()}
+        return {name: len(racks) for name, racks in before.items()} != {
+            name: len(racks) for name, racks in seen.items()
+        }
+
+
+class ClassicMember:
+    """A member of a group of the classic protocol; implements `GroupMember`.
+
+    Args:
+        settings: the member's settings.
+        backoff: delays between retries.
+        rng: jitter.
+
+    Attributes:
+        state: where the member is.
+        subscription: what it is subscribed to; None if it is not.
+    """
 
     def __init__(self, settings: GroupSettings, backoff: Backoff, rng: RandomSource) -> None:
-        super().__init__(settings, backoff, rng)
-        self.phase = Phase.OUT
-        self._assignors: dict[str, Assignor] = {assignor.name: assignor for assignor in settings.assignors}
-        self._cooperative = all(assignor.cooperative for assignor in settings.assignors)
-        self._assignor: Assignor | None = None
-        self._asked_for: Wanted | None = None
-        self._attempt = 0
-        self._beat = 0
-        self._join_at_ms = 0
-        self._beat_at_ms = 0
-        self._known_at_ms = 0  # until when a coordinator cannot have forgotten this member
-        self._again = ""
-        self._lost_meanwhile = False
-        self._taken_in = NO_GENERATION
-        self._reason = ""
-        self._members: dict[str, MemberSubscription] = {}
-        self._led: Topics | None = None
-        self._is_unled = False  # nobody leads: brokers assign, until the group goes back to this protocol unnoticed
-        self._skips = False
+        self.settings = settings
+        self.state = ClassicState.UNSUBSCRIBED
+        self.subscription: Subscription | None = None
+        self.identity = MemberIdentity()
+        self.reconciler = Reconciler()
+        self.poll_timer = PollTimer(settings.max_poll_interval_ms)
+        self.metrics = MemberMetrics()
+        self._requests = Requests(backoff, rng)
+        self._heartbeat = Heartbeat(settings.heartbeat_interval_ms)
+        self._rebalance = _Rebalance()
+        self._watch: _TopicWatch | None = None
 
-    # -- what the driver asks
+    # -- the four verbs
 
-    @property
+    def receive(self, event: Event, now_ms: int) -> None:
+        """See `GroupMember.receive`."""
+        match event:
+            case ResponseReceived(attempt, response):
+                self._on_response(attempt, response, now_ms)
+            case RequestFailed(attempt, error):
+                self._on_failure(attempt, error, now_ms)
+            case TopicsFound(attempt, topics):
+                self._on_topics_found(attempt, topics)
+            case TopicsRefreshed(topics):
+                self._on_topics_refreshed(topics, now_ms)
+            case SubscriptionChanged(subscription):
+                self._on_subscription(subscription, now_ms)
+            case Unsubscribed(reason):
+                self._on_unsubscribed(reason)
+            case PollStarted() | PollEnded() | RecordsConsumed():
+                self.poll_timer.receive(event, now_ms)
+            case ReconciliationStarted():
+                self.reconciler.start()
+            case ReconciliationCompleted():
+                self._on_reconciled(now_ms)
+            case ErrorReported():
+                self._on_error_reported(now_ms)
+            case CommitRejected(error_code, generation_id):
+                self._on_commit_rejected(error_code, generation_id, now_ms)
+            case TopicNamesFound():
+                pass  # the classic protocol knows topics by name
+
+    def actions(self) -> list[Action]:
+        """See `GroupMember.actions`."""
+        return self._requests.take()
+
     def deadline_ms(self) -> int | None:
-        """See `GroupMember`."""
-        times = [self._join_at_ms] if self.phase is Phase.WAITING else []
-        if self._beats and not self._beat:
-            times.append(self._beat_at_ms)
-        return min(times + self._user_deadlines, default=None)
+        """See `GroupMember.deadline_ms`."""
+        times = [self._rebalance.due_ms] if self.state is _S.UNJOINED else []
+        if self.state in _HEARTBEATING and not self._heartbeat.attempt:
+            times.append(self._heartbeat.due_ms)
+        if self.state in _JOINED_OR_JOINING and self.poll_timer.deadline_ms is not None:
+            times.append(self.poll_timer.deadline_ms)
+        return min(times, default=None)
+
+    def tick(self, now_ms: int) -> None:
+        """See `GroupMember.tick`."""
+        if self.state in _JOINED_OR_JOINING and self.poll_timer.is_expired(now_ms):
+            self._on_poll_timeout(now_ms)
+        elif self.state is _S.UNJOINED and now_ms >= self._rebalance.due_ms:
+            if self.reconciler.owned and self._may_be_fenced(now_ms):
+                log.warning(
+                    "group %r: no response of the coordinator within the session timeout; rejoining without partitions",
+                    self.settings.group_id,
+                )
+                self._fence(now_ms, keep_member_id=True)
+            else:
+                self._send_join()
+        elif self.state in _HEARTBEATING and self._heartbeat.is_due(now_ms):
+            self._send_heartbeat()
+
+    # -- questions
 
     @property
-    def state(self) -> str:
-        """See `GroupMember`."""
-        return self.phase.value
+    def description(self) -> str:
+        """See `GroupMember.description`."""
+        return self.state.value
 
     @property
-    def takes_part(self) -> bool:
-        """See `GroupMember`."""
-        return self.phase not in (Phase.OUT, Phase.AWAY, Phase.STUCK)
-
-    @property
-    def is_between(self) -> bool:
-        """See `GroupMember`."""
-        return self.phase in _BETWEEN
+    def is_rebalancing(self) -> bool:
+        """See `GroupMember.is_rebalancing`."""
+        return self.state in _REBALANCING
 
     @property
     def watched_topics(self) -> tuple[str, ...]:
-        """See `GroupMember`."""
-        wanted = {topic for member in self._members.values() for topic in member.topics}
-        return tuple(sorted(wanted)) if self._led is not None or self._is_unled else ()
+        """See `GroupMember.watched_topics`."""
+        return () if self._watch is None else self._watch.names
 
-    # -- what the user wants
+    def awaits(self, attempt: int) -> bool:
+        """See `GroupMember.awaits`."""
+        return attempt in (self._heartbeat.attempt, self._rebalance.attempt)
 
-    def subscribe(self, wanted: Wanted, now_ms: int) -> None:
-        """See `GroupMember`."""
-        self.wanted = wanted
-        if self.phase is Phase.OUT:
-            self._change(Change.JOINS)
-            self._join_at_ms = now_ms
-            self._rebalance_begins(now_ms)
-        elif wanted != self._asked_for and self.phase not in _BETWEEN:  # else it compares when it has its assignment
-            self._rejoin("the subscription has changed", now_ms)
+    def retries_commit(self, error_code: int, generation_id: int) -> bool:
+        """See `GroupMember.retries_commit`."""
+        if generation_id != self.identity.generation_id or CLASSIC.meaning_of(error_code) is Meaning.RETRY:
+            return False
+        if error_code == ErrorCode.ILLEGAL_GENERATION:
+            # In PREPARING_REBALANCE: the JoinGroup response will say whether there is a next generation.
+            return self.state is _S.PREPARING_REBALANCE or self._is_generation_unassigned
+        # The coordinator waits for the leader's assignment: the SyncGroup response will bring it.
+        return error_code == ErrorCode.REBALANCE_IN_PROGRESS and self.state in _REBALANCING
 
-    def leave(self, reason: str) -> None:
-        """See `GroupMember`."""
-        self._part(reason)
-        self._forget(member_id=True)
-        self._change(Change.LEAVES)
-        self.wanted = self._asked_for = self._handover = self._problem = None
-        self.owned = NONE
-        self.presence.wants_nothing()
+    @property
+    def _is_generation_unassigned(self) -> bool:
+        """Whether the last JoinGroup led to a generation whose assignment did not arrive.
 
-    def tick(self, now_ms: int) -> None:
-        """See `GroupMember`."""
-        if self._user_stays_away(now_ms):
-            self._part("the user has not polled in time")
-            self._forget(member_id=self.settings.group_instance_id is None)
-            self._change(Change.STAYS_AWAY)
-        elif self.phase is Phase.WAITING and now_ms >= self._join_at_ms:
-            if self.owned and self._may_be_forgotten(now_ms):
-                log.warning("group %r: not heard of the coordinator for too long; joining anew", self.settings.group_id)
-                self._lose(now_ms, member_id=False)
-            else:
-                self._join()
-        elif self._beats and not self._beat and now_ms >= self._beat_at_ms:
-            self._send_heartbeat()
+        The member owns what it got in an older generation. If the coordinator has changed meanwhile, the new one may
+        still be in that older generation.
+        """
+        between = self.state in (_S.UNJOINED, _S.PREPARING_REBALANCE)
+        return between and NO_GENERATION < self._rebalance.assigned_generation_id < self.identity.generation_id
 
-    # -- joining
+    # -- subscription and poll
 
-    def _may_be_forgotten(self, now_ms: int) -> bool:
-        """Whether the group may have gone on without this member, so that what it has may belong to others.
+    def _on_subscription(self, subscription: Subscription, now_ms: int) -> None:
+        self.subscription = subscription
+        if self.state is _S.UNSUBSCRIBED:
+            self._begin_join(now_ms)
+            self.metrics.rebalance_begins(now_ms)
+        elif subscription != self._rebalance.subscription and self.state not in _REBALANCING:
+            self._rejoin("the subscription has changed", now_ms)  # in a rebalance: when the assignment is there
 
-        Not every coordinator says so: it keeps static members that have not joined in time, as they were when they
-        joined last, perhaps with nothing; and lets classic members into a group of the new protocol again, whatever
-        their ids. Who then gave partitions up in order would store positions behind the new owner's back.
+    def _on_unsubscribed(self, reason: str) -> None:
+        self._send_leave(reason)
+        self._reset_generation(keep_member_id=False)
+        self._move(_T.LEAVE)
+        self.subscription = self._rebalance.subscription = None
+        self.reconciler.clear()
+        self.poll_timer.disable()
+
+    def _on_poll_timeout(self, now_ms: int) -> None:
+        error = poll_timeout_error(self.settings, self.poll_timer.elapsed_ms(now_ms))
+        self.reconciler.fail(error)
+        log_error(self.settings, error)
+        self._send_leave("the user has not polled in time")
+        self._reset_generation(keep_member_id=self.settings.group_instance_id is not None)
+        self._move(_T.POLL_TIMEOUT)
+
+    # -- JoinGroup
+
+    def _may_be_fenced(self, now_ms: int) -> bool:
+        """Return whether the group may have gone on without this member, so that others may own its partitions.
+
+        Not every coordinator says so. It keeps static members that have not rejoined in time, as they were when they
+        joined last, perhaps without partitions. And it lets classic members into a group of the consumer protocol
+        again, whatever their ids. A revocation callback would then overwrite offsets that the new owner has committed.
         """
         patience_ms = min(self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms)
-        return now_ms - self._known_at_ms > patience_ms
+        return now_ms - self._rebalance.confirmed_ms > patience_ms
 
-    def _join(self) -> None:
-        assert self.wanted is not None
-        self._asked_for = self.wanted
-        self._attempt = self._next_attempt()
-        self._led, self._is_unled = None, False
+    def _send_join(self) -> None:
+        assert self.subscription is not None
+        self._rebalance.subscription = self.subscription
+        self._watch = None
         settings = self.settings
         try:
-            offers = [self._offer(assignor, self.wanted) for assignor in settings.assignors]
+            protocols = [self._offer(assignor, self.subscription) for assignor in settings.assignors]
         except GroupError as error:
-            self._break(error)
+            self._fail(error)
             return
         request = JoinGroupRequest(
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            member_id=self.member_id,
+            member_id=self.identity.member_id,
             group_instance_id=settings.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=offers,
-            reason=self._reason or None,
+            protocols=protocols,
+            reason=self._rebalance.reason or None,
         )
-        self._actions.append(Send(JOIN_GROUP, lambda _: request, self._attempt, self._patience_ms, held=True))
-        self._change(Change.ASKS)
+        self._rebalance.attempt = self._requests.send(JOIN_GROUP, request, self._rebalance_timeout_ms, blocks=True)
+        self._move(_T.JOIN_GROUP_SENT)
 
-    def _offer(self, assignor: Assignor, wanted: Wanted) -> JoinGroupRequestProtocol:
-        topics = tuple(sorted(wanted.topics))
-        subscription = MemberSubscription(
+    def _offer(self, assignor: Assignor, subscription: Subscription) -> JoinGroupRequestProtocol:
+        topics = tuple(sorted(subscription.topics))
+        mine = MemberSubscription(
             topics=topics,
-            owned_partitions=tuple(sorted(self.owned)),
-            user_data=ask_user_data(assignor, topics),
-            generation_id=self.generation_id,
+            owned_partitions=tuple(sorted(self.reconciler.owned)),
+            user_data=user_data_of(assignor, topics),
+            generation_id=self.identity.generation_id,
             rack_id=self.settings.rack_id,
         )
-        return JoinGroupRequestProtocol(name=assignor.name, metadata=encode_subscription(subscription))
+        return JoinGroupRequestProtocol(name=assignor.name, metadata=encode_subscription(mine))
 
     @property
-    def _patience_ms(self) -> int:
-        return max(self.settings.request_timeout_ms, self.settings.rebalance_timeout_ms + JOIN_LAPSE_MS)
+    def _rebalance_timeout_ms(self) -> int:
+        return max(self.settings.request_timeout_ms, self.settings.rebalance_timeout_ms + JOIN_GROUP_LAPSE_MS)
 
-    def awaits(self, attempt: int) -> bool:
-        """See `GroupMember`."""
-        return attempt in (self._beat, self._attempt)
-
-    def answered(self, attempt: int, response: object, now_ms: int) -> None:
-        """See `GroupMember`."""
-        if attempt == self._beat:
+    def _on_response(self, attempt: int, response: object, now_ms: int) -> None:
+        if attempt == self._heartbeat.attempt:
             assert isinstance(response, HeartbeatResponse)
-            self._beaten(response, now_ms)
-        elif attempt == self._attempt:
-            was_forgotten = self._may_be_forgotten(now_ms)
-            self._known_at_ms = now_ms  # whatever the answer: a coordinator that goes may have held it back for long
+            self._on_heartbeat_response(response, now_ms)
+        elif attempt == self._rebalance.attempt:
+            may_be_fenced = self._may_be_fenced(now_ms)
+            # Whatever the response says: a coordinator that shuts down may have delayed it for long.
+            self._rebalance.confirmed_ms = now_ms
             if isinstance(response, JoinGroupResponse):
-                self._joined(response, now_ms, was_forgotten=was_forgotten)
+                self._joined(response, now_ms, may_be_fenced=may_be_fenced)
             elif isinstance(response, SyncGroupResponse):
                 self._synced(response, now_ms)
 
-    def unanswered(self, attempt: int, error: KafkaError, now_ms: int) -> None:
-        """See `GroupMember`."""
-        if attempt == self._beat:
-            log.info("group %r: no answer to a heartbeat: %s", self.settings.group_id, error)
-            self._beat = 0
-            self._beat_at_ms = now_ms + min(self._pause_ms(), self.settings.heartbeat_interval_ms)
-        elif attempt == self._attempt and self.phase in _BETWEEN:
+    def _on_failure(self, attempt: int, error: KafkaError, now_ms: int) -> None:
+        if attempt == self._heartbeat.attempt:
+            log.info("group %r: no response to a heartbeat: %s", self.settings.group_id, error)
+            self._heartbeat.attempt = 0
+            self._retry_heartbeat(now_ms)
+        elif attempt == self._rebalance.attempt and self.state in _REBALANCING:
             if isinstance(error, RetriableError):
-                self._try_again(f"{self.phase.name.lower()} failed: {error}", now_ms)
+                self._join_after_backoff(f"{self.state.name.lower()} failed: {error}", now_ms)
             else:
-                self._break(error)
+                self._fail(error)
 
-    def _joined(self, response: JoinGroupResponse, now_ms: int, *, was_forgotten: bool) -> None:
+    def _joined(self, response: JoinGroupResponse, now_ms: int, *, may_be_fenced: bool) -> None:
+        group_id = self.settings.group_id
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = response.member_id
-            self._change(Change.JOINS)
-            self._join_at_ms = now_ms
+            self.identity.member_id = response.member_id
+            self._begin_join(now_ms)
             return
         if response.error_code:
-            self._react(response.error_code, "joining", now_ms)
+            self._on_error_code(response.error_code, "joining", now_ms)
             return
-        assignor = self._assignors.get(response.protocol_name or "")
+        assignor = next((each for each in self.settings.assignors if each.name == response.protocol_name), None)
         if assignor is None or (response.protocol_type or PROTOCOL_TYPE) != PROTOCOL_TYPE:
-            self._break(GroupError(f"group {self.settings.group_id!r} chose {response.protocol_name!r}, not ours"))
+            self._fail(GroupError(f"group {group_id!r} chose {response.protocol_name!r}, not ours"))
             return
-        self.member_id, self.generation_id = response.member_id, response.generation_id
-        self._assignor = assignor
-        self._failures = 0
-        self._beat, self._beat_at_ms = 0, now_ms + self.settings.heartbeat_interval_ms
+        self.identity.member_id, self.identity.generation_id = response.member_id, response.generation_id
+        self._rebalance.assignor = assignor
+        self._requests.succeeded()
+        self._heartbeat.attempt, self._heartbeat.due_ms = 0, now_ms + self._heartbeat.interval_ms
+        is_leader = response.leader == response.member_id
         log.info(
             "group %r: joined generation %d as %r%s",
-            *(self.settings.group_id, self.generation_id, self.member_id),
-            ", which leads" if response.leader == response.member_id else "",
+            *(group_id, response.generation_id, response.member_id, ", as the leader" if is_leader else ""),
         )
-        if not response.leader and was_forgotten and self.owned:
-            log.warning("group %r: the answer came too late to know whose the partitions are", self.settings.group_id)
-            self._lose(now_ms, member_id=False)
-            return
-        if response.leader != response.member_id:
-            self._follow(is_unled=not response.leader)
-            return
+        if not response.leader and may_be_fenced and self.reconciler.owned:
+            log.warning(
+                "group %r: the JoinGroup response came after the session timeout: partitions are lost", group_id
+            )
+            self._fence(now_ms, keep_member_id=True)
+        elif is_leader:
+            self._lead(response)
+        else:
+            self._follow(has_leader=bool(response.leader))
+
+    def _lead(self, response: JoinGroupResponse) -> None:
         try:
-            self._members = read_members(response.members)
+            members = {
+                member.member_id: decode_subscription(bytes(member.metadata), member.group_instance_id)
+                for member in response.members
+            }
         except ProtocolError as error:
-            self._break(GroupError(f"group {self.settings.group_id!r}: a member's subscription is unreadable: {error}"))
+            self._fail(GroupError(f"group {self.settings.group_id!r}: a member's subscription is unreadable: {error}"))
             return
-        self._led, self._skips = {}, response.skip_assignment
-        self._change(Change.LEADS)
-        self._attempt = self._next_attempt()
-        self._actions.append(FindTopics(self.watched_topics, self._attempt))
+        self._watch = _TopicWatch(members, {}, skip_assignment=response.skip_assignment)
+        self._move(_T.IS_LEADER)
+        self._rebalance.attempt = self._requests.find_topics(self._watch.names)
 
-    def _follow(self, *, is_unled: bool) -> None:
-        """Be no leader; where nobody is one, a member watches the topics itself.
+    def _follow(self, *, has_leader: bool) -> None:
+        """Wait for the assignment; in a group without a leader, watch the subscribed topics.
 
-        Brokers assign there, and see topics grow. But when the last member of the new protocol is replaced by a static
-        one of this, the group is back at this protocol, and nobody joins again who could be told to lead it.
+        Brokers assign in such a group (of the consumer protocol), and see when topics change. But when its last member
+        of the consumer protocol is replaced by a static one of the classic protocol, the group becomes a classic one
+        without a rebalance, so no member is elected that would watch the topics.
         """
-        assert self._asked_for is not None
-        if is_unled:
-            mine = MemberSubscription(tuple(sorted(self._asked_for.topics)), rack_id=self.settings.rack_id)
-            self._members, self._is_unled = {self.member_id: mine}, True
-        self._change(Change.FOLLOWS)
-        self._sync({})
+        if not has_leader:
+            assert self._rebalance.subscription is not None
+            topics = tuple(sorted(self._rebalance.subscription.topics))
+            mine = MemberSubscription(topics, rack_id=self.settings.rack_id)
+            self._watch = _TopicWatch({self.identity.member_id: mine})
+        self._move(_T.IS_FOLLOWER)
+        self._send_sync({})
 
-    def topics_found(self, attempt: int, topics: Topics, now_ms: int) -> None:
-        """See `GroupMember`."""
-        if attempt != self._attempt or self.phase is not Phase.ASSIGNING:
+    # -- the leader's part
+
+    def _on_topics_found(self, attempt: int, topics: Topics) -> None:
+        if attempt != self._rebalance.attempt or self.state is not _S.ASSIGNING:
             return
-        assert self._assignor is not None
+        watch, assignor = self._watch, self._rebalance.assignor
+        assert watch is not None
+        assert assignor is not None
         try:
-            # A leader that has come back under its static name watches the topics, and leaves all as it is (KIP-814).
-            assignments = {} if self._skips else assign_group(self._assignor, topics, self._members)
+            # A static leader that has rejoined watches the topics, and leaves the assignment as it is (KIP-814).
+            assignments = {} if watch.skip_assignment else assign_group(assignor, topics, watch.members)
         except GroupError as error:
-            self._break(error)
+            self._fail(error)
             return
-        self._led = topics
-        self._change(Change.ASSIGNS)
-        self._sync(assignments)
+        self._watch = replace(watch, topics=topics)
+        self._move(_T.ASSIGNMENT_COMPUTED)
+        self._send_sync(assignments)
 
-    def topics_seen(self, topics: Topics, now_ms: int) -> None:
-        """See `GroupMember`."""
-        if self._is_unled and self._led is None:
-            self._led = topics
-        elif self.phase is Phase.MEMBER and self._led is not None and _differ(self._led, topics, self._members):
+    def _on_topics_refreshed(self, topics: Topics, now_ms: int) -> None:
+        watch = self._watch
+        if watch is None:
+            return
+        if watch.topics is None:
+            self._watch = replace(watch, topics=topics)
+        elif self.state is _S.STABLE and watch.is_changed(topics):
             self._rejoin("the topics' partitions have changed", now_ms)
 
-    def _sync(self, assignments: Assigned) -> None:
-        assert self._assignor is not None
+    # -- SyncGroup
+
+    def _send_sync(self, assignments: EncodedAssignments) -> None:
+        assert self._rebalance.assignor is not None
         request = SyncGroupRequest(
             group_id=self.settings.group_id,
-            generation_id=self.generation_id,
-            member_id=self.member_id,
+            generation_id=self.identity.generation_id,
+            member_id=self.identity.member_id,
             group_instance_id=self.settings.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocol_name=self._assignor.name,
+            protocol_name=self._rebalance.assignor.name,
             assignments=[
                 SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
                 for member_id, assignment in assignments.items()
             ],
         )
-        self._attempt = self._next_attempt()
-        self._actions.append(Send(SYNC_GROUP, lambda _: request, self._attempt, self._patience_ms, held=True))
+        self._rebalance.attempt = self._requests.send(SYNC_GROUP, request, self._rebalance_timeout_ms, blocks=True)
 
     def _synced(self, response: SyncGroupResponse, now_ms: int) -> None:
-        if response.error_code == ErrorCode.ILLEGAL_GENERATION and NO_GENERATION < self._taken_in < self.generation_id:
-            log.info("group %r: its coordinator does not know this generation", self.settings.group_id)
-            self.generation_id = self._taken_in
-            self._try_again("the assignment was lost with the coordinator", now_ms)
+        group_id, rebalance = self.settings.group_id, self._rebalance
+        if (
+            response.error_code == ErrorCode.ILLEGAL_GENERATION
+            and NO_GENERATION < rebalance.assigned_generation_id < self.identity.generation_id
+        ):
+            log.info("group %r: its coordinator does not know generation %d", group_id, self.identity.generation_id)
+            self.identity.generation_id = rebalance.assigned_generation_id
+            self._join_after_backoff("the assignment was lost with the coordinator", now_ms)
             return
         if response.error_code:
-            self._react(response.error_code, "waiting for the assignment", now_ms)
+            self._on_error_code(response.error_code, "waiting for the assignment", now_ms)
             return
-        assert self._assignor is not None
-        assert self._asked_for is not None
+        assert rebalance.assignor is not None
         try:
             assigned = decode_assignment(bytes(response.assignment))
-            tell_assigned(self._assignor, assigned, self.generation_id)
+            notify_assigned(rebalance.assignor, assigned, self.identity.generation_id)
         except ProtocolError as error:
-            self._break(GroupError(f"group {self.settings.group_id!r}: the leader's assignment is unreadable: {error}"))
+            self._fail(GroupError(f"group {group_id!r}: the leader's assignment is unreadable: {error}"))
             return
         except GroupError as error:
-            self._break(error)
+            self._fail(error)
             return
-        after = frozenset(assigned)
-        self._change(Change.IS_GIVEN)
-        wanted = self.wanted
-        if wanted is None or not all(wanted.covers(topic) for topic, _ in after):
-            self._refuse(after, now_ms)
+        after, owned = frozenset(assigned), self.reconciler.owned
+        self._move(_T.ASSIGNMENT_RECEIVED)
+        subscription = self.subscription
+        if subscription is None or not all(subscription.covers(topic) for topic, _ in after):
+            self._refuse_assignment(after, now_ms)
             return
-        self._rebalance_ends(now_ms)
-        self._handover = Handover(revoked=self.owned - after, assigned=after - self.owned, after=after)
+        self.metrics.rebalance_ends(now_ms)
+        self.reconciler.propose(AssignmentChange(revoked=owned - after, assigned=after - owned, after=after))
 
-    def _refuse(self, assigned: Partitions, now_ms: int) -> None:
-        """There is a topic among these that is not wanted, or not any more."""
-        if self.wanted != self._asked_for:
-            self._rejoin("the assignment does not fit the subscription any more", now_ms)
+    def _refuse_assignment(self, assigned: Partitions, now_ms: int) -> None:
+        """Rejoin: the assignment has partitions of a topic that the member is not subscribed to, or no longer."""
+        subscription, rebalance = self.subscription, self._rebalance
+        if subscription != rebalance.subscription:
+            self._rejoin("the assignment does not match the changed subscription", now_ms)
             return
-        strange = sorted({topic for topic, _ in assigned if self.wanted is None or not self.wanted.covers(topic)})
+        unknown = sorted({topic for topic, _ in assigned if subscription is None or not subscription.covers(topic)})
         log.warning(
-            "group %r: the leader gave this member partitions of %s, which it has not subscribed to: mend the leader's "
+            "group %r: the leader gave this member partitions of %s, which it has not subscribed to: fix the leader's "
             "assignor %r",
-            *(self.settings.group_id, printable(", ".join(strange)), self._assignor.name if self._assignor else ""),
+            *(
+                self.settings.group_id,
+                printable(", ".join(unknown)),
+                rebalance.assignor.name if rebalance.assignor else "",
+            ),
         )
-        self._try_again("the assignment does not fit the subscription", now_ms)  # after a pause: it may go on like this
+        # After a backoff: the next assignment may be the same.
+        self._join_after_backoff("the assignment does not match the subscription", now_ms)
 
-    # -- heartbeats
-
-    @property
-    def _beats(self) -> bool:
-        return self.phase in _BEATING and self.generation_id != NO_GENERATION
+    # -- Heartbeat
 
     def _send_heartbeat(self) -> None:
         request = HeartbeatRequest(
             group_id=self.settings.group_id,
-            generation_id=self.generation_id,
-            member_id=self.member_id,
+            generation_id=self.identity.generation_id,
+            member_id=self.identity.member_id,
             group_instance_id=self.settings.group_instance_id,
         )
-        self._beat = self._next_attempt()
-        wait_ms = min(self.settings.request_timeout_ms, self.settings.session_timeout_ms)
-        self._actions.append(Send(HEARTBEAT, lambda _: request, self._beat, wait_ms))
+        timeout_ms = min(self.settings.request_timeout_ms, self.settings.session_timeout_ms)
+        self._heartbeat.attempt = self._requests.send(HEARTBEAT, request, timeout_ms)
 
-    def _beaten(self, response: HeartbeatResponse, now_ms: int) -> None:
-        self._beat, self._beat_at_ms = 0, now_ms + self.settings.heartbeat_interval_ms
+    def _on_heartbeat_response(self, response: HeartbeatResponse, now_ms: int) -> None:
+        self._heartbeat.attempt, self._heartbeat.due_ms = 0, now_ms + self._heartbeat.interval_ms
         if response.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._known_at_ms = now_ms
+            self._rebalance.confirmed_ms = now_ms
         if response.error_code == ErrorCode.NONE:
-            self._heard(now_ms)
-        elif not self._beats:
+            self._requests.succeeded()
+            self.metrics.heartbeat_accepted(now_ms)
+        elif self.state not in _HEARTBEATING:
             return
-        elif CLASSIC.meaning_of(response.error_code) is Meaning.AGAIN:
-            self._beat_at_ms = now_ms + min(self._pause_ms(), self.settings.heartbeat_interval_ms)
+        elif CLASSIC.meaning_of(response.error_code) is Meaning.RETRY:
+            self._retry_heartbeat(now_ms)
         elif CLASSIC.meaning_of(response.error_code) is Meaning.REJOIN:
             self._rejoin("the group is rebalancing", now_ms)
         else:
-            self._react(response.error_code, "heartbeat", now_ms)
+            self._on_error_code(response.error_code, "heartbeat", now_ms)
 
-    # -- what goes wrong
+    def _retry_heartbeat(self, now_ms: int) -> None:
+        self._heartbeat.due_ms = now_ms + min(self._requests.backoff_ms(), self._heartbeat.interval_ms)
 
-    def commit_refused(self, code: int, generation_id: int, now_ms: int) -> bool:
-        """See `GroupMember`."""
-        if generation_id != self.generation_id or CLASSIC.meaning_of(code) is Meaning.AGAIN:
-            return False
-        if self._was_joined_in_vain(code):
+    # -- errors
+
+    def _on_commit_rejected(self, error_code: int, generation_id: int, now_ms: int) -> None:
+        if generation_id != self.identity.generation_id or CLASSIC.meaning_of(error_code) is Meaning.RETRY:
+            return
+        if error_code == ErrorCode.ILLEGAL_GENERATION and self._is_generation_unassigned:
             log.info("group %r: its coordinator does not know generation %d", self.settings.group_id, generation_id)
-            self.generation_id = self._taken_in
-            return True
-        if code == ErrorCode.ILLEGAL_GENERATION and self.phase is Phase.JOINING:
-            return True  # the answer that tells of the next generation, or that there is none for it, is on its way
-        if code == ErrorCode.REBALANCE_IN_PROGRESS and self.phase in _BETWEEN:
-            return True  # the coordinator waits for the leader's assignment: the answer that brings it is on its way
-        if self._beats:
-            if CLASSIC.meaning_of(code) is Meaning.REJOIN:
+            self.identity.generation_id = self._rebalance.assigned_generation_id
+        elif self.state in _HEARTBEATING and not self.retries_commit(error_code, generation_id):
+            if CLASSIC.meaning_of(error_code) is Meaning.REJOIN:
                 self._rejoin("the group is rebalancing", now_ms)
             else:
-                self._react(code, "commit", now_ms)
-        return False
+                self._on_error_code(error_code, "commit", now_ms)
 
-    def _was_joined_in_vain(self, code: int) -> bool:
-        """Whether this generation came to nothing: its assignment has not come, and another coordinator took over.
-
-        What the member has is from an older generation, in which that coordinator believes the group to be.
-        """
-        between = self.phase in (Phase.WAITING, Phase.JOINING) and NO_GENERATION < self._taken_in < self.generation_id
-        return between and code == ErrorCode.ILLEGAL_GENERATION
-
-    def _react(self, code: int, doing: str, now_ms: int) -> None:
+    def _on_error_code(self, code: int, doing: str, now_ms: int) -> None:
         meaning = CLASSIC.meaning_of(code)
-        if meaning in (Meaning.AGAIN, Meaning.REJOIN):
-            self._try_again(f"{doing}: {error_name(code)}", now_ms)
-        elif meaning in (Meaning.LOST, Meaning.LOST_GENERATION):
-            log.warning("group %r: %s: %s; joining again", self.settings.group_id, doing, error_name(code))
-            self._lose(now_ms, member_id=meaning is Meaning.LOST)
+        if meaning in (Meaning.RETRY, Meaning.REJOIN):
+            self._join_after_backoff(f"{doing}: {error_name(code)}", now_ms)
+        elif meaning in (Meaning.FENCED, Meaning.FENCED_GENERATION):
+            log.warning("group %r: %s: %s; rejoining", self.settings.group_id, doing, error_name(code))
+            self._fence(now_ms, keep_member_id=meaning is Meaning.FENCED_GENERATION)
         else:
-            self._break(CLASSIC.stuck_error(code, self.settings, doing))
+            self._fail(CLASSIC.fatal_error(code, self.settings, doing))
 
-    def _try_again(self, why: str, now_ms: int) -> None:
-        """Join again after a pause."""
-        log.info("group %r: %s; trying again", self.settings.group_id, why)
-        self._reason = why[:200]
-        self._join_at_ms = now_ms + self._pause_ms()
-        self._change(Change.JOINS)
+    def _fence(self, now_ms: int, *, keep_member_id: bool) -> None:
+        """The group goes on without this member, and others may own its partitions."""
+        self.metrics.rebalance_begins(now_ms)
+        self.metrics.losses += 1
+        self._reset_generation(keep_member_id=keep_member_id)
+        if self.reconciler.in_progress is not None:
+            self._move(_T.FENCE)  # what is lost is known when the listener has returned
+        else:
+            self._report_lost_and_join(now_ms)
+
+    def _fail(self, error: KafkaError) -> None:
+        """Stop until a call of the application has raised the error."""
+        log_error(self.settings, error)
+        self._send_leave("it cannot go on")
+        self.reconciler.fail(error)
+        self._reset_generation(keep_member_id=True)
+        self._move(_T.FAIL)
+
+    def _on_error_reported(self, now_ms: int) -> None:
+        error = self.reconciler.error
+        if error is None or is_final(error):
+            return
+        self.reconciler.error = None
+        self.metrics.rebalance_begins(now_ms)
+        if self.reconciler.in_progress is None:
+            self._report_lost_and_join(now_ms)
+
+    # -- joining and rejoining
+
+    def _begin_join(self, now_ms: int) -> None:
+        self._rebalance.due_ms = now_ms
+        self._rebalance.attempt = 0  # the response to what is in flight is of no use
+        self._move(_T.JOIN)
+
+    def _join_after_backoff(self, reason: str, now_ms: int) -> None:
+        log.info("group %r: %s; trying again", self.settings.group_id, reason)
+        self._rebalance.reason = reason[:200]
+        self._begin_join(now_ms + self._requests.backoff_ms())
 
     def _rejoin(self, reason: str, now_ms: int) -> None:
-        """Join again, because the group or the subscription has changed; partitions are given up first."""
-        if self.phase in _RESTING:
-            return  # it joins anyway; or, having asked already, compares when it is in
-        if self._telling is not None:
-            self._again = reason
+        """Rejoin because the group or the subscription has changed, after partitions were revoked."""
+        if self.state not in _REJOINABLE:
+            return  # it joins anyway, or compares subscriptions when it has its assignment
+        if self.reconciler.in_progress is not None:
+            self._rebalance.reason = reason
+            self._move(_T.REBALANCE_AGAIN)
             return
-        log.info("group %r: joining again: %s", self.settings.group_id, reason)
-        self._rebalance_begins(now_ms)
-        self._reason, self._again = reason, ""
-        self._join_at_ms = now_ms
-        leaving = self._to_give_up()
-        self._handover = Handover(revoked=leaving, after=self.owned - leaving) if leaving else None
-        self._change(Change.PARTS if leaving else Change.JOINS)
+        log.info("group %r: rejoining: %s", self.settings.group_id, reason)
+        self.metrics.rebalance_begins(now_ms)
+        self._rebalance.reason = reason
+        revoked = self._partitions_to_revoke()
+        if revoked:
+            self.reconciler.propose(AssignmentChange(revoked=revoked, after=self.reconciler.owned - revoked))
+            self._rebalance.attempt = 0
+            self._move(_T.REVOKE)
+        else:
+            self.reconciler.propose(None)
+            self._begin_join(now_ms)
 
-    def _to_give_up(self) -> Partitions:
-        """What a member may not keep while it joins: everything, or in a cooperative group what it does not want."""
-        wanted = self.wanted
-        if not self._cooperative or wanted is None:
-            return self.owned
-        return frozenset(partition for partition in self.owned if not wanted.covers(partition.topic))
+    def _partitions_to_revoke(self) -> Partitions:
+        """Return what a member must not own while it joins: all; in a cooperative group, unsubscribed topics."""
+        owned, subscription = self.reconciler.owned, self.subscription
+        if subscription is None or not all(assignor.cooperative for assignor in self.settings.assignors):
+            return owned
+        return frozenset(partition for partition in owned if not subscription.covers(partition.topic))
 
-    def _lose(self, now_ms: int, *, member_id: bool) -> None:
-        """The group goes on without this member, and what it has may belong to others."""
-        self._rebalance_begins(now_ms)
-        self.counts.losses += 1
-        self._forget(member_id=member_id)
-        self._join_at_ms = now_ms
-        if self._telling is not None:
-            self._lost_meanwhile = True
+    def _report_lost_and_join(self, now_ms: int) -> None:
+        """Join, once the listener has been called with all partitions as lost."""
+        if self.reconciler.propose_lost():
+            self._rebalance.attempt = 0
+            self._move(_T.FENCE)
+        else:
+            self._begin_join(now_ms)
+
+    def _on_reconciled(self, now_ms: int) -> None:
+        change = self.reconciler.complete()
+        if change is None:
             return
-        self._handover = Handover(lost=self.owned) if self.owned else None
-        self._change(Change.PARTS if self.owned else Change.JOINS)
+        if self.state is _S.REVOKING:
+            self._begin_join(now_ms)
+        elif self.state is _S.FENCED or (self.state in _LEFT and self.reconciler.error is None):
+            self._report_lost_and_join(now_ms)
+        elif self.state in (_S.RECONCILING, _S.SUPERSEDED):
+            self._on_assignment_taken_over(change, now_ms)
 
-    def _break(self, error: KafkaError) -> None:
-        """Nothing can be done before the user has heard of it."""
-        self._log(error)
-        self._part("it cannot go on")
-        self._problem, self._handover = error, None
-        self._forget(member_id=False)
-        self._change(Change.BREAKS)
-
-    # -- telling the user
-
-    def _told(self, handover: Handover, now_ms: int) -> None:
-        if self._lost_meanwhile:
-            self._lost_meanwhile = False
-            self._handover = Handover(lost=self.owned) if self.owned else None
-            self._change(Change.PARTS if self.owned else Change.JOINS)
-        elif self.phase is Phase.PARTING:
-            self._change(Change.JOINS)
-            self._join_at_ms = now_ms
-        elif self.phase is Phase.TAKING:
-            self._taken_in = self.generation_id
-            self._change(Change.TAKES)
-            again = self._again or ("partitions were given up" if handover.revoked else "")
-            if again or self.wanted != self._asked_for:
-                self._rejoin(again or "the subscription has changed", now_ms)
-
-    def _problem_told(self, problem: KafkaError, now_ms: int) -> None:
-        if is_final(problem):
-            self._problem = problem
-            return
-        self._rebalance_begins(now_ms)
-        self._join_at_ms = now_ms
-        if self._telling is not None:
-            self._lost_meanwhile = True  # what they are being told is theirs is lost, too
-            return
-        self._handover = Handover(lost=self.owned) if self.owned else None
-        self._change(Change.PARTS if self.owned else Change.JOINS)
+    def _on_assignment_taken_over(self, change: AssignmentChange, now_ms: int) -> None:
+        is_superseded = self.state is _S.SUPERSEDED
+        self._rebalance.assigned_generation_id = self.identity.generation_id
+        self._move(_T.RECONCILED)
+        if is_superseded:
+            self._rejoin(self._rebalance.reason, now_ms)
+        elif change.revoked:
+            self._rejoin("partitions were revoked", now_ms)  # so that they can be assigned to other members
+        elif self.subscription != self._rebalance.subscription:
+            self._rejoin("the subscription has changed", now_ms)
 
     # -- inside
 
-    def _change(self, change: Change) -> None:
-        after = TRANSITIONS[self.phase, change]
-        log.debug("group %r: %s -> %s", self.settings.group_id, self.phase.name, after.name)
-        self.phase = after
-        if change in _BEGINS_AGAIN:
-            self._attempt = 0  # what is still under way is of no use
+    def _move(self, trigger: ClassicTrigger) -> None:
+        after = CLASSIC_TRANSITIONS[self.state, trigger]
+        log.debug("group %r: %s -> %s", self.settings.group_id, self.state.name, after.name)
+        self.state = after
 
-    def _forget(self, *, member_id: bool) -> None:
-        """Be no member any more; answers that are still on their way are of no use."""
-        self.generation_id = self._taken_in = NO_GENERATION
-        if member_id:
-            self.member_id = ""
-        self._attempt = self._beat = 0
-        self._led = None
-        self._again = ""
+    def _reset_generation(self, *, keep_member_id: bool) -> None:
+        """Be no member any more; responses to what is in flight are of no use."""
+        self.identity.generation_id = self._rebalance.assigned_generation_id = NO_GENERATION
+        if not keep_member_id:
+            self.identity.member_id = ""
+        self._rebalance.attempt = self._heartbeat.attempt = 0
+        self._watch = None
 
-    def _part(self, reason: str) -> None:
-        """Tell the coordinator, unless the name of a static member keeps its place."""
-        if not self.member_id or self.settings.group_instance_id is not None:
+    def _send_leave(self, reason: str) -> None:
+        """Leave the group, unless the member is static: the group keeps its partitions for it."""
+        if not self.identity.member_id or self.settings.group_instance_id is not None:
             return
-        group_id, member_id = self.settings.group_id, self.member_id
+        group_id, member_id = self.settings.group_id, self.identity.member_id
 
         def make(version: int) -> LeaveGroupRequest:
-            if version < _MANY_LEAVE_FROM_VERSION:
+            if version < _BATCH_LEAVE_SINCE_VERSION:
                 return LeaveGroupRequest(group_id=group_id, member_id=member_id)
-            return LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id, reason=reason)])
+            return LeaveGroupRequest(group_id=group_id, members=[LeavingMember(member_id=member_id, reason=reason)])
 
-        self._actions.append(Part(LEAVE_GROUP, make, reason))
-
-
-def _differ(led: Topics, seen: Topics, members: dict[str, MemberSubscription]) -> bool:
-    """Whether another assignment may come out of it: numbers count, and racks when members name theirs."""
-    if any(member.rack_id for member in members.values()):
-        return {topic: list(racks) for topic, racks in led.items()} != {t: list(racks) for t, racks in seen.items()}
-    return {topic: len(racks) for topic, racks in led.items()} != {topic: len(racks) for topic, racks in seen.items()}
+        self._requests.leave(LEAVE_GROUP, make, reason)

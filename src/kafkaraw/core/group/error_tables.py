@@ -1,4 +1,4 @@
-"""What the error codes of a group's coordinator mean to a member: one table for each protocol. Pure.
+"""What the error codes of a group coordinator mean to a member: one table for each protocol. Pure.
 
 Source: Kafka's AbstractCoordinator and ConsumerCoordinator; KIP-848 and AbstractHeartbeatRequestManager.
 """
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from kafkaraw.core.group.actions import GroupSettings, Wanted
+from kafkaraw.core.group.events import GroupSettings, Subscription
 from kafkaraw.errors import FencedInstanceIdError, GroupError, KafkaError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 
 
 class Meaning(Enum):
-    """What to do after an answer."""
+    """What a member does after an error code."""
 
-    AGAIN = auto()
-    """Ask again after a pause, perhaps another broker."""
+    RETRY = auto()
+    """Back off and send the request again, perhaps to another coordinator."""
     REJOIN = auto()
-    """Join again: the group is changing."""
-    LOST = auto()
-    """Join as a new member: the coordinator does not know this one, or has given its partitions away."""
-    LOST_GENERATION = auto()
-    """Join again under the same id: the group has gone on."""
-    STUCK = auto()
-    """Tell the user."""
+    """Rejoin: the group is rebalancing."""
+    FENCED = auto()
+    """Rejoin as a new member: the coordinator does not know the member id, or has assigned its partitions to others."""
+    FENCED_GENERATION = auto()
+    """Rejoin under the same member id: the group is in a later generation."""
+    FATAL = auto()
+    """Report the error to the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +35,34 @@ class ErrorTable:
     """The error codes of one protocol.
 
     Attributes:
-        meanings: of the codes that are about the group; for others it counts what Kafka declares retriable.
-        advice: what the user can do, where the code alone does not tell.
+        meanings: of the codes that concern the group; other codes are retried if Kafka declares them retriable.
+        advice: what the user can do, if the code alone does not say so.
     """
 
     meanings: Mapping[int, Meaning]
     advice: Mapping[int, str]
 
     def meaning_of(self, code: int) -> Meaning:
-        """What an error code means; one that is not known is for the user, unless Kafka declares it retriable."""
-        return self.meanings.get(code) or (Meaning.AGAIN if is_retriable(code) else Meaning.STUCK)
+        """Return what an error code means; an unknown code is fatal, unless Kafka declares it retriable."""
+        return self.meanings.get(code) or (Meaning.RETRY if is_retriable(code) else Meaning.FATAL)
 
-    def stuck_error(
-        self, code: int, settings: GroupSettings, doing: str, *, message: str = "", wanted: Wanted | None = None
+    def fatal_error(
+        self,
+        code: int,
+        settings: GroupSettings,
+        doing: str,
+        *,
+        message: str = "",
+        subscription: Subscription | None = None,
     ) -> KafkaError:
-        """The error for the user.
+        """Return the error that the application gets.
 
         Args:
-            code: what was answered.
-            settings: of the member.
+            code: the error code of the response.
+            settings: the member's settings.
             doing: what failed.
-            message: the broker's, when it sent one.
-            wanted: what was subscribed to.
+            message: the broker's error message, if it sent one.
+            subscription: what the member is subscribed to.
         """
         what = f"group {settings.group_id!r}, {doing}"
         if code == ErrorCode.FENCED_INSTANCE_ID:
@@ -64,7 +70,7 @@ class ErrorTable:
                 f"{what}: another consumer with group_instance_id={settings.group_instance_id!r} has taken over; each "
                 f"running consumer needs a name of its own"
             )
-        resource, right, more = _forbidden(code, settings, wanted)
+        resource, right, more = _unauthorized(code, settings, subscription)
         about = f"{what}: {message}{more}" if message else f"{what}{more}"
         cause = error_for(code, about, resource=resource, operation=right)
         advice = self.advice.get(code)
@@ -73,16 +79,16 @@ class ErrorTable:
         facts = {
             "assignors": ", ".join(assignor.name for assignor in settings.assignors),
             "message": message,
-            "pattern": None if wanted is None else wanted.pattern,
+            "pattern": None if subscription is None else subscription.pattern,
         }
         error = GroupError(f"{what}: {advice.format(settings=settings, **facts)}")
         error.__cause__ = cause
         return error
 
 
-def _forbidden(code: int, settings: GroupSettings, wanted: Wanted | None) -> tuple[str, str, str]:
-    """What somebody may not do: the resource, the right, and words when brokers do not say which resource."""
-    topics = sorted(wanted.topics) if wanted is not None else []
+def _unauthorized(code: int, settings: GroupSettings, subscription: Subscription | None) -> tuple[str, str, str]:
+    """Return the resource, the operation, and a text for brokers that do not say which topic was refused."""
+    topics = sorted(subscription.topics) if subscription is not None else []
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return settings.group_id, "READ", ""
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and len(topics) == 1:
@@ -95,9 +101,9 @@ def _forbidden(code: int, settings: GroupSettings, wanted: Wanted | None) -> tup
 CLASSIC: Final = ErrorTable(
     meanings={
         ErrorCode.REBALANCE_IN_PROGRESS: Meaning.REJOIN,
-        ErrorCode.UNKNOWN_MEMBER_ID: Meaning.LOST,
-        ErrorCode.ILLEGAL_GENERATION: Meaning.LOST_GENERATION,
-        ErrorCode.GROUP_ID_NOT_FOUND: Meaning.LOST,  # somebody has deleted it: a commit is told so
+        ErrorCode.UNKNOWN_MEMBER_ID: Meaning.FENCED,
+        ErrorCode.ILLEGAL_GENERATION: Meaning.FENCED_GENERATION,
+        ErrorCode.GROUP_ID_NOT_FOUND: Meaning.FENCED,  # it was deleted; only commits get this code
     },
     advice={
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
@@ -112,11 +118,11 @@ CLASSIC: Final = ErrorTable(
         ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as group.max.size allows",
     },
 )
-MODERN: Final = ErrorTable(
+CONSUMER: Final = ErrorTable(
     meanings={
-        ErrorCode.UNKNOWN_MEMBER_ID: Meaning.LOST,
-        ErrorCode.FENCED_MEMBER_EPOCH: Meaning.LOST,
-        ErrorCode.GROUP_ID_NOT_FOUND: Meaning.LOST,  # it was deleted, or its coordinator has lost what it knew
+        ErrorCode.UNKNOWN_MEMBER_ID: Meaning.FENCED,
+        ErrorCode.FENCED_MEMBER_EPOCH: Meaning.FENCED,
+        ErrorCode.GROUP_ID_NOT_FOUND: Meaning.FENCED,  # it was deleted, or its coordinator has lost its state
     },
     advice={
         ErrorCode.UNSUPPORTED_VERSION: "the broker does not have the protocol of KIP-848; use group_protocol='classic'",

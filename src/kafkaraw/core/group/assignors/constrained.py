@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkaraw.core.group.assignors.interface import Assignment, Topics
 from kafkaraw.core.group.assignors.owned import Owned
 from kafkaraw.core.group.assignors.racks import RackMap
-from kafkaraw.core.group.java_order import text_order
+from kafkaraw.core.group.consumer_protocol import text_order
 from kafkaraw.records import TopicPartition
 
 

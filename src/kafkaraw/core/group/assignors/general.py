@@ -10,11 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from kafkaraw.core.group.assignors.interface import Assignment, Members, Topics
-from kafkaraw.core.group.assignors.movements import Movements
+from kafkaraw.core.group.assignors.java_order import partition_hash_order
 from kafkaraw.core.group.assignors.owned import Owned
 from kafkaraw.core.group.assignors.racks import RackMap
-from kafkaraw.core.group.java_order import text_order
+from kafkaraw.core.group.consumer_protocol import text_order
 from kafkaraw.records import TopicPartition
+
+_Way = tuple[str, str]
 
 
 def assign_general(topics: Topics, members: Members, racks: RackMap, owned: Owned) -> Assignment:
@@ -67,7 +69,7 @@ class _Balance:
         self.fixed: Assignment = {}
         self._owner: dict[TopicPartition, str] = {}
         self._by_count: list[tuple[int, bytes, str]] = []
-        self._movements = Movements()
+        self._movements = _Movements()
         self._even: bool | None = None
 
     def drop_unwanted(self) -> bool:
@@ -178,6 +180,38 @@ class _Balance:
 
     def _place_again(self, member_id: str) -> None:
         insort(self._by_count, self._place(member_id))
+
+
+class _Movements:
+    """Moves of partitions, from their first owner to the present one (PartitionMovements of AbstractStickyAssignor).
+
+    It keeps a topic's partitions from being swapped in pairs: when one has moved from A to B and another one should
+    move from B to A, it is better to move the first one back.
+    """
+
+    def __init__(self) -> None:
+        self._way_of: dict[TopicPartition, _Way] = {}
+        self._on_way: dict[tuple[str, _Way], dict[TopicPartition, None]] = {}
+
+    def better_to_move(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
+        """The partition to move from `source` to `target` instead of this one; this one when none is better."""
+        if partition in self._way_of:
+            source = self._way_of[partition][0]
+        reverse = self._on_way.get((partition.topic, (target, source)))
+        return partition_hash_order(reverse.keys())[0] if reverse else partition
+
+    def move(self, partition: TopicPartition, source: str, target: str) -> None:
+        """Note a move; one that leads back to the first owner is forgotten."""
+        way = self._way_of.pop(partition, None)
+        if way is not None:
+            on_way = self._on_way[partition.topic, way]
+            del on_way[partition]
+            if not on_way:
+                del self._on_way[partition.topic, way]
+            source = way[0]
+        if source != target:
+            self._way_of[partition] = source, target
+            self._on_way.setdefault((partition.topic, (source, target)), {})[partition] = None
 
 
 def _unevenness(assignment: Assignment) -> int:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from kafkaraw.core.group.subscription import MemberSubscription
+from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
 
 Topics = Mapping[str, Sequence[frozenset[str]]]

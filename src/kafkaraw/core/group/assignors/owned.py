@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafkaraw.core.group.assignors.interface import Assignment, Members, Topics
-from kafkaraw.core.group.subscription import NO_GENERATION, MemberSubscription
+from kafkaraw.core.group.consumer_protocol import NO_GENERATION, MemberSubscription
 from kafkaraw.records import TopicPartition
 
 

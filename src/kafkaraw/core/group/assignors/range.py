@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from kafkaraw.core.group.assignors.interface import Assignment, Assignor, Members, Topics
+from kafkaraw.core.group.assignors.java_order import member_order, partitions_in_order
 from kafkaraw.core.group.assignors.racks import racks_matter, racks_of_members
-from kafkaraw.core.group.assignors.seating import seating_order
-from kafkaraw.core.group.java_order import partitions_in_order, text_order
+from kafkaraw.core.group.consumer_protocol import text_order
 from kafkaraw.records import TopicPartition
 
 
@@ -69,7 +69,7 @@ class RangeAssignor(Assignor):
         for name in sorted(topics, key=text_order):
             wanting = [member_id for member_id, member in members.items() if name in member.topics]
             if topics[name] and wanting:
-                states.append(_Topic(name, list(topics[name]), seating_order(members, wanting), racks))
+                states.append(_Topic(name, list(topics[name]), member_order(members, wanting), racks))
         racks_used = any(state.racks_matter for state in states)
         if racks_used:
             _give_to_neighbours(states, assignment)

@@ -6,8 +6,8 @@ from itertools import cycle
 from typing import ClassVar
 
 from kafkaraw.core.group.assignors.interface import Assignment, Assignor, Members, Topics
-from kafkaraw.core.group.assignors.seating import seating_order
-from kafkaraw.core.group.java_order import text_order
+from kafkaraw.core.group.assignors.java_order import member_order
+from kafkaraw.core.group.consumer_protocol import text_order
 from kafkaraw.records import TopicPartition
 
 
@@ -21,7 +21,7 @@ class RoundRobinAssignor(Assignor):
         assignment: Assignment = {member_id: [] for member_id in members}
         wanted = {member_id: frozenset(member.topics) for member_id, member in members.items()}
         known = frozenset().union(*wanted.values()) & topics.keys()
-        turns = cycle(seating_order(members))
+        turns = cycle(member_order(members))
         for topic in sorted(known, key=text_order):
             for number in range(len(topics[topic])):
                 turn = next(member_id for member_id in turns if topic in wanted[member_id])

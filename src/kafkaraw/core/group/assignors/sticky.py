@@ -14,6 +14,7 @@ from typing import ClassVar
 from kafkaraw.core.group.assignors.constrained import assign_constrained
 from kafkaraw.core.group.assignors.general import assign_general
 from kafkaraw.core.group.assignors.interface import Assignment, Assignor, Members, Topics
+from kafkaraw.core.group.assignors.java_order import hash_order
 from kafkaraw.core.group.assignors.owned import Claim, ClaimOf, settle_claims
 from kafkaraw.core.group.assignors.racks import RackMap
 from kafkaraw.core.group.assignors.sticky_data import (
@@ -22,8 +23,7 @@ from kafkaraw.core.group.assignors.sticky_data import (
     encode_generation,
     encode_sticky,
 )
-from kafkaraw.core.group.java_order import hash_order
-from kafkaraw.core.group.subscription import NO_GENERATION, MemberSubscription
+from kafkaraw.core.group.consumer_protocol import NO_GENERATION, MemberSubscription
 from kafkaraw.records import TopicPartition
 
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 
 from kafkaraw.core.group.assignors.owned import Claim
-from kafkaraw.core.group.subscription import NO_GENERATION, MemberSubscription, by_topic
+from kafkaraw.core.group.consumer_protocol import NO_GENERATION, MemberSubscription, by_topic
 from kafkaraw.records import TopicPartition
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from kafkaraw.core.group.asking_assignors import ask_assignment, ask_user_data, tell_assigned
+from kafkaraw.core.group.assignor_calls import assignments_of, notify_assigned, user_data_of
 from kafkaraw.core.group.assignors import Assignor, Topics
-from kafkaraw.core.group.subscription import MemberSubscription
+from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.errors import GroupError
 from kafkaraw.records import TopicPartition
 
@@ -77,38 +77,38 @@ def answering(answer: object, kind: type[Mine] = Mine) -> Mine:
         ({"one": [T0, T0]}, "gave t-0 to member 'one' twice"),
     ],
 )
-def test_what_no_group_can_be_given_is_refused_and_said(answer: object, says: str) -> None:
+def test_invalid_assignment_is_refused(answer: object, says: str) -> None:
     with pytest.raises(GroupError) as caught:
-        ask_assignment(answering(answer), TOPICS, MEMBERS)
+        assignments_of(answering(answer), TOPICS, MEMBERS)
     told = str(caught.value)
     assert told.startswith("assignor 'mine': Mine.assign() ")
     assert says in told
-    assert told.endswith("mend Mine.assign(), the next call joins the group again")
+    assert told.endswith("fix Mine.assign(); the next call joins the group again")
 
 
-def test_a_cooperative_one_must_not_give_away_what_another_member_has() -> None:
+def test_cooperative_assignor_must_not_move_owned_partition() -> None:
     moved = {"two": [T0, T1]}
-    assert ask_assignment(answering(moved), TOPICS, MEMBERS) == moved
+    assert assignments_of(answering(moved), TOPICS, MEMBERS) == moved
     with pytest.raises(GroupError, match="gave t-0 to member 'two' while 'one' has it"):
-        ask_assignment(answering(moved, Gentle), TOPICS, MEMBERS)
+        assignments_of(answering(moved, Gentle), TOPICS, MEMBERS)
     left_out = {"two": [T1]}
-    assert ask_assignment(answering(left_out, Gentle), TOPICS, MEMBERS) == left_out
+    assert assignments_of(answering(left_out, Gentle), TOPICS, MEMBERS) == left_out
 
 
-def test_any_iterables_of_pairs_are_as_good_as_lists() -> None:
+def test_assignment_may_be_any_iterable_of_pairs() -> None:
     answer = {"one": {("t", 0)}, "two": iter([T1, U0])}
-    assert ask_assignment(answering(answer), TOPICS, MEMBERS) == {"one": [T0], "two": [T1, U0]}
+    assert assignments_of(answering(answer), TOPICS, MEMBERS) == {"one": [T0], "two": [T1, U0]}
 
 
 @pytest.mark.parametrize(
     ("ask", "answer", "says"),
     [
-        (lambda mine: ask_user_data(mine, ("t",)), "text", "Mine.user_data() returned str 'text', not bytes or None"),
-        (lambda mine: ask_user_data(mine, ("t",)), OSError("disk"), "Mine.user_data() raised OSError('disk')"),
-        (lambda mine: tell_assigned(mine, (T0,), 1), OSError("disk"), "Mine.assigned() raised OSError('disk')"),
+        (lambda mine: user_data_of(mine, ("t",)), "text", "Mine.user_data() returned str 'text', not bytes or None"),
+        (lambda mine: user_data_of(mine, ("t",)), OSError("disk"), "Mine.user_data() raised OSError('disk')"),
+        (lambda mine: notify_assigned(mine, (T0,), 1), OSError("disk"), "Mine.assigned() raised OSError('disk')"),
     ],
 )
-def test_its_other_methods_are_named_too(ask: Callable[[Assignor], object], answer: object, says: str) -> None:
+def test_errors_of_other_methods_name_the_method(ask: Callable[[Assignor], object], answer: object, says: str) -> None:
     with pytest.raises(GroupError) as caught:
         ask(answering(answer))
     assert says in str(caught.value)

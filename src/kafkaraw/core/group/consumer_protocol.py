@@ -1,6 +1,6 @@
-"""What classic members tell each other inside JoinGroup and SyncGroup: subscriptions and assignments as bytes.
+"""Subscriptions and assignments as bytes, which members of a classic group exchange in JoinGroup and SyncGroup.
 
-The bytes begin with a version. One that is newer than ours is read as the newest we know, as Kafka prescribes.
+The bytes begin with a version. A newer version than ours is read as the newest that we know, as Kafka prescribes.
 Source: Kafka's ConsumerProtocol; KIP-429, KIP-792, KIP-881.
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from kafkaraw.core.group.java_order import text_order
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.embedded.consumer_protocol import (
@@ -30,15 +29,15 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """One member, as an assignor sees it.
+    """The subscription of one member, as an assignor sees it (Java's ConsumerPartitionAssignor.Subscription).
 
     Attributes:
-        topics: what it wants to read.
-        owned_partitions: what it has at the moment.
+        topics: topics that it is subscribed to.
+        owned_partitions: partitions that it owns now.
         user_data: the assignor's own bytes.
-        generation_id: the generation in which it got what it owns; None when it did not say.
-        group_instance_id: name of a static member.
-        rack_id: where it runs.
+        generation_id: the generation in which they were assigned to it; None if it did not say.
+        group_instance_id: of a static member.
+        rack_id: the member's rack.
     """
 
     topics: tuple[str, ...]
@@ -55,7 +54,7 @@ class _TopicEntry(Protocol):
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:
-    """The metadata of a member for JoinGroup."""
+    """Return the metadata of a member for JoinGroup."""
     generation = subscription.generation_id
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics, key=text_order),
@@ -74,7 +73,7 @@ def decode_subscription(metadata: bytes, group_instance_id: str | None = None) -
     """Read a member's metadata.
 
     Raises:
-        ProtocolError: it is not what a consumer sends.
+        ProtocolError: the bytes are not a subscription.
     """
     message, _ = _decode(ConsumerProtocolSubscription, metadata)
     return MemberSubscription(
@@ -88,7 +87,7 @@ def decode_subscription(metadata: bytes, group_instance_id: str | None = None) -
 
 
 def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """What one member shall read, for SyncGroup."""
+    """Return the assignment of one member, for SyncGroup."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
@@ -100,10 +99,10 @@ def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | N
 
 
 def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Read what this member shall read; no bytes at all are no partitions.
+    """Read the assignment of this member; an empty one has no bytes.
 
     Raises:
-        ProtocolError: it is not what a leader of consumers sends.
+        ProtocolError: the bytes are not an assignment.
     """
     if not assignment:
         return ()
@@ -111,8 +110,13 @@ def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
     return _partitions(message.assigned_partitions)
 
 
+def text_order(text: str) -> bytes:
+    """Return the sort key of a text as `String.compareTo` has it: by UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Numbers of partitions by topic, in order."""
+    """Return the numbers of partitions by topic, in order."""
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions, key=lambda each: (text_order(each.topic), each.partition)):
         topics.setdefault(topic, []).append(number)

@@ -1,8 +1,8 @@
-"""What a consumer is subscribed to: topics by name or by pattern, and whether they exist.
+"""The subscription of a consumer: topics by name or by pattern, and whether they exist.
 
-A pattern is a regular expression that must match the whole name; it is applied here, to all topics of the cluster but
-Kafka's own, and again whenever the metadata are renewed. With the protocol of KIP-848 a pattern given as text is the
-broker's business (RE2). Topics that do not exist are looked for every few seconds: they may be made any time.
+A pattern is a regex that must match the whole name. The client evaluates it against all topics of the cluster except
+internal ones, and again after each metadata refresh. With the consumer protocol, the broker evaluates a pattern that is
+given as text (RE2). The metadata of topics that do not exist are refreshed every few seconds.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from kafkaraw.client.arguments import check_topic_name
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
-from kafkaraw.core.group.actions import Wanted
 from kafkaraw.core.group.assignors import Topics
+from kafkaraw.core.group.events import Subscription
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 
 log = logging.getLogger(__name__)
 
-MISSING_LOOK_MS: Final = 5_000
-"""How often topics are looked for that do not exist."""
-LOOK_AGAIN_MS: Final = 1_000
-"""When to look again after no broker gave an answer."""
+REFRESH_MISSING_MS: Final = 5_000
+"""How often to refresh the metadata while a subscribed topic does not exist."""
+RETRY_MS: Final = 1_000
+"""When to refresh again after a failure."""
 
 
-class Subscribed:
+class SubscribedTopics:
     """The subscription of one consumer.
 
     Args:
-        engine: the way to the cluster.
+        engine: the client's connections and metadata.
         config: the consumer's settings.
 
     Attributes:
-        wanted: what the membership machine is to be told.
+        subscription: for the membership machine.
         is_active: whether there is a subscription.
-        is_known: whether `wanted` can be told.
+        is_known: whether `subscription` is complete: the topics that match a pattern are unknown at first.
     """
 
     def __init__(self, engine: Engine, config: ConsumerConfig) -> None:
@@ -48,16 +48,16 @@ class Subscribed:
         self._pattern: re.Pattern[str] | None = None
         self._names: frozenset[str] = frozenset()
         self._warned: set[str] = set()
-        self._look_at_ms = 0
-        self.wanted = Wanted()
+        self._refresh_at_ms = 0
+        self.subscription = Subscription()
         self.is_active = False
         self.is_known = False
 
     def subscribe(self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None) -> None:
-        """Want these.
+        """Subscribe to topics or to a pattern.
 
         Raises:
-            UsageError: neither or both are given, a name is no name, or the pattern is no pattern.
+            UsageError: neither or both are given, or one of them is invalid.
         """
         if (topics is None) == (pattern is None):
             raise UsageError("subscribe: give topics or a pattern")
@@ -78,35 +78,35 @@ class Subscribed:
         except re.error as error:
             raise UsageError(f"subscribe: pattern {pattern!r} is not a regular expression: {error}") from None
         self._names = frozenset(names)
-        self._look_at_ms = 0
+        self._refresh_at_ms = 0
         self.is_known = self._pattern is None
         self.is_active = True
         if broker_side:
-            self.wanted = Wanted(pattern=str(pattern))
+            self.subscription = Subscription(pattern=str(pattern))
         elif self._pattern is None:
-            self.wanted = Wanted(self._names)
+            self.subscription = Subscription(self._names)
         else:
-            self.wanted = self._matching()
+            self.subscription = self._matching()
 
     def clear(self) -> None:
-        """Want nothing any more."""
-        self._names, self._pattern, self.wanted, self.is_active = frozenset(), None, Wanted(), False
+        """Unsubscribe."""
+        self._names, self._pattern, self.subscription, self.is_active = frozenset(), None, Subscription(), False
 
-    def is_due(self, now_ms: int) -> bool:
-        """Whether it is time to look at the cluster's topics."""
-        return self.is_active and self.wanted.pattern is None and now_ms >= self._look_at_ms
+    def is_refresh_due(self, now_ms: int) -> bool:
+        """Return whether it is time to refresh the metadata."""
+        return self.is_active and self.subscription.pattern is None and now_ms >= self._refresh_at_ms
 
-    async def look(self, now_ms: int, others: Iterable[str] = ()) -> None:
-        """Look at the cluster's topics, and see what is wanted now.
+    async def refresh(self, now_ms: int, others: Iterable[str] = ()) -> None:
+        """Refresh the metadata, and update `subscription`.
 
         Args:
             now_ms: the time.
-            others: topics to look at, too.
+            others: further topics to refresh.
 
         Raises:
-            KafkaError: no broker gave an answer.
+            KafkaError: no broker has answered.
         """
-        self._look_at_ms = now_ms + LOOK_AGAIN_MS
+        self._refresh_at_ms = now_ms + RETRY_MS
         names, pattern = self._names, self._pattern
         if pattern is None:
             create = self._config.allow_auto_create_topics
@@ -114,21 +114,21 @@ class Subscribed:
         else:
             await self._engine.refresh(None)
         if (names, pattern) != (self._names, self._pattern):
-            return  # the user has changed their mind meanwhile: the next look is due at once
+            return  # the subscription has changed meanwhile: the next refresh is due at once
         if pattern is not None:
-            self.wanted = self._matching()
+            self.subscription = self._matching()
             self.is_known = True
-        incomplete = self._missing() or not self.wanted.topics
+        incomplete = self._missing() or not self.subscription.topics
         every_ms = self._config.metadata_max_age_ms
-        self._look_at_ms = now_ms + (min(every_ms, MISSING_LOOK_MS) if incomplete else every_ms)
+        self._refresh_at_ms = now_ms + (min(every_ms, REFRESH_MISSING_MS) if incomplete else every_ms)
         for topic in sorted(set(self._missing()) - self._warned):
             if self._is_refused(topic):
                 continue  # the next call raises why
             self._warned.add(topic)
-            log.warning("group %r: topic %r does not exist (yet); looking for it", self._config.group_id, topic)
+            log.warning("group %r: topic %r does not exist yet; waiting for it", self._config.group_id, topic)
 
-    def problem(self) -> KafkaError | None:
-        """Why a topic can never be read; None when there is no such topic."""
+    def error(self) -> KafkaError | None:
+        """Return the error of a subscribed topic that cannot be read, however long one waits; None if there is none."""
         for topic in sorted(self._names):
             if self._is_refused(topic):
                 code = self._engine.cluster.error_of(topic)
@@ -137,7 +137,7 @@ class Subscribed:
         return None
 
     def topics_of(self, names: Iterable[str]) -> Topics:
-        """Those of these topics that exist, as assignors want them."""
+        """Return the racks of each partition, for those of these topics that exist."""
         cluster = self._engine.cluster
         return {
             name: [
@@ -155,14 +155,14 @@ class Subscribed:
     # -- inside
 
     def _is_refused(self, topic: str) -> bool:
-        """Whether brokers will not say anything of this topic, however long one waits."""
+        """Return whether brokers refuse to describe this topic, and will go on doing so."""
         code = self._engine.cluster.error_of(topic)
         return code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) and not is_retriable(code)
 
     def _missing(self) -> list[str]:
         return [name for name in self._names if name not in self._engine.cluster.topics]
 
-    def _matching(self) -> Wanted:
+    def _matching(self) -> Subscription:
         pattern = self._pattern
         assert pattern is not None
         matching = frozenset(
@@ -170,4 +170,4 @@ class Subscribed:
             for name, view in self._engine.cluster.topics.items()
             if not view.is_internal and pattern.fullmatch(name)
         )
-        return Wanted(matching, may_grow=lambda name: pattern.fullmatch(name) is not None)
+        return Subscription(matching, matches=lambda name: pattern.fullmatch(name) is not None)

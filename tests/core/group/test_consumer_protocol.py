@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.core.group.subscription import (
+from kafkaraw.core.group.consumer_protocol import (
     MemberSubscription,
     decode_assignment,
     decode_subscription,

@@ -1,4 +1,4 @@
-"""What classic consumers tell each other through the broker, read and written where it has to know: in migrations.
+"""The subscriptions and assignments of classic consumers as bytes, which the broker reads and writes in migrations.
 
 Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol of Kafka 4.3.
 """
@@ -23,21 +23,21 @@ M = TypeVar("M")
 
 
 def version_of(data: bytes) -> int:
-    """The version in which a member writes; the newest known one when it is newer.
+    """Return the version of the bytes; the newest known one if it is newer.
 
     Raises:
         ProtocolError: there is none.
     """
     if len(data) < _VERSION_SIZE:
-        raise ProtocolError(f"what a consumer says of itself has {len(data)} bytes, too few for a version")
+        raise ProtocolError(f"the embedded consumer protocol has {len(data)} bytes, too few for a version")
     version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
     if version < 0:
-        raise ProtocolError(f"what a consumer says of itself has the version {version}")
+        raise ProtocolError(f"the embedded consumer protocol has the version {version}")
     return min(version, _VERSION_MAX)
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """What a member wants to read.
+    """Read the subscription of a member.
 
     Raises:
         ProtocolError: it makes no sense.
@@ -46,7 +46,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """What a leader has given a member; nothing when there are no bytes.
+    """Read the assignment of a member; an empty one has no bytes.
 
     Raises:
         ProtocolError: it makes no sense.
@@ -57,7 +57,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def write_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
-    """What a member is to read, by topic, for one that writes in that version."""
+    """Return the bytes of an assignment in a version."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=sorted(numbers))
