@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.apis import Api
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Request, Response, StructOf, spec_of
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -18,12 +18,12 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from kafkaraw.broker.fault_answers import Refused, refuse
 from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Reply, after_answer, after_response, following
 from kafkaraw.errors import KafkaTimeoutError, UsageError
+from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Segments
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.protocol import FileSlice, RequestHeader

@@ -13,10 +13,10 @@ Source: KIP-227, KIP-516; org.apache.kafka.server.{FetchManager, FetchSession, F
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.replies import Reply, after_response
+from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.protocol import FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (

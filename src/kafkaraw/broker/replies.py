@@ -8,9 +8,9 @@ before anything else can happen. Nothing here knows an API, a connection or byte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.declare import Response
 
 T = TypeVar("T")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kafkaraw.core.fetch.offsets import OffsetAndMetadata as OffsetAndMetadata
+from kafkaraw.light_classes import NamedTuple
 
 
 class GroupMetadata(NamedTuple):

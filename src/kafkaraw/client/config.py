@@ -10,8 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.deserializers import DeserializerLike, is_deserializer
@@ -22,6 +21,7 @@ from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.core.fetch.offsets import parse_reset_policy
 from kafkaraw.errors import ConfigError
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.records import PARTITIONERS, PartitionFunction
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.light_classes import dataclass
 
 _KEY = "kafkaraw.setting"
 

@@ -19,10 +19,10 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.protocol.types import PLAIN_ANNOTATIONS, Primitive
 
 T = TypeVar("T")

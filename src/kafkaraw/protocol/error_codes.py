@@ -7,7 +7,7 @@ retriable flags are those of Kafka 4.3.  Source: org.apache.kafka.common.protoco
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.errors import (
     AuthenticationError,
@@ -21,6 +21,7 @@ from kafkaraw.errors import (
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
 )
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME
 from kafkaraw.protocol.printable import printable
 

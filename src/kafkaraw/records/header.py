@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
 from kafkaraw.errors import CorruptBatchError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records.record import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NONE
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

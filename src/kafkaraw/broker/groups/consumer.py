@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
 from kafkaraw.broker.groups.classic_group import ClassicGroup
@@ -44,6 +43,7 @@ from kafkaraw.broker.groups.runtime import (
     metadata_hash,
 )
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic import ClassicProtocol
@@ -37,6 +36,7 @@ from kafkaraw.broker.groups.runtime import (
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.light_classes import NamedTuple, replace
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
     GroupMetadataKey,

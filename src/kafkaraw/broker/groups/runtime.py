@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic_group import ClassicGroup
@@ -20,6 +19,7 @@ from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.printable import printable

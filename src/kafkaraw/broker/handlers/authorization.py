@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkaraw.broker.acl.authorizer import Authorizer, Client
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.replies import Reply, after_response
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.error_codes import ErrorCode

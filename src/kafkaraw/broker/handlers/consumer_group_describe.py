@@ -6,7 +6,6 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
@@ -18,6 +17,7 @@ from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

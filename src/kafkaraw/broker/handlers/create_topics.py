@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.configs.config_layers import topic_entries
@@ -30,6 +29,7 @@ from kafkaraw.broker.topics.topic_creation import (
     plan_topic,
 )
 from kafkaraw.broker.turns import Steps, Turn
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

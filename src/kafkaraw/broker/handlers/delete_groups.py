@@ -6,7 +6,6 @@ Source: kafka.server.KafkaApis.handleDeleteGroupsRequest; KIP-229.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import Call
@@ -16,6 +15,7 @@ from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_groups import (

@@ -6,7 +6,6 @@ Source: KIP-107; kafka.server.{KafkaApis, ReplicaManager.deleteRecords, DelayedD
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import Call
@@ -18,6 +17,7 @@ from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Deferred, Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_records import (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
@@ -18,6 +17,7 @@ from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -5,7 +5,6 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups; 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.groups.classic_group import ClassicGroup, ClassicMember
@@ -17,6 +16,7 @@ from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import OPERATIONS_OF, AclOperation, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_groups import (

@@ -6,7 +6,6 @@ Source: KIP-966; kafka.server.handlers.DescribeTopicPartitionsRequestHandler, ka
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import Call
@@ -19,6 +18,7 @@ from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import INTERNAL_TOPICS, Topic
 from kafkaraw.broker.topics.topic_creation import check_name
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

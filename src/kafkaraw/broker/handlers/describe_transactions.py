@@ -5,7 +5,6 @@ Source: KIP-664; kafka.coordinator.transaction.TransactionCoordinator.handleDesc
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -17,6 +16,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.states import Transaction
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_transactions import (

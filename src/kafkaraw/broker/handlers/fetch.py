@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaraw.broker.fetch_sessions import in_session
@@ -28,6 +27,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Deferred, Failed, Reply, after
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
+from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType

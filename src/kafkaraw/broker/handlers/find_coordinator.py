@@ -8,7 +8,6 @@ Source: KIP-699 (many keys at once).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
@@ -18,6 +17,7 @@ from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

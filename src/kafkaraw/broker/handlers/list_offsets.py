@@ -6,7 +6,6 @@ Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6); Unifie
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import Call
@@ -20,6 +19,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import ProtocolError
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.list_offsets import (

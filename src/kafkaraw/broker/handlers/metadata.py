@@ -5,7 +5,6 @@ Source: KIP-204 (auto-creation), KIP-516 (topic ids), KIP-430 (authorized operat
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import Call
@@ -18,6 +17,7 @@ from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.topics.topic_creation import check_name
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.acl_codes import OPERATIONS_OF, AclOperation, ResourceType, operation_bits
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -6,7 +6,6 @@ Source: kafka.server.KafkaApis.handleOffsetDeleteRequest; KIP-496.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -17,6 +16,7 @@ from kafkaraw.broker.handlers.parts import TOPICS
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_delete import (

@@ -6,7 +6,6 @@ Source: KIP-709 (many groups at once); org.apache.kafka.coordinator.group.Offset
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -19,6 +18,7 @@ from kafkaraw.broker.handlers.parts import NAME, TOPIC_ID_OR_NAME, Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -9,7 +9,6 @@ not divided. Start at `in_parts`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from kafkaraw.broker.handlers.context import RequestContext
@@ -17,6 +16,7 @@ from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Failed, NoReply, Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Turn
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.declare import Response
 
 NAMES_PER_PART: Final = 200

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -29,6 +28,7 @@ from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
 from kafkaraw.broker.validation.record_checks import ERRORS_MAX
 from kafkaraw.errors import BatchTooLargeError
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (

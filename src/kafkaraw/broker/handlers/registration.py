@@ -16,7 +16,6 @@ every file of the package, and so registers it. This module must not name an API
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kafkaraw.broker.handlers.authorization import Call, client_of
@@ -24,6 +23,7 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.parts import Divided, Handler
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.apis import Api, api_of
 from kafkaraw.protocol.declare import RequestClass, Response

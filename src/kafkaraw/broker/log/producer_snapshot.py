@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from crc32c import crc32c
+
+from kafkaraw.light_classes import NamedTuple
 
 SUFFIX: Final = ".snapshot"
 NONE: Final = -1

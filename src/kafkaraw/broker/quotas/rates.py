@@ -5,8 +5,7 @@ Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, TokenBucket} a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from kafkaraw.light_classes import NamedTuple, dataclass
 
 
 class Windows(NamedTuple):

@@ -9,10 +9,11 @@ Source: DefaultRecordBatch, DefaultRecord.readFrom.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import CorruptBatchError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, TIMESTAMP_LOG_APPEND_TIME, BatchHeader, codec_by_id
 from kafkaraw.records.varint import as_int64, read_raw_varint

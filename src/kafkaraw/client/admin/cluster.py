@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import UnsupportedVersionError
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation
 from kafkaraw.protocol.declare import Request
 from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

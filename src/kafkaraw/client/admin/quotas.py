@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import alter_client_quotas, describe_client_quotas
 from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequest

@@ -7,13 +7,13 @@ tried again (a controller that moved) is, until the timeout.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds, names_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.core.cluster import PartitionView, TopicView
 from kafkaraw.errors import KafkaError, StaleMetadataError, UnsupportedVersionError, UsageError
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.create_topics import (
     CreatableReplicaAssignment,

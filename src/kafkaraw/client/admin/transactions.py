@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure, names_of
@@ -24,6 +23,7 @@ from kafkaraw.errors import (
     StaleMetadataError,
     UsageError,
 )
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest
 

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kafkaraw.client.config import ConsumerConfig
@@ -31,6 +30,7 @@ from kafkaraw.core.fetch.requests import (
     must_validate,
 )
 from kafkaraw.errors import ClosedError, KafkaError
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.messages.fetch import FetchResponse
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ Must not interpret transactions. Start at `WholeLog.read`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.client.config import ConsumerConfig
@@ -34,6 +33,7 @@ from kafkaraw.errors import (
     StaleMetadataError,
     UnknownTopicError,
 )
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import ZERO_UUID, FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.fetch import (

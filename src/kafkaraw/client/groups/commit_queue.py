@@ -14,13 +14,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.errors import ClosedError, CommitFailedError, KafkaError
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.records import TopicPartition
 
 log = logging.getLogger(__name__)

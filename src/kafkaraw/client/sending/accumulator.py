@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Final, NoReturn
 
 from kafkaraw.client.arguments import topic_of
@@ -40,6 +39,7 @@ from kafkaraw.errors import (
     UsageError,
     copy_to_raise,
 )
+from kafkaraw.light_classes import replace
 from kafkaraw.net.clock import SystemClock
 from kafkaraw.net.loop_locks import new_loop_lock
 from kafkaraw.records import (

@@ -9,11 +9,12 @@ and `ArrowSending`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.arguments import topic_of
 from kafkaraw.client.settings import unknown_name
 from kafkaraw.errors import RecordTooLargeError, UsageError, copy_to_raise
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import (
     AppendStatus,
     BadRow,

@@ -11,11 +11,12 @@ Source: KIP-74, KIP-98; Kafka's CompletedFetch and FetchBuffer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkaraw.core.fetch.failures import where
 from kafkaraw.core.fetch.requests import FetchTarget
 from kafkaraw.errors import CorruptBatchError, RecordTooLargeError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.fetch import AbortedTransaction
 from kafkaraw.records import (

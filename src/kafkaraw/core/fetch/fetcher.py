@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.core.fetch.completed_fetch import CompletedFetch, MakeBatch, complete
@@ -42,6 +41,7 @@ from kafkaraw.core.fetch.sessions import SESSION_ERRORS
 from kafkaraw.core.fetch.subscription_state import FetchState, PartitionState, SubscriptionState
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import CorruptBatchError, KafkaError, RecordTooLargeError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse

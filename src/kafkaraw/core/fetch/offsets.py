@@ -7,8 +7,9 @@ Duration.parse.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
+
+from kafkaraw.light_classes import NamedTuple, dataclass
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2

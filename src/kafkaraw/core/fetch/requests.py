@@ -12,10 +12,10 @@ Source: KIP-320, KIP-392, KIP-516; Kafka's FetchRequest and OffsetsForLeaderEpoc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.errors import UnsupportedVersionError
+from kafkaraw.light_classes import NamedTuple, dataclass, replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from kafkaraw.protocol.messages.offset_for_leader_epoch import (

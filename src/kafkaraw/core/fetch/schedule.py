@@ -15,13 +15,13 @@ Times are passed in. Start at `look`. A test compares the schedule with a look a
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView, TopicView
 from kafkaraw.core.fetch.offsets import NO_EPOCH
 from kafkaraw.core.fetch.requests import FetchTarget
 from kafkaraw.core.fetch.sessions import FetchSession
 from kafkaraw.core.fetch.subscription_state import FetchState, PartitionState, SubscriptionState
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import TopicPartition
 
 

@@ -43,7 +43,6 @@ Source: Kafka's SubscriptionState. Why so: decision 0031.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 
 from kafkaraw.core.fetch.completed_fetch import FetchBuffer
@@ -51,6 +50,7 @@ from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.core.fetch.offsets import LATEST_TIMESTAMP, NO_EPOCH, NO_OFFSET, OffsetAndMetadata
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkaraw.core.group.assignor_calls import EncodedAssignments, assign_group, notify_assigned, user_data_of
@@ -62,6 +61,7 @@ from kafkaraw.core.group.member import (
 from kafkaraw.core.group.states import CLASSIC_TRANSITIONS, ClassicState, ClassicTrigger
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import GroupError, KafkaError, ProtocolError, RetriableError
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.error_codes import ErrorCode, error_name
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaraw.protocol.messages.join_group import (

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from kafkaraw.core.group.error_tables import CONSUMER, Meaning
@@ -52,6 +51,7 @@ from kafkaraw.core.group.member import (
 from kafkaraw.core.group.states import CONSUMER_TRANSITIONS, ConsumerState, ConsumerTrigger
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import KafkaError, RetriableError
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_name
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (

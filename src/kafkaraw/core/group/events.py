@@ -8,11 +8,11 @@ each dataclass would add to the time that importing the package takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from kafkaraw.core.group.assignors import Assignor, Topics
 from kafkaraw.errors import KafkaError
+from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.records import TopicPartition

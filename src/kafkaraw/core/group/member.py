@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kafkaraw.core.group.events import (
@@ -30,6 +29,7 @@ from kafkaraw.core.group.events import (
 )
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import FencedInstanceIdError, KafkaError, MaxPollExceededError
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.declare import Request, Response
 
