@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Protocol
 
@@ -23,6 +22,7 @@ from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.partitions.replication import Replication
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.errors import ConfigError, KafkaTimeoutError, UsageError
+from kafkaraw.lazy_dataclasses import dataclass, replace
 from kafkaraw.net import Clock, Network
 from kafkaraw.records import TopicPartition
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field
 
 LOGIN_TIMEOUT: Final = "connections.max.login.ms"
 UNSENT_LIMIT: Final = "connections.max.unsent.ms"

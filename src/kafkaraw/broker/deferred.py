@@ -6,8 +6,9 @@ Delivered by a direct call, so that what it holds (slices of open files) is sent
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from kafkaraw.lazy_dataclasses import dataclass
 
 T = TypeVar("T")
 

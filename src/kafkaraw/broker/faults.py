@@ -18,12 +18,12 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.fault_answers import Refused, refuse
 from kafkaraw.errors import KafkaTimeoutError, UsageError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.net import Link, Segments
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.protocol import FileSlice, RequestHeader

@@ -13,10 +13,10 @@ Source: KIP-227, KIP-516; org.apache.kafka.server.{FetchManager, FetchSession, F
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.deferred import after
+from kafkaraw.lazy_dataclasses import dataclass, field, replace
 from kafkaraw.protocol import FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 
 _ENDPOINT: Final = re.compile(r"(?P<name>\w+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\],]*)):(?P<port>\d+)")
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.config_codes import ConfigType
 
 INT_MAX: Final = (1 << 31) - 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
@@ -52,6 +51,7 @@ from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType

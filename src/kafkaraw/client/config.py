@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from kafkaraw.client.credentials.urls import url_fault
@@ -22,6 +21,7 @@ from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.records import PARTITIONERS, PartitionFunction
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class ClientConfig:
     sasl_mechanism: str | None = setting(None, "How to log in.", choices=(None, *SASL_MECHANISMS))
     sasl_username: str | None = setting(None, "Who logs in, with PLAIN and SCRAM.")
     sasl_password: str | None = setting(None, "Their password.", secret=True)
-    sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(  # noqa: RUF009
+    sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(
         None, "Returns a token for OAUTHBEARER; called for each login.", convert=_callable
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
@@ -263,7 +263,7 @@ class ClientConfig:
     ssl_keyfile: str | None = setting(None, "Its private key: a PEM file, or PEM text.", secret=True)
     ssl_password: str | None = setting(None, "Password of the private key.", secret=True)
     ssl_check_hostname: bool = setting(True, "The broker's certificate must name the host that was dialled.")
-    ssl_context: ssl.SSLContext | None = setting(  # noqa: RUF009
+    ssl_context: ssl.SSLContext | None = setting(
         None, "TLS context of your own, instead of the other ssl_ settings.", convert=_tls_context
     )
 
@@ -296,7 +296,7 @@ class ProducerConfig(ClientConfig):
         minimum=-131_072,
         maximum=22,
     )
-    partitioner: str | PartitionFunction = setting(  # noqa: RUF009
+    partitioner: str | PartitionFunction = setting(
         "default",
         "Where records go that are given no partition: 'default' (murmur2 of the key, as Java; without one, batch by "
         "batch), 'round_robin', 'sticky' (whatever the key), librdkafka's 'consistent_random', 'consistent', "
@@ -351,15 +351,13 @@ class ProducerConfig(ClientConfig):
     transaction_timeout_ms: int = setting(
         60_000, "The coordinator aborts a transaction that is open for longer.", unit="ms", minimum=1, maximum=INT32_MAX
     )
-    key_serializer: SerializerLike | None = setting(  # noqa: RUF009
+    key_serializer: SerializerLike | None = setting(
         None,
         "Makes bytes of keys: a function of the key, or of the key and a SerializationContext, or an object with "
         "serialize(topic, headers, data).",
         convert=_serializer,
     )
-    value_serializer: SerializerLike | None = setting(  # noqa: RUF009
-        None, "Makes bytes of values, likewise.", convert=_serializer
-    )
+    value_serializer: SerializerLike | None = setting(None, "Makes bytes of values, likewise.", convert=_serializer)
     interceptors: tuple[object, ...] = setting(
         (),
         "Objects with on_send(record), on_acknowledgement(metadata, error) or both; rows of send_arrow pass them by.",
@@ -380,15 +378,13 @@ class ConsumerConfig(ClientConfig):
         '"by_duration:" and how long ago in ISO 8601, as in "by_duration:PT1H".',
         convert=_reset_policy,
     )
-    key_deserializer: DeserializerLike | None = setting(  # noqa: RUF009
+    key_deserializer: DeserializerLike | None = setting(
         None,
         "Makes of a key's bytes what records give: a function of the bytes, or of the bytes and a context, or an "
         "object with deserialize(topic, headers, data). Null stays None; columns stay bytes.",
         convert=_deserializer,
     )
-    value_deserializer: DeserializerLike | None = setting(  # noqa: RUF009
-        None, "The same for values.", convert=_deserializer
-    )
+    value_deserializer: DeserializerLike | None = setting(None, "The same for values.", convert=_deserializer)
     interceptors: tuple[object, ...] = setting(
         (), "Objects with on_consume(records), on_commit(offsets) or both.", convert=_interceptors(*OF_CONSUMERS)
     )

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import replace
 
 if TYPE_CHECKING:
     from kafkaraw.client.config import ProducerConfig

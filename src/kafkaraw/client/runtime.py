@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.net import AsyncioNetwork, Clock, Network, SystemClock
 
 if TYPE_CHECKING:

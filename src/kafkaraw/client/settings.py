@@ -6,13 +6,12 @@ and `build()` derives everything else from it. Nothing here knows a particular s
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field, fields
 
 _KEY = "kafkaraw.setting"
 
@@ -58,12 +57,12 @@ def setting(
     about = Setting(
         doc=doc, unit=unit, minimum=minimum, maximum=maximum, choices=choices, convert=convert, secret=secret
     )
-    return dataclasses.field(default=default, metadata={_KEY: about}, repr=not secret)
+    return field(default=default, metadata={_KEY: about}, repr=not secret)
 
 
 def settings_of(kind: type) -> dict[str, Setting]:
     """All settings of a configuration class, by name, in the order of their declaration."""
-    return {field.name: field.metadata[_KEY] for field in dataclasses.fields(kind) if _KEY in field.metadata}
+    return {it.name: it.metadata[_KEY] for it in fields(kind) if _KEY in it.metadata}
 
 
 def build(
@@ -113,7 +112,7 @@ def unknown_name(name: str, known: Iterable[str], elsewhere: Mapping[str, str], 
 
 def _declared_type(kind: type, name: str) -> str:
     """The annotation of a field as text (annotations are strings in this package)."""
-    return next(str(field.type) for field in dataclasses.fields(kind) if field.name == name)
+    return next(str(it.type) for it in fields(kind) if it.name == name)
 
 
 def _checked(declared: str, about: Setting, value: object, *, from_text: bool) -> object:

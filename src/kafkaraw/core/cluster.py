@@ -12,10 +12,10 @@ then everything about it is taken over (KIP-516); an answer about some topics sa
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import MappingProxyType
 
+from kafkaraw.lazy_dataclasses import dataclass, replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic

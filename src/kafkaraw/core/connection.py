@@ -32,7 +32,6 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw._version import __version__
@@ -78,6 +77,7 @@ from kafkaraw.errors import (
     UnsupportedVersionError,
     UsageError,
 )
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import RequestHeader, Segment, VersionRange, decode_response, encode_request_segments
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.handwritten import HandWritten

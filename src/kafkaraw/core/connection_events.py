@@ -7,12 +7,12 @@ which would double the time that making them takes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import KafkaError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import Segment
 
 # -- events --------------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ Source: KIP-848 and KIP-1152; com.google.re2j of Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 
 PATTERN_LENGTH_MAX: Final = 32_768
 """Characters of a pattern: a choice between a thousand topic names fits."""

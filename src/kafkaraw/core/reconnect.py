@@ -9,9 +9,9 @@ least the shortest back-off apart, or a broker that accepts and hangs up would b
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from kafkaraw.core.retry import Backoff, RandomSource
+from kafkaraw.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 
 
 class RandomSource(Protocol):

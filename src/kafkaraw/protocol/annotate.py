@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import struct
 import sys
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.errors import ProtocolError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Kind, Spec, StructOf, spec_of
 from kafkaraw.protocol.decoder_source import size_min
 from kafkaraw.protocol.types import (

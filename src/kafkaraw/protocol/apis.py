@@ -6,10 +6,10 @@ A new API is one file in `messages/` and one line here. This module must not kno
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.declare import VersionRange, header_of
 
 MESSAGES: Final = "kafkaraw.protocol.messages"

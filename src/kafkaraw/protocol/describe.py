@@ -14,11 +14,11 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from kafkaraw.errors import UsageError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import embedded
 from kafkaraw.protocol.annotate import kind_name
 from kafkaraw.protocol.apis import API_BY_KEY, API_TABLE, Api

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.annotate import explain_decode
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.compile import compile_decoder, compile_encoder, compile_step_decoder, compile_step_encoder

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple, TypeAlias
+
+from kafkaraw.lazy_dataclasses import dataclass
 
 
 class FileSlice(NamedTuple):

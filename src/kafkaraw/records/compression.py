@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
@@ -19,6 +18,7 @@ import lz4.frame
 import zstandard
 
 from kafkaraw.errors import BatchTooLarge, ConfigError, CorruptBatch
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.records.header import BatchHeader, Buffer
 
 DECOMPRESSED_SIZE_MAX_BYTES: Final = 128 * 1024 * 1024

@@ -13,12 +13,12 @@ import struct
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, SupportsIndex, TypeAlias
 
 from kafkaraw.errors import UsageError
+from kafkaraw.lazy_dataclasses import dataclass
 
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995

@@ -8,10 +8,10 @@ compiled (`_rows.py`) and in plain Python (`_fallback/rows.py`). Nothing is copi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.records.promise import BatchPromise
 
 

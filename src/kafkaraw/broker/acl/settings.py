@@ -6,11 +6,11 @@ Source: org.apache.kafka.metadata.authorizer.StandardAuthorizer.configure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.settings import Setting, Value, flag, text
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
@@ -35,6 +34,7 @@ from kafkaraw.broker.security.listener_security import (
 from kafkaraw.broker.security.mechanisms import JAAS
 from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, text, unknown
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field, replace
 
 _logger = logging.getLogger("kafkaraw.broker")
 

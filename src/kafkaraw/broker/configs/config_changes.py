@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.configs import topic_config
@@ -21,6 +20,7 @@ from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import invalid, split_list
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigType
 from kafkaraw.protocol.error_codes import ErrorCode
 

@@ -8,7 +8,6 @@ Source: kafka.server.{ConfigHelper, DynamicBrokerConfig} of Kafka 4.3; KIP-226.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from kafkaraw.broker.configs.config import BROKER_SETTINGS, BrokerConfig
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
@@ -16,6 +15,7 @@ from kafkaraw.broker.configs.kafka_configs.declared import CLUSTER_WIDE, READ_ON
 from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.settings import Setting, to_text
+from kafkaraw.lazy_dataclasses import dataclass, replace
 from kafkaraw.protocol.config_codes import ConfigSource, ConfigType
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, replace
 
 
 class MigrationPolicy(Enum):

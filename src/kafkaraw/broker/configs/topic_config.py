@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.settings import (
@@ -25,6 +24,7 @@ from kafkaraw.broker.settings import (
     text,
 )
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 
 PRODUCER: Final = "producer"
 LOG_APPEND_TIME: Final = "LogAppendTime"

@@ -8,9 +8,9 @@ Source: org.apache.kafka.coordinator.group.assignor.{RangeAssignor, UniformAssig
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol import Uuid
 
 Parts = Mapping[Uuid, frozenset[int]]

@@ -6,12 +6,12 @@ Source: the timeline of org.apache.kafka.coordinator.common.runtime.Snapshottabl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord
+from kafkaraw.lazy_dataclasses import dataclass, field
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, GroupType, IllegalTransition
 from kafkaraw.errors import ProtocolError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol import decode_message
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
 from kafkaraw.protocol.embedded.group_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata

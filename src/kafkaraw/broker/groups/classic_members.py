@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from kafkaraw.broker.configs.group_settings import MigrationPolicy
 from kafkaraw.broker.groups.assignors import Parts
@@ -26,6 +25,7 @@ from kafkaraw.broker.groups.migration import goes_down_with
 from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
+from kafkaraw.lazy_dataclasses import replace
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
 from kafkaraw.broker.groups.changes import Begin, CarryOut, Change
@@ -38,6 +37,7 @@ from kafkaraw.broker.groups.reconciliation import Aim, reconcile
 from kafkaraw.broker.groups.regexes import check_work, compile_regex
 from kafkaraw.broker.groups.topics import Topics, metadata_hash
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.lazy_dataclasses import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (

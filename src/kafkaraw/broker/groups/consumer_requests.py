@@ -8,13 +8,13 @@ GroupMetadataManager.throwIf* of Kafka 4.3; KIP-848, KIP-1082.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.lazy_dataclasses import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (

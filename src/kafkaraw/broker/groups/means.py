@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 
 Done = Callable[[ErrorCode], None]

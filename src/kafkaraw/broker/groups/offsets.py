@@ -6,8 +6,8 @@ Only what is known; who may commit is decided in `coordinator`. Source: OffsetMe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 

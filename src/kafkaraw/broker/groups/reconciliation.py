@@ -8,11 +8,11 @@ Source: org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuil
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import ConsumerMember, MemberState, Owned
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 

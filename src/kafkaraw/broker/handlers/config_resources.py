@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from kafkaraw.broker.configs.config_changes import (
@@ -32,6 +31,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name
+from kafkaraw.lazy_dataclasses import dataclass, replace
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 

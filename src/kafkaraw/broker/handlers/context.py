@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.security.listener_security import ANONYMOUS
+from kafkaraw.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

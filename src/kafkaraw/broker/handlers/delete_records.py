@@ -6,7 +6,6 @@ Source: KIP-107; kafka.server.{KafkaApis, ReplicaManager.deleteRecords, DelayedD
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.deferred import Deferred
@@ -15,6 +14,7 @@ from kafkaraw.broker.handlers.leadership import led_partition
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.deferred import Deferred, Failed, after
@@ -26,6 +25,7 @@ from kafkaraw.broker.partitions.partition_observers import Watcher
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 from kafkaraw.protocol.error_codes import ErrorCode

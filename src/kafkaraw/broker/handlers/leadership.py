@@ -6,7 +6,6 @@ kafka.server.{ReplicaManager.getPartitionOrError, KafkaApis.getCurrentLeader}.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.listeners import Endpoint
@@ -15,6 +14,7 @@ from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafkaraw.broker.deferred import Deferred, Failed
@@ -19,6 +18,7 @@ from kafkaraw.broker.handlers.describe_configs import AnswerBound, has_unknown_k
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Turn
+from kafkaraw.lazy_dataclasses import dataclass, replace
 
 NAMES_PER_PART: Final = 200
 """A hundred takes a millisecond or two."""

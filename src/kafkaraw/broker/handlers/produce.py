@@ -9,7 +9,6 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -23,6 +22,7 @@ from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -8,8 +8,9 @@ Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Final
+
+from kafkaraw.lazy_dataclasses import dataclass
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 NO_EPOCH: Final = -1

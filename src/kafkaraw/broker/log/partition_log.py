@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
 from kafkaraw.broker.log.producer_snapshot import (
@@ -22,6 +21,7 @@ from kafkaraw.broker.log.producer_snapshot import (
 from kafkaraw.broker.log.producer_snapshot import file_name as snapshot_name
 from kafkaraw.broker.log.segment import SUFFIX, Segment
 from kafkaraw.broker.log.storage import Content, LogStorage
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, modern, parse_header
 

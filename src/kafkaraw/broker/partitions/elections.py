@@ -8,8 +8,9 @@ Source: org.apache.kafka.controller.PartitionChangeBuilder, ReplicationControlMa
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
+
+from kafkaraw.lazy_dataclasses import dataclass
 
 NO_LEADER: Final = -1
 

@@ -7,8 +7,9 @@ Source: kafka.cluster.{Replica, ReplicaState, Partition.maybeIncrementLeaderHW, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from kafkaraw.lazy_dataclasses import dataclass
 
 UNKNOWN_OFFSET: Final = -1
 NEVER: Final = float("-inf")

@@ -8,8 +8,8 @@ Source: KIP-98; org.apache.kafka.storage.internals.log.{ProducerStateManager, Tr
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.records import BatchHeader, ControlType
 
 

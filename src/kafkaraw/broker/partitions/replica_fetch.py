@@ -6,9 +6,8 @@ and the leader says so when their logs part before that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kafkaraw.broker.log.leader_epochs import EpochEnd
+from kafkaraw.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, TokenBucket} a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from kafkaraw.lazy_dataclasses import dataclass
 
 
 class Windows(NamedTuple):

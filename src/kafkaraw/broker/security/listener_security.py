@@ -8,7 +8,6 @@ A property may be set for one listener (`listener.name.X.NAME`), and some for on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.security.keystores import STORE_SETTINGS, Keystores
@@ -24,6 +23,7 @@ from kafkaraw.broker.security.mechanisms import (
 from kafkaraw.broker.security.principals import DEFAULT, NAME, PrincipalMapping
 from kafkaraw.broker.settings import Setting, Value, by_name, number, text, unknown
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     import ssl

@@ -6,7 +6,6 @@ Authentication never fails open: a mechanism that is enabled and lacks what it t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.settings import Setting, Value, flag, number, split_list, text
@@ -14,6 +13,7 @@ from kafkaraw.core.sasl.jaas import parse_module
 from kafkaraw.core.sasl.oauthbearer import UnsecuredRules
 from kafkaraw.core.sasl.scram import HASHES
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", *HASHES)
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 
 NAME: Final = "ssl.principal.mapping.rules"
 DEFAULT: Final = "DEFAULT"

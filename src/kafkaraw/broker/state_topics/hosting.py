@@ -9,12 +9,12 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state_topics.replicated import when_replicated
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 
 C = TypeVar("C")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     Batch,

@@ -7,7 +7,6 @@ Source: kafka.server.AutoTopicCreationManager; GroupCoordinatorService.partition
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
@@ -15,6 +14,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state_topics.coordinators import partition_of
 from kafkaraw.broker.topics.catalog import Catalog
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 

@@ -7,12 +7,12 @@ One copy however many nodes share it. Only facts and look-ups; which topics can 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.partitions.elections import PartitionState, first_state
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 

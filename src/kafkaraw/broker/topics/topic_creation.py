@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.broker.configs import topic_config
@@ -17,6 +16,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topics.catalog import Catalog
 from kafkaraw.broker.topics.placement import place_replicas
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249

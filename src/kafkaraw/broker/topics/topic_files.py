@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaraw.broker.partitions.elections import PartitionState, first_state
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import Uuid
 
 META_FILE: Final = "meta.properties"

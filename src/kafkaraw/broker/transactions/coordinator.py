@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from kafkaraw.broker.transactions.states import (
@@ -27,6 +26,7 @@ from kafkaraw.broker.transactions.states import (
     TransactionState,
     is_exhausted,
 )
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 

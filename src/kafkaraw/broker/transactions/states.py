@@ -7,10 +7,10 @@ Source: org.apache.kafka.coordinator.transaction.TransactionMetadata, Transactio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
+from kafkaraw.lazy_dataclasses import dataclass, replace
 from kafkaraw.records import TopicPartition
 
 NO_PRODUCER_ID: Final = -1

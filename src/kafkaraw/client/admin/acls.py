@@ -6,13 +6,13 @@ Needs a broker with an authorizer; one without answers SECURITY_DISABLED.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of, list_of
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.acl_codes import (
     WILDCARD,
     AclOperation,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType, ConfigSource, ConfigType
 from kafkaraw.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds
 from kafkaraw.client.arguments import by_partition, offset_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

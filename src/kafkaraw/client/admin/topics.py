@@ -7,7 +7,6 @@ tried again (a controller that moved) is, until the timeout.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds, names_of
 from kafkaraw.client.deadline import Deadline
@@ -15,6 +14,7 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import PartitionView, TopicView
 from kafkaraw.errors import KafkaError, StaleMetadataError, UnsupportedVersionError, UsageError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.create_topics import (
     CreatableReplicaAssignment,

@@ -14,7 +14,6 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_plus, urlsplit
 
@@ -23,6 +22,7 @@ from kafkaraw.client.credentials.urls import is_loopback
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.core.sasl.json_web_tokens import expiry_ms
 from kafkaraw.errors import AuthenticationError, NetworkError, Stage
+from kafkaraw.lazy_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     import ssl

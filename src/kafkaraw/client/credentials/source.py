@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.core.sasl.oauthbearer import OAuthBearerClient
 from kafkaraw.errors import AuthenticationError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.net import Clock
 
 REUSED_SHARE = 0.8

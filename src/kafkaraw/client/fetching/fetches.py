@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kafkaraw.client.config import ConsumerConfig
@@ -25,6 +24,7 @@ from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
 from kafkaraw.errors import ClosedError, KafkaError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 

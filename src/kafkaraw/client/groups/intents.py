@@ -7,10 +7,10 @@ under its new generation, what it wanted before would be stored over what the ne
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kafkaraw.client.committed import OffsetAndMetadata
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.records import TopicPartition
 
 Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]

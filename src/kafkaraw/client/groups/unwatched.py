@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.intents import Intent, Positions
 from kafkaraw.client.groups.line import Line, Place
 from kafkaraw.errors import ClosedError, CommitFailed, KafkaError
+from kafkaraw.lazy_dataclasses import dataclass, field
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ Names are those of Java's consumer-fetch-manager-metrics, with `_` for `-` and a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.records import TopicPartition
 

@@ -7,11 +7,11 @@ Names are those of Java's consumer-coordinator-metrics, with `_` for `-` and a u
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.client.metrics.consumer_metrics import UNKNOWN, ratio
 from kafkaraw.core.group.member import GroupMember
+from kafkaraw.lazy_dataclasses import dataclass
 
 GROUP: Final = "group"
 """Where they stand in `client.metrics()`, beside the nodes."""

@@ -6,10 +6,10 @@ marked in `MEANINGS`. `client.metrics()["producer"]` gives them. Start at `Produ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.core.producer.events import SendProduce
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.records import SealedBatch
 
 GROUP: Final = "producer"

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, cast
 
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, NodeMetrics
@@ -39,6 +38,7 @@ from kafkaraw.core.connection_events import (
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, ClosedError, KafkaError, UsageError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.net import Link, Network
 from kafkaraw.net.daemon_thread import run_in_daemon_thread
 from kafkaraw.net.wire_log import tapped

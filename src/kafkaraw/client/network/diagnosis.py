@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.client.config import Address, AdminConfig
@@ -23,6 +22,7 @@ from kafkaraw.client.network.second_look import second_look
 from kafkaraw.client.network.security import network_for
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError, Stage
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol.error_codes import error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.records import TopicPartition, Wire
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkaraw.records import TopicPartition

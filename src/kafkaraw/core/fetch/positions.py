@@ -11,11 +11,11 @@ user or a reset makes raises `generation`; an answer to a question of an older g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
 from kafkaraw.errors import KafkaError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 

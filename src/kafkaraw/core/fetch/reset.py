@@ -6,10 +6,10 @@ Source: KIP-1106 (by_duration); Java's AutoOffsetResetStrategy and Duration.pars
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaraw.lazy_dataclasses import dataclass
 
 _BY_DURATION: Final = "by_duration:"
 _MARKS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition, Wire
 

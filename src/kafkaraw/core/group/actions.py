@@ -6,10 +6,10 @@ Both protocols speak this language, so that `client/groups/membership.py` need n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.core.group.assignors import Assignor
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 

@@ -6,12 +6,12 @@ Source: Kafka's AbstractCoordinator and ConsumerCoordinator; KIP-848 and Abstrac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.core.group.actions import GroupSettings, Wanted
 from kafkaraw.errors import GroupError, KafkaError, MemberFenced
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 
 

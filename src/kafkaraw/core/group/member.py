@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kafkaraw.core.group.actions import NONE, Action, GroupSettings, Handover, Partitions, Wanted
 from kafkaraw.core.group.assignors import Topics
 from kafkaraw.core.group.presence import Presence
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
+from kafkaraw.lazy_dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 

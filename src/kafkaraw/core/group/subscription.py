@@ -7,11 +7,11 @@ Source: Kafka's ConsumerProtocol; KIP-429, KIP-792, KIP-881.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from kafkaraw.core.group.java_order import text_order
 from kafkaraw.errors import ProtocolError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.embedded.consumer_protocol import (
     ConsumerProtocolAssignment,

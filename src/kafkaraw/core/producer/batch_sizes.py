@@ -10,8 +10,9 @@ Source: Kafka's CompressionRatioEstimator has the same task; Java's producer spl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from kafkaraw.lazy_dataclasses import dataclass
 
 PATIENCE: Final = 100
 """So many full batches are taken before the size grows for the first time."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.core.producer.events import (
@@ -49,6 +48,7 @@ from kafkaraw.core.producer.remedies import Case, Remedy, remedy_for
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.core.producer.requests import Requests
 from kafkaraw.errors import KafkaError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import SealedBatch, TopicPartition, split_batch
 

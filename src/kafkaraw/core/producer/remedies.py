@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.core.producer.events import PartitionOutcome
 from kafkaraw.core.producer.outcomes import Verdict
 from kafkaraw.core.producer.partition import Shipment
+from kafkaraw.lazy_dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode, error_name
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.lazy_dataclasses import dataclass, field
 
 _PACKAGE: Final = "org.apache.kafka.common.security."
 PLAIN_MODULE: Final = f"{_PACKAGE}plain.PlainLoginModule"

@@ -14,11 +14,11 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from kafkaraw.errors import AuthenticationError
+from kafkaraw.lazy_dataclasses import dataclass
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISM_OF_TYPE: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}

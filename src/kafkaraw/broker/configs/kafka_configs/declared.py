@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from kafkaraw.broker.settings import invalid, problem_with
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.config_codes import ConfigType
 
 

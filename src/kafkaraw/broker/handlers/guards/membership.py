@@ -6,7 +6,6 @@ Source: kafka.server.KafkaApis.{handleJoinGroupRequest, handleDescribeGroupsRequ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.deferred import after
@@ -17,6 +16,7 @@ from kafkaraw.broker.handlers.describe_groups import nothing
 from kafkaraw.broker.handlers.guards.call import MESSAGES, Call
 from kafkaraw.broker.handlers.join_group import worded
 from kafkaraw.broker.handlers.sync_group import lacks_protocol
+from kafkaraw.lazy_dataclasses import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_describe import (

@@ -9,7 +9,6 @@ kafka.server.{KafkaApis, ControllerApis} of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
@@ -17,6 +16,7 @@ from kafkaraw.broker.handlers.guards import admin, groups, membership, records, 
 from kafkaraw.broker.handlers.guards.call import Call, client_of
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.lazy_dataclasses import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 
 _Op, _On = AclOperation, ResourceType

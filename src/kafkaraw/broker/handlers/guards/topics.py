@@ -8,12 +8,12 @@ createPartitions}, kafka.server.handlers.DescribeTopicPartitionsRequestHandler.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Final
 
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.handlers.guards.call import MESSAGES, Call
 from kafkaraw.broker.topics.topic_creation import METADATA_TOPIC
+from kafkaraw.lazy_dataclasses import replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

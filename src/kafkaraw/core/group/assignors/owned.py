@@ -7,10 +7,10 @@ one that moves. Source: Kafka's AbstractStickyAssignor; KAFKA-12984.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from kafkaraw.core.group.assignors.interface import Assignment, Members, Topics
 from kafkaraw.core.group.subscription import NO_GENERATION, MemberSubscription
+from kafkaraw.lazy_dataclasses import dataclass, field
 from kafkaraw.records import TopicPartition
 
 
