@@ -22,7 +22,7 @@ from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.partitions.replication import Replication
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.errors import ConfigError, KafkaTimeoutError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.net import Clock, Network
 from kafkaraw.records import TopicPartition
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 
 LOGIN_TIMEOUT: Final = "connections.max.login.ms"
 UNSENT_LIMIT: Final = "connections.max.unsent.ms"

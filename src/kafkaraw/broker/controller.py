@@ -34,7 +34,7 @@ from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsW
 from kafkaraw.broker.topics.topic_growth import Assignments
 from kafkaraw.broker.turns import Steps, TurnQueue, run_to_end
 from kafkaraw.errors import UsageError
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import TopicPartition

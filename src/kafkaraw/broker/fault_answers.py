@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.apis import Api
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, StructOf, spec_of
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
 import os
 import threading
@@ -23,7 +22,7 @@ from typing import Final, TypeVar
 from kafkaraw.broker.deferred import Deferred, Failed
 from kafkaraw.broker.fault_answers import Refused, refuse
 from kafkaraw.errors import KafkaTimeoutError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Segments
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.protocol import FileSlice, RequestHeader
@@ -449,6 +448,8 @@ def _map(answer: object, change: Callable[[object], object]) -> object:
 
 def _roll(seed: int, number: int) -> int:
     """A number that follows from a seed and a count."""
+    import hashlib  # only for faults with a probability: it takes 6 ms
+
     return int.from_bytes(hashlib.blake2b(b"%d:%d" % (seed, number), digest_size=8).digest())
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.deferred import after
-from kafkaraw.lazy_dataclasses import dataclass, field, replace
+from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.protocol import FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 _ENDPOINT: Final = re.compile(r"(?P<name>\w+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\],]*)):(?P<port>\d+)")
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")

@@ -6,8 +6,7 @@ It never leaves this package.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.config_codes import ConfigType
 
 INT_MAX: Final = (1 << 31) - 1

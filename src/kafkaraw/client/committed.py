@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from kafkaraw.light_classes import NamedTuple
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -7,25 +7,24 @@ in `settings.py`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.deserializers import DeserializerLike, is_deserializer
-from kafkaraw.client.group_settings import Strategy, check_group, parse_strategies
+from kafkaraw.client.group_settings import check_group, parse_strategies
 from kafkaraw.client.interceptors import OF_CONSUMERS, OF_PRODUCERS, is_interceptor
 from kafkaraw.client.producer_settings import settled
 from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
-from kafkaraw.core.fetch.reset import parse_reset_policy
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.records import PARTITIONERS, PartitionFunction
 
 if TYPE_CHECKING:
     import ssl
+
+    from kafkaraw.client.group_settings import Strategy
 
 INT32_MAX = 2**31 - 1
 # An answer must fit into a frame, and `client/network/connection.py` takes none of 256 MiB or more.
@@ -104,6 +103,8 @@ def _callable(value: object) -> object:
 def _partitioner(value: object) -> object:
     if callable(value) or value in PARTITIONERS:
         return value
+    import difflib  # only for the message of an error
+
     near = difflib.get_close_matches(str(value).lower(), PARTITIONERS, n=1)
     raise ValueError(
         f"must be one of {', '.join(map(repr, PARTITIONERS))}, or a function of topic, key, value and the number of "
@@ -142,9 +143,13 @@ def _deserializer(value: object) -> object:
 
 
 def _reset_policy(value: object) -> object:
+    from kafkaraw.core.fetch.reset import parse_reset_policy  # only consumers have one
+
     try:
         parse_reset_policy(str(value))
     except ValueError as error:
+        import difflib  # only for the message of an error
+
         near = difflib.get_close_matches(str(value).lower(), ("earliest", "latest", "none", "by_duration:PT1H"), n=1)
         raise ValueError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
     return value
@@ -565,6 +570,8 @@ def _check_login(config: ClientConfig) -> None:
         return
     if config.sasl_oauth_token_provider is not None:
         raise ConfigError("sasl_oauth_token_provider and sasl_oauthbearer_token_endpoint_url: give one of them")
+    from kafkaraw.client.credentials.urls import url_fault  # only OAUTHBEARER has a URL
+
     if fault := url_fault(url, config.sasl_oauthbearer_allowed_urls):
         raise ConfigError(f"sasl_oauthbearer_token_endpoint_url: {fault}")
 

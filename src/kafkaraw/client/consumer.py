@@ -30,7 +30,6 @@ from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.group import CLOSE_S, Group
 from kafkaraw.client.groups.unwatched import Done
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback, Listeners
 from kafkaraw.client.metrics import consumer_metrics, group_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow
+
+    from kafkaraw.client.java_names import Properties
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class AsyncConsumer:
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
         """
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, ConsumerConfig, properties, runtime, settings)
 
     async def __aenter__(self) -> AsyncConsumer:

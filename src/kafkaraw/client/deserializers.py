@@ -7,10 +7,11 @@ without deserializers never comes here, and nor does one that reads columns. Sta
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from kafkaraw.client.serializers import name_of, takes_context
 from kafkaraw.errors import DeserializationError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import Header, Record
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkaraw.client.committed import OffsetAndMetadata
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import Headers, Record, RecordMetadata, TopicPartition
 
 log = logging.getLogger(__name__)

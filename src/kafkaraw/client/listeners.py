@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kafkaraw.errors import UsageError
-from kafkaraw.lazy_dataclasses import dataclass, fields
+from kafkaraw.light_classes import dataclass, fields
 from kafkaraw.records import TopicPartition
 
 Callback = Callable[[list[TopicPartition]], Awaitable[None] | None]

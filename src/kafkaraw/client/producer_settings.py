@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 
 if TYPE_CHECKING:
     from kafkaraw.client.config import ProducerConfig

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 from kafkaraw.errors import SerializationError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import Header
 
 

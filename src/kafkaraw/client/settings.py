@@ -6,12 +6,11 @@ and `build()` derives everything else from it. Nothing here knows a particular s
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, field, fields
+from kafkaraw.light_classes import dataclass, field, fields
 
 _KEY = "kafkaraw.setting"
 
@@ -105,6 +104,8 @@ def unknown_name(name: str, known: Iterable[str], elsewhere: Mapping[str, str], 
     plain = name.replace(".", "_").replace("-", "_").lower()
     if plain in elsewhere:
         return f"{what} {name!r} is not accepted here: {elsewhere[plain]}"
+    import difflib  # only for the message of an error
+
     names = list(known)
     near = [plain] if plain in names else difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
     return f"unknown {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -162,6 +163,8 @@ def _check_limits(about: Setting, value: object) -> None:
 
 
 def _nearest_choice(value: object, about: Setting) -> str:
+    import difflib  # only for the message of an error
+
     near = difflib.get_close_matches(str(value).lower(), [str(choice) for choice in about.choices], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Mapping
 from itertools import takewhile
 from types import MappingProxyType
 
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic

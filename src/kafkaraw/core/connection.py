@@ -77,7 +77,7 @@ from kafkaraw.errors import (
     UnsupportedVersionError,
     UsageError,
 )
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import RequestHeader, Segment, VersionRange, decode_response, encode_request_segments
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.handwritten import HandWritten

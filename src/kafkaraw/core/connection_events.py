@@ -12,7 +12,7 @@ from typing import TypeAlias
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import KafkaError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Segment
 
 # -- events --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 PATTERN_LENGTH_MAX: Final = 32_768
 """Characters of a pattern: a choice between a thousand topic names fits."""

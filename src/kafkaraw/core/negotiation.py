@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkaraw.core.throttle import binding_throttle_ms
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import VersionRange, decode_response
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.error_codes import ErrorCode, error_for

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 
 class RandomSource(Protocol):

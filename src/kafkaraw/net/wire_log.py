@@ -11,9 +11,10 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kafkaraw.errors import KafkaError, ProtocolError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net.link import Link, LinkHandler, Segments
 from kafkaraw.protocol import (
     FileSlice,

@@ -12,7 +12,7 @@ import sys
 from typing import Final
 
 from kafkaraw.errors import ProtocolError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Kind, Spec, StructOf, spec_of
 from kafkaraw.protocol.decoder_source import size_min
 from kafkaraw.protocol.types import (

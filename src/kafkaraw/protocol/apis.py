@@ -9,7 +9,7 @@ import importlib
 from functools import cached_property
 from typing import Final
 
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.declare import VersionRange, header_of
 
 MESSAGES: Final = "kafkaraw.protocol.messages"

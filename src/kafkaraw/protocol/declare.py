@@ -17,10 +17,10 @@ import types
 import typing
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
-from kafkaraw.lazy_dataclasses import MISSING, Field, dataclass, fields
-from kafkaraw.lazy_dataclasses import field as dataclass_field
+from kafkaraw.light_classes import MISSING, Field, NamedTuple, dataclass, fields
+from kafkaraw.light_classes import field as dataclass_field
 from kafkaraw.protocol.types import PLAIN_ANNOTATIONS, Primitive
 
 T = TypeVar("T")

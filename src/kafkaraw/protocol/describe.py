@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final
 
 from kafkaraw.errors import UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import embedded
 from kafkaraw.protocol.annotate import kind_name
 from kafkaraw.protocol.apis import API_BY_KEY, API_TABLE, Api

@@ -7,7 +7,7 @@ retriable flags are those of Kafka 4.3.  Source: org.apache.kafka.common.protoco
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.errors import (
     AuthenticationError,
@@ -21,7 +21,7 @@ from kafkaraw.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
-from kafkaraw.protocol.acl_codes import CLUSTER_NAME
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.printable import printable
 
 
@@ -399,6 +399,8 @@ def error_for(code: int, message: str = "", *, resource: str = "", operation: st
         return AuthenticationError(text)
     forbidden = _AUTHORIZATION_ERRORS.get(code)
     if forbidden is not None:
+        from kafkaraw.protocol.acl_codes import CLUSTER_NAME  # only for this error
+
         resource = CLUSTER_NAME if forbidden is ClusterAuthorizationFailed else resource
         needed = " ".join(part for part in (operation, "on", forbidden.resource_type, repr(resource)) if part)
         text += f"; it takes {needed}" if operation and resource else ""

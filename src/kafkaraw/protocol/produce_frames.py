@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.frames import RequestHeader, decode_response, encode_request_segments
 from kafkaraw.protocol.handwritten import HandWritten

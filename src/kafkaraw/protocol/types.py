@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 
 
 class FileSlice(NamedTuple):

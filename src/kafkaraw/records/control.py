@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records._implementation import read_records
 from kafkaraw.records.batch import encode_batch
 from kafkaraw.records.header import CONTROL_BIT, parse_header

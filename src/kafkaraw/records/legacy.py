@@ -23,9 +23,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_id
 from kafkaraw.records.header import (
     CODEC_MASK,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Final, SupportsIndex, TypeAlias
 
 from kafkaraw.errors import UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995

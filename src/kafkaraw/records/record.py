@@ -7,7 +7,9 @@ Only data lives here, so that every module of the layer, and every layer above, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+from kafkaraw.light_classes import NamedTuple
 
 TIMESTAMP_NONE: Final = -1
 """Timestamp type of records that carry no timestamp (message format 0)."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.records.promise import BatchPromise
 
 

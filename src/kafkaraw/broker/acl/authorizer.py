@@ -10,9 +10,10 @@ KIP-11, KIP-290, KIP-679 (`allows_any`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.acl.rules import Acl, AclRules
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.acl_codes import (
     OPERATIONS_OF,
     WILDCARD,

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.protocol.acl_codes import WILDCARD, AclOperation, AclPermissionType, PatternType, ResourceType
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkaraw.broker.settings import Setting, Value, flag, text
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 

@@ -13,7 +13,7 @@ from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.listeners import PORT_MAX, Endpoint
 from kafkaraw.broker.settings import Value
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 
 DEFAULT_PORT: Final = 9092
 LOOPBACK: Final = "127.0.0.1"

@@ -34,7 +34,7 @@ from kafkaraw.broker.security.listener_security import (
 from kafkaraw.broker.security.mechanisms import JAAS
 from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting, Value, by_name, flag, number, text, unknown
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, field, replace
+from kafkaraw.light_classes import dataclass, field, replace
 
 _logger = logging.getLogger("kafkaraw.broker")
 

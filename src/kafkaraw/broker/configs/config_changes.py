@@ -20,7 +20,7 @@ from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import invalid, split_list
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigType
 from kafkaraw.protocol.error_codes import ErrorCode
 

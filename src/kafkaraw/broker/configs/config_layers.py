@@ -15,7 +15,7 @@ from kafkaraw.broker.configs.kafka_configs.declared import CLUSTER_WIDE, READ_ON
 from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.settings import Setting, to_text
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.config_codes import ConfigSource, ConfigType
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 
 
 class MigrationPolicy(Enum):

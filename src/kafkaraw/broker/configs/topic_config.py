@@ -24,7 +24,7 @@ from kafkaraw.broker.settings import (
     text,
 )
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 PRODUCER: Final = "producer"
 LOG_APPEND_TIME: Final = "LogAppendTime"

@@ -11,7 +11,7 @@ from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.states import MAY_FOLLOW, ClassicState, GroupType, IllegalTransition
 from kafkaraw.errors import ProtocolError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import decode_message
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
 from kafkaraw.protocol.embedded.group_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata

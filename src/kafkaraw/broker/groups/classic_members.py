@@ -25,7 +25,7 @@ from kafkaraw.broker.groups.migration import goes_down_with
 from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest

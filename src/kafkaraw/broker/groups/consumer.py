@@ -37,7 +37,7 @@ from kafkaraw.broker.groups.reconciliation import Aim, reconcile
 from kafkaraw.broker.groups.regexes import check_work, compile_regex
 from kafkaraw.broker.groups.topics import Topics, metadata_hash
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.states import GroupType
-from kafkaraw.lazy_dataclasses import dataclass, field, replace
+from kafkaraw.light_classes import NamedTuple, dataclass, field, replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.embedded import consumer_group_records as stored
 from kafkaraw.protocol.error_codes import ErrorCode

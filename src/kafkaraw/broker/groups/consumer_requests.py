@@ -14,7 +14,7 @@ from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from kafkaraw.broker.groups.means import Caller
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (

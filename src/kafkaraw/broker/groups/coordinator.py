@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.changes import Change
@@ -29,7 +29,7 @@ from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.groups.topics import Topics
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import NamedTuple, replace
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
     GroupMetadataKey,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkaraw.broker.groups.means import Done
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.printable import printable
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
@@ -22,6 +22,7 @@ from kafkaraw.broker.ids import RandomBits, random_uuid_text
 from kafkaraw.broker.state_topics.hosting import Hosting
 from kafkaraw.broker.state_topics.replicated import ReplicatedLog
 from kafkaraw.broker.state_topics.state_topic import StateTopic
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import ControlType, TopicPartition

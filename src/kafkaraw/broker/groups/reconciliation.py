@@ -12,7 +12,7 @@ from collections.abc import Collection
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import ConsumerMember, MemberState, Owned
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 

@@ -8,9 +8,9 @@ Source: org.apache.kafka.coordinator.group.{GroupCoordinatorRecordHelpers, Group
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.embedded.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,

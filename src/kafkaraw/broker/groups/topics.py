@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -42,4 +41,6 @@ def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
     if not any(found for _, found in known):
         return 0
     text = repr([(name, bytes(found[0]), found[1]) for name, found in known if found is not None])
+    import hashlib  # only for groups with a subscription: it takes 6 ms
+
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_HASH_BYTES).digest(), "big", signed=True)

@@ -31,7 +31,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 

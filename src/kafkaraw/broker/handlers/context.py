@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.security.listener_security import ANONYMOUS
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

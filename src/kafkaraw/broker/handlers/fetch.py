@@ -25,7 +25,7 @@ from kafkaraw.broker.partitions.partition_observers import Watcher
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 from kafkaraw.protocol.error_codes import ErrorCode

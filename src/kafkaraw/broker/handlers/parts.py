@@ -18,7 +18,7 @@ from kafkaraw.broker.handlers.describe_configs import AnswerBound, has_unknown_k
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Turn
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 
 NAMES_PER_PART: Final = 200
 """A hundred takes a millisecond or two."""

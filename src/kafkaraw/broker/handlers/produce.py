@@ -22,7 +22,7 @@ from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.broker.validation.frames import first_is_transactional, only_batch
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 NO_EPOCH: Final = -1

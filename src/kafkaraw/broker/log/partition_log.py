@@ -21,7 +21,7 @@ from kafkaraw.broker.log.producer_snapshot import (
 from kafkaraw.broker.log.producer_snapshot import file_name as snapshot_name
 from kafkaraw.broker.log.segment import SUFFIX, Segment
 from kafkaraw.broker.log.storage import Content, LogStorage
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, modern, parse_header
 

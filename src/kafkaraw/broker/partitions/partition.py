@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
@@ -25,6 +25,7 @@ from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.broker.partitions.replica_fetch import Batches, Parts, ReplicaAnswer, ReplicaFetch, StartsLater
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.validation.stored_form import validated
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (

@@ -7,7 +7,7 @@ and the leader says so when their logs part before that.
 from __future__ import annotations
 
 from kafkaraw.broker.log.leader_epochs import EpochEnd
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ Source: kafka.server.{KafkaApis.handleProduceRequest, handleFetchRequest}, Reque
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.quotas.table import QuotaKey
 from kafkaraw.broker.quotas.throttling import Client, Throttling
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.protocol import RequestHeader, ResponseHeader, Segment, encode_response_segments, segments_size
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.protocol.messages.produce import ProduceRequest

@@ -5,9 +5,7 @@ Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, TokenBucket} a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 
 
 class Windows(NamedTuple):

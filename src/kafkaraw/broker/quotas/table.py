@@ -10,11 +10,12 @@ import ipaddress
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.errors import ConfigError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequestEntryData, OpData
 from kafkaraw.protocol.messages.describe_client_quotas import ComponentData

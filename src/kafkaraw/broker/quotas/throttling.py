@@ -8,12 +8,12 @@ kafka.network.ConnectionQuotas; KIP-13, KIP-124, KIP-219, KIP-599, KIP-612.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from kafkaraw.broker.quotas.rates import TokenBucket, WindowedRate, Windows
 from kafkaraw.broker.quotas.table import Bound, QuotaKey, QuotaTable
 from kafkaraw.broker.refusal import Refusal
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
 

@@ -8,9 +8,10 @@ Source: RFC 2253; X.690; javax.security.auth.x500.X500Principal.getName().
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.errors import ProtocolError
+from kafkaraw.light_classes import NamedTuple
 
 # The types that have a name in RFC 2253; Java writes all others as numbers.
 _KEYWORDS: Final = {

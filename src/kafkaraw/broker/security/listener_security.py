@@ -23,7 +23,7 @@ from kafkaraw.broker.security.mechanisms import (
 from kafkaraw.broker.security.principals import DEFAULT, NAME, PrincipalMapping
 from kafkaraw.broker.settings import Setting, Value, by_name, number, text, unknown
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 
 if TYPE_CHECKING:
     import ssl

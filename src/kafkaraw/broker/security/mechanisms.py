@@ -13,7 +13,7 @@ from kafkaraw.core.sasl.jaas import parse_module
 from kafkaraw.core.sasl.oauthbearer import UnsecuredRules
 from kafkaraw.core.sasl.scram import HASHES
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", *HASHES)
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")

@@ -11,7 +11,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.core.sasl.scram import (
     ITERATIONS_MIN,
@@ -22,6 +22,7 @@ from kafkaraw.core.sasl.scram import (
     make_credential,
 )
 from kafkaraw.errors import ConfigError
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
 

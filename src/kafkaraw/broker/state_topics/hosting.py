@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state_topics.replicated import when_replicated
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 
 C = TypeVar("C")

@@ -14,7 +14,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     Batch,

@@ -14,7 +14,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state_topics.coordinators import partition_of
 from kafkaraw.broker.topics.catalog import Catalog
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 

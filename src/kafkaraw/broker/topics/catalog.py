@@ -12,7 +12,7 @@ from typing import Final
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.partitions.elections import PartitionState, first_state
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 

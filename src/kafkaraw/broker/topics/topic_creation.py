@@ -16,7 +16,7 @@ from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topics.catalog import Catalog
 from kafkaraw.broker.topics.placement import place_replicas
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249

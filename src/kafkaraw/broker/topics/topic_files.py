@@ -15,7 +15,7 @@ from typing import Any, Final
 from kafkaraw.broker.partitions.elections import PartitionState, first_state
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 
 META_FILE: Final = "meta.properties"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkaraw.broker.transactions.states import (
     AT_REST,
@@ -26,7 +26,7 @@ from kafkaraw.broker.transactions.states import (
     TransactionState,
     is_exhausted,
 )
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state_topics.replicated import ReplicatedLog
 from kafkaraw.broker.transactions.coordinator import Done
 from kafkaraw.broker.transactions.states import Transaction, TransactionState
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.embedded.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, unpack_header
 from kafkaraw.records.header import ATTRIBUTES_AT, TRANSACTIONAL_BIT

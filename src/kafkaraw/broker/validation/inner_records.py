@@ -7,10 +7,11 @@ Source: DefaultRecordBatch, DefaultRecord.readFrom.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
     DECOMPRESSED_SIZE_MAX_BYTES,

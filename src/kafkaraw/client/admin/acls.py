@@ -12,7 +12,7 @@ from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of, list_of
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import (
     WILDCARD,
     AclOperation,

@@ -7,7 +7,7 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import UnsupportedVersionError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation
 from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse

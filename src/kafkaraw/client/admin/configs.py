@@ -9,7 +9,7 @@ from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType, ConfigSource, ConfigType
 from kafkaraw.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

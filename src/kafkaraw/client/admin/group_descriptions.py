@@ -13,7 +13,7 @@ from kafkaraw.client.admin.cluster import NOT_TOLD, operations_in
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.group.subscription import PROTOCOL_TYPE, MemberSubscription, decode_assignment, decode_subscription
 from kafkaraw.errors import ProtocolError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation
 from kafkaraw.protocol.messages import consumer_group_describe, describe_groups
 from kafkaraw.records import TopicPartition

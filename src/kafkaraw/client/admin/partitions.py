@@ -10,7 +10,7 @@ from kafkaraw.client.arguments import by_partition, offset_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -10,7 +10,7 @@ from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of
 from kafkaraw.client.network.engine import reply
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import alter_client_quotas, describe_client_quotas
 from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse

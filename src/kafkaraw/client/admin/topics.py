@@ -14,7 +14,7 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import reply
 from kafkaraw.core.cluster import PartitionView, TopicView
 from kafkaraw.errors import KafkaError, StaleMetadataError, UnsupportedVersionError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.create_topics import (
     CreatableReplicaAssignment,

@@ -17,7 +17,7 @@ from kafkaraw.client.network.engine import reply
 from kafkaraw.client.sending.transactions import ask_to_end
 from kafkaraw.core.producer.transaction import Reaction, reaction_to
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, ProducerFenced, StaleMetadataError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 

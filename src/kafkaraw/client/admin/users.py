@@ -13,7 +13,7 @@ from kafkaraw.client.admin.calls import Calls, failure, names_of
 from kafkaraw.client.network.engine import reply
 from kafkaraw.core.sasl.scram import ITERATIONS_MIN, MECHANISM_OF_TYPE, TYPE_OF_MECHANISM, salted_password
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

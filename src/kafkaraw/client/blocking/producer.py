@@ -22,7 +22,6 @@ from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.deadline import check_timeout
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import tell_about_forks
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow
+
+    from kafkaraw.client.java_names import Properties
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,8 @@ class Producer(Sender):
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, ProducerConfig, properties, runtime, settings)
 
     def __enter__(self) -> Producer:

@@ -22,7 +22,7 @@ from kafkaraw.client.credentials.urls import is_loopback
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.core.sasl.json_web_tokens import expiry_ms
 from kafkaraw.errors import AuthenticationError, NetworkError, Stage
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 
 if TYPE_CHECKING:
     import ssl

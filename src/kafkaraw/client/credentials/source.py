@@ -8,7 +8,7 @@ from typing import Protocol
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.core.sasl.oauthbearer import OAuthBearerClient
 from kafkaraw.errors import AuthenticationError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock
 
 REUSED_SHARE = 0.8

@@ -24,7 +24,7 @@ from kafkaraw.core.fetch.ends import ends_request, must_ask_for_ends
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.plan import FetchLimits, FetchPlan
 from kafkaraw.errors import ClosedError, KafkaError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 

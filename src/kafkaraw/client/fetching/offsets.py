@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kafkaraw.client.deadline import Deadline, shown
 from kafkaraw.client.network.engine import Engine, reply
@@ -23,6 +22,7 @@ from kafkaraw.errors import (
     RetriableError,
     StaleMetadataError,
 )
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.list_offsets import (
     ListOffsetsPartition,

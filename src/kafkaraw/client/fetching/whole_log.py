@@ -26,7 +26,7 @@ from kafkaraw.core.cluster import NO_EPOCH
 from kafkaraw.core.fetch.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, LogTruncated, RetriableError, StaleMetadataError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import ZERO_UUID, FileSlice, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.fetch import (

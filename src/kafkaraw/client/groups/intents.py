@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from kafkaraw.client.committed import OffsetAndMetadata
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.records import TopicPartition
 
 Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]

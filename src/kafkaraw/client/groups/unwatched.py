@@ -17,7 +17,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.groups.intents import Intent, Positions
 from kafkaraw.client.groups.line import Line, Place
 from kafkaraw.errors import ClosedError, CommitFailed, KafkaError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkaraw.client.metrics.consumer_metrics import UNKNOWN, ratio
 from kafkaraw.core.group.member import GroupMember
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 GROUP: Final = "group"
 """Where they stand in `client.metrics()`, beside the nodes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaraw.core.producer.events import SendProduce
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.records import SealedBatch
 
 GROUP: Final = "producer"

@@ -38,7 +38,7 @@ from kafkaraw.core.connection_events import (
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, ClosedError, KafkaError, UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Network
 from kafkaraw.net.daemon_thread import run_in_daemon_thread
 from kafkaraw.net.wire_log import tapped

@@ -22,7 +22,7 @@ from kafkaraw.client.network.second_look import second_look
 from kafkaraw.client.network.security import network_for
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError, Stage
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 

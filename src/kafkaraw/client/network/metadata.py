@@ -18,7 +18,7 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, error_name, is_retriable
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

@@ -7,11 +7,12 @@ Start at `ArrowSending`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkaraw.client.arguments import topic_of
 from kafkaraw.client.sending.arrow_rows import rows_of
 from kafkaraw.errors import RecordTooLarge, UsageError, copy_to_raise
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import AppendStatus, BadRow, BatchPromise, Fault, OpenBatches, RowColumns, Rows, SentPart
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kafkaraw.client.config import ProducerConfig
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.machine import ProducerMachine
 from kafkaraw.core.producer.spreading import Spreading
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.records import PARTITIONERS, KeyHash, OpenBatches, Partitioner, TopicPartition
 
 RENEWED_AFTER_MS: Final = 5

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Mapping
-from typing import NamedTuple
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView, TopicView
 from kafkaraw.core.fetch.plan import FetchTarget
 from kafkaraw.core.fetch.positions import NO_EPOCH, PartitionPosition, Standing
 from kafkaraw.core.fetch.sessions import FetchSession
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import TopicPartition
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaraw.core.fetch.plan import FetchLimits
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.messages.fetch import FetchResponse
 
 PARTITION_BYTES: Final = 1_048_576

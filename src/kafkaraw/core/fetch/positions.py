@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.errors import KafkaError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 

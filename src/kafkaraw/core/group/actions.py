@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkaraw.core.group.assignors import Assignor
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 

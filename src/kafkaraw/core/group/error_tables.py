@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkaraw.core.group.actions import GroupSettings, Wanted
 from kafkaraw.errors import GroupError, KafkaError, MemberFenced
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 
 

@@ -16,7 +16,7 @@ from kafkaraw.core.group.assignors import Topics
 from kafkaraw.core.group.presence import Presence
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import KafkaError, MaxPollExceeded, MemberFenced
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 log = logging.getLogger(__name__)
 

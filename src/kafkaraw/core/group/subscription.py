@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 from kafkaraw.core.group.java_order import text_order
 from kafkaraw.errors import ProtocolError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import decode_message, encode_message
 from kafkaraw.protocol.embedded.consumer_protocol import (
     ConsumerProtocolAssignment,

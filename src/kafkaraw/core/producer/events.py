@@ -7,11 +7,11 @@ one are not frozen, which would treble the time that making them takes. Start at
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.errors import KafkaError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.records import SealedBatch, TopicPartition
 
 

@@ -48,7 +48,7 @@ from kafkaraw.core.producer.remedies import Case, Remedy, remedy_for
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.core.producer.requests import Requests
 from kafkaraw.errors import KafkaError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import SealedBatch, TopicPartition, split_batch
 

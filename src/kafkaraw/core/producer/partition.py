@@ -38,7 +38,7 @@ from enum import Enum, IntEnum
 from kafkaraw.core.producer.events import NO_IDENTITY, ProducerIdentity
 from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.errors import KafkaError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.records import SealedBatch, TopicPartition
 
 SEQUENCE_MASK = 0x7FFFFFFF

@@ -16,7 +16,7 @@ from typing import Final
 from kafkaraw.core.producer.events import PartitionOutcome
 from kafkaraw.core.producer.outcomes import Verdict
 from kafkaraw.core.producer.partition import Shipment
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 
 log = logging.getLogger(__name__)
 

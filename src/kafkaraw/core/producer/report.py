@@ -7,7 +7,8 @@ the partition: record 0 is the first one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from kafkaraw.light_classes import NamedTuple
 
 PARTITIONS_LISTED_MAX = 5
 

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from kafkaraw.errors import KafkaError, ProducerFenced, TransactionMustAbort, UsageError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 

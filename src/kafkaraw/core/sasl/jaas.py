@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 
 _PACKAGE: Final = "org.apache.kafka.common.security."
 PLAIN_MODULE: Final = f"{_PACKAGE}plain.PlainLoginModule"

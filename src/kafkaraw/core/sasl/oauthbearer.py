@@ -10,11 +10,11 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.core.sasl.json_web_tokens import expiry_s, json_object
 from kafkaraw.errors import AuthenticationError
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 
 NAME: Final = "OAUTHBEARER"
 _SEPARATOR: Final = "\x01"

@@ -17,9 +17,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaraw.errors import BatchTooLarge, CorruptBatch
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, batch_too_large, codec_by_id, of_partition
 from kafkaraw.records.header import HEADER_SIZE, BatchHeader, parse_header

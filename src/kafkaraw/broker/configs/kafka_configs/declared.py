@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from kafkaraw.broker.settings import invalid, problem_with
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.config_codes import ConfigType
 
 

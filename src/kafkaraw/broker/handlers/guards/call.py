@@ -13,7 +13,7 @@ from kafkaraw.broker.acl.authorizer import Authorizer, Client
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.lazy_dataclasses import dataclass, replace
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 

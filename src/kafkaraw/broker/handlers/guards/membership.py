@@ -16,7 +16,7 @@ from kafkaraw.broker.handlers.describe_groups import nothing
 from kafkaraw.broker.handlers.guards.call import MESSAGES, Call
 from kafkaraw.broker.handlers.join_group import worded
 from kafkaraw.broker.handlers.sync_group import lacks_protocol
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_describe import (

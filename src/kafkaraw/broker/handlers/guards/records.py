@@ -13,7 +13,7 @@ from kafkaraw.broker.fetch_sessions import in_session
 from kafkaraw.broker.handlers.guards.call import Call
 from kafkaraw.broker.refusal import CloseConnection, Refusal
 from kafkaraw.broker.validation.frames import first_is_transactional
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_records import (

@@ -16,7 +16,7 @@ from kafkaraw.broker.handlers.guards import admin, groups, membership, records, 
 from kafkaraw.broker.handlers.guards.call import Call, client_of
 from kafkaraw.broker.refusal import CloseConnection
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.lazy_dataclasses import dataclass
+from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 
 _Op, _On = AclOperation, ResourceType

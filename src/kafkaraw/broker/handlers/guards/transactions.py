@@ -13,7 +13,7 @@ from typing import Final
 from kafkaraw.broker.deferred import after
 from kafkaraw.broker.handlers.describe_transactions import not_described
 from kafkaraw.broker.handlers.guards.call import MESSAGES, Call
-from kafkaraw.lazy_dataclasses import replace
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

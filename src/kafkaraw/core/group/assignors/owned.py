@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from kafkaraw.core.group.assignors.interface import Assignment, Members, Topics
 from kafkaraw.core.group.subscription import NO_GENERATION, MemberSubscription
-from kafkaraw.lazy_dataclasses import dataclass, field
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.records import TopicPartition
 
 

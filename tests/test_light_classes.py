@@ -7,13 +7,13 @@ import dataclasses
 import inspect
 import pickle
 from collections.abc import Callable
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import pytest
 
-from kafkaraw import lazy_dataclasses
+from kafkaraw import light_classes
 
-BOTH = pytest.mark.parametrize("module", [dataclasses, lazy_dataclasses], ids=["standard", "lazy"])
+BOTH = pytest.mark.parametrize("module", [dataclasses, light_classes], ids=["standard", "light"])
 
 
 def offset_class(module: Any, **options: bool) -> Any:
@@ -209,13 +209,13 @@ def test_frozen_objects_are_copied_and_pickled(slots: bool, change: Callable[[ob
         assert change(cls("a", [1])) == cls("a", [1])
 
 
-@lazy_dataclasses.dataclass(frozen=True)
+@light_classes.dataclass(frozen=True)
 class Pickled:
     a: str
     b: list[int]
 
 
-@lazy_dataclasses.dataclass(frozen=True, slots=True)
+@light_classes.dataclass(frozen=True, slots=True)
 class PickledSlots:
     a: str
     b: list[int]
@@ -297,7 +297,7 @@ def test_wrong_declarations_raise(module: Any) -> None:
 def test_features_left_out_raise() -> None:
     with pytest.raises(TypeError, match=r"a: dataclasses\.InitVar\[int\] is not supported"):
 
-        @lazy_dataclasses.dataclass
+        @light_classes.dataclass
         class Init:
             a: dataclasses.InitVar[int]
 
@@ -307,16 +307,71 @@ def test_features_left_out_raise() -> None:
 
     with pytest.raises(TypeError, match=r"its base .*Standard is a dataclass of the standard library"):
 
-        @lazy_dataclasses.dataclass
+        @light_classes.dataclass
         class Child(Standard):
             b: int
 
 
 def test_methods_are_compiled_when_they_are_first_used() -> None:
-    Offset = offset_class(lazy_dataclasses)
+    Offset = offset_class(light_classes)
     compiled = lambda: {name for name in ("__init__", "__eq__", "__hash__") if inspect.isfunction(vars(Offset)[name])}  # noqa: E731
     assert compiled() == set()
     one = Offset("a")
     assert compiled() == {"__init__"}
     assert one == Offset("a")
     assert compiled() == {"__init__", "__eq__"}
+
+
+BOTH_TUPLES = pytest.mark.parametrize("base", [NamedTuple, light_classes.NamedTuple], ids=["standard", "light"])
+
+
+@BOTH_TUPLES
+def test_named_tuples_have_fields_defaults_and_methods(base: Any) -> None:
+    class Address(base):
+        """Host and port."""
+
+        host: str
+        port: int = 9092
+
+        def __str__(self) -> str:
+            return f"{self.host}:{self.port}"
+
+        @property
+        def is_default(self) -> bool:
+            return self.port == 9092
+
+    one = Address("a")
+    assert (one.host, one.port, one.is_default, str(one), tuple(one)) == ("a", 9092, True, "a:9092", ("a", 9092))
+    assert repr(one) == "Address(host='a', port=9092)"
+    assert one._replace(port=5) == ("a", 5)
+    assert Address._make(["b", 1]) == Address("b", port=1)
+    assert (Address._fields, Address._field_defaults) == (("host", "port"), {"port": 9092})
+    assert (Address.__doc__, Address.__module__) == ("Host and port.", __name__)
+    assert Address.__qualname__.endswith("<locals>.Address")
+    assert get_type_hints(Address) == {"host": str, "port": int}
+    assert isinstance(one, tuple)
+    assert not hasattr(one, "__dict__")
+    with pytest.raises(TypeError):
+        Address()
+
+
+class PickledTuple(light_classes.NamedTuple):
+    a: int
+
+
+def test_named_tuples_are_pickled() -> None:
+    assert pickle.loads(pickle.dumps(PickledTuple(5))) == PickledTuple(5)
+
+
+@BOTH_TUPLES
+def test_wrong_named_tuples_raise(base: Any) -> None:
+    with pytest.raises(TypeError, match="default"):
+
+        class Order(base):
+            a: int = 1
+            b: int
+
+    with pytest.raises(TypeError):
+
+        class Mixed(base, dict):  # type: ignore[type-arg]
+            a: int

@@ -1,25 +1,26 @@
-"""`dataclass`, as in the standard library, whose methods are compiled when they are first used.
+"""`dataclass` and `NamedTuple` as in the standard library, for classes that cost little when their module is imported.
 
-`dataclasses.dataclass` compiles up to eight methods for each class when the module is imported, about 0.7 ms. This
-package has several hundred such classes, and a program uses few of them. Here a class gets its slots and its fields at
-import; `__init__`, `__eq__` and `__hash__` are compiled when they are first looked up, from the same source text as in
-the standard library, and cost the same from then on.
+`dataclasses.dataclass` compiles up to eight methods for each class at import, about 0.7 ms, and `typing.NamedTuple`
+compiles each annotation. This package has several hundred such classes, and a program uses few of them. Here a
+dataclass gets its slots and fields at import; `__init__`, `__eq__` and `__hash__` are compiled when they are first
+looked up, from the same source text as in the standard library, and cost the same from then on.
 
-For type checkers the names are those of `dataclasses`. What is left out raises TypeError: `order`, `unsafe_hash`,
-`KW_ONLY`, `InitVar`. Functions of `dataclasses` (`asdict`, `fields`, `replace`) accept these classes; those that this
-module has are faster. Must not import anything of this package, nor `dataclasses` before it is needed. Start at
-`_dataclass`.
+For type checkers the names are those of `dataclasses` and `typing`. What is left out raises TypeError: `order`,
+`unsafe_hash`, `KW_ONLY`, `InitVar`, and named tuples that are generic. Functions of `dataclasses` (`asdict`, `fields`,
+`replace`) accept these classes; those that this module has are faster. Must not import anything of this package, nor
+`dataclasses` before it is needed. Start at `_dataclass`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from reprlib import recursive_repr
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-_FIELDS: Final = "__lazy_dataclass_fields__"
+_FIELDS: Final = "__light_class_fields__"
 _NOTHING: Final[Mapping[object, object]] = MappingProxyType({})
 
 
@@ -413,6 +414,30 @@ def _standard_field(declared: _Field) -> Any:  # noqa: ANN401 -- dataclasses.Fie
     )
 
 
+# -- named tuples
+
+
+class _NamedTupleType(type):
+    """Makes a tuple class of a class body, as `typing.NamedTuple` does, and keeps annotations as they are written."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:  # noqa: ANN401 -- a tuple class
+        if len(bases) != 1:
+            raise TypeError(f"{name}: a named tuple has no other base; see {__name__}")
+        types: dict[str, object] = body.get("__annotations__", {})
+        defaults = [body[field] for field in types if field in body]
+        if any(field not in body for field in list(types)[len(types) - len(defaults) :]):
+            raise TypeError(f"{name}: a field without a default follows one with a default")
+        made: Any = namedtuple(name, types, defaults=defaults, module=body["__module__"])  # type: ignore[misc]
+        made.__annotations__ = made.__new__.__annotations__ = types
+        for key, value in body.items():
+            if key not in types and key not in ("__module__", "__annotations__"):
+                setattr(made, key, value)
+        return made
+
+
+_NamedTuple: Any = type.__new__(_NamedTupleType, "NamedTuple", (), {})
+
+
 if TYPE_CHECKING:
     from dataclasses import MISSING as MISSING
     from dataclasses import Field as Field
@@ -420,6 +445,7 @@ if TYPE_CHECKING:
     from dataclasses import field as field
     from dataclasses import fields as fields
     from dataclasses import replace as replace
+    from typing import NamedTuple as NamedTuple
 else:
     MISSING = _MISSING
     Field = _Field
@@ -427,3 +453,4 @@ else:
     field = _field
     fields = _fields
     replace = _replace
+    NamedTuple = _NamedTuple
