@@ -92,6 +92,10 @@ bench-consume: setup ## Read topics with our client and with others, held agains
 bench-protocol: setup ## Encode and decode messages, ours and kafka-python's side by side
 	@$(BIN)/python -m bench.protocol $(ARGS)
 
+.PHONY: bench-imports
+bench-imports: setup ## CPU of importing our clients and others', in fresh processes
+	@$(BIN)/python -m bench.imports $(ARGS)
+
 .PHONY: bench-network
 bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
 	@$(BIN)/python -m bench.network $(ARGS)

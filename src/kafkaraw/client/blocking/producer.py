@@ -28,9 +28,10 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_sending import ArrowTicket
 from kafkaraw.client.sending.delivery import INTERRUPTED_CLOSE_S, Delivery
 from kafkaraw.client.sending.transactions import Transactions
-from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, at_end_of_process, forget
+from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, forget
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
+from kafkaraw.net.process_hooks import at_exit
 from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
 
 if TYPE_CHECKING:
@@ -295,4 +296,4 @@ def delivery_of(producer: Producer) -> Delivery:
     return producer._delivery  # noqa: SLF001 - same module
 
 
-at_end_of_process(_close_producers)  # runs before the loop thread's own, which was registered by the import above
+at_exit(_close_producers, of_workers=True)  # runs before the loop thread's own, which the import above has named
