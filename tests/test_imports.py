@@ -170,7 +170,7 @@ import kafkaraw
 for name in kafkaraw.__all__:
     getattr(kafkaraw, name)
 for package in ("kafkaraw.client", "kafkaraw.broker", "kafkaraw.core", "kafkaraw.net", "kafkaraw.records",
-                "kafkaraw.protocol", "kafkaraw.inspect"):
+                "kafkaraw.protocol", "kafkaraw.inspect", "kafkaraw.spark", "kafkaraw.testing", "kafkaraw.cli"):
     module = importlib.import_module(package)
     for each in pkgutil.walk_packages(module.__path__, package + "."):
         if not each.name.endswith("__main__"):

@@ -301,6 +301,12 @@ def test_features_left_out_raise() -> None:
         class Init:
             a: dataclasses.InitVar[int]
 
+    with pytest.raises(TypeError, match=r"a is a field\(\) of the standard library"):
+
+        @light_classes.dataclass
+        class Mixed:
+            a: int = dataclasses.field(default=5)
+
     @dataclasses.dataclass
     class Standard:
         a: int

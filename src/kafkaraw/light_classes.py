@@ -184,6 +184,8 @@ def _own_fields(cls: type[Any], kw_only: bool) -> dict[str, _Field]:
         if "InitVar" in text or "KW_ONLY" in text:
             raise TypeError(f"{cls.__qualname__}.{name}: {text} is not supported; see {__name__}")
         given = cls.__dict__.get(name, _MISSING)
+        if type(given).__module__ == "dataclasses":
+            raise TypeError(f"{cls.__qualname__}.{name} is a field() of the standard library; use that of {__name__}")
         if not isinstance(given, _Field):
             given = _Field(given, _MISSING, True, True, True, None)
         elif given.default is not _MISSING and given.default_factory is not _MISSING:
