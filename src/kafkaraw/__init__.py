@@ -7,10 +7,10 @@ inside the package imports this module.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from kafkaraw._version import __version__ as __version__
 
+TYPE_CHECKING = False  # type checkers take it for true; `typing` takes longer than all the rest here
 if TYPE_CHECKING:
     from kafkaraw.client.admin import AclBinding as AclBinding
     from kafkaraw.client.admin import AclBindingFilter as AclBindingFilter

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from kafkaraw.records import _fallback, _implementation
+from kafkaraw.records import _implementation
 
 NAMES = {
     "_builder": ("BatchBuilder",),
@@ -23,6 +23,13 @@ NAMES = {
     "_reader": ("Record", "read_batches", "read_records", "read_values"),
     "_filling": ("fill", "fill_batches"),
     "_rows": ("Rows",),
+}
+PLAIN_NAMES = {
+    "_fallback.builder": ("BatchBuilder",),
+    "_fallback.open_batches": ("OpenBatches", "Sender", "Ticket"),
+    "_fallback.reader": ("read_batches", "read_records", "read_values", "fill", "fill_batches"),
+    "_fallback.rows": ("Rows",),
+    "record": ("Record",),
 }
 IMPLEMENTATIONS = (
     "python",
@@ -33,11 +40,10 @@ PATCHED = ("kafkaraw.records", "kafkaraw.core", "tests.records", "tests.property
 
 def things_of(implementation: str) -> dict[str, object]:
     """What the implementation offers, by name."""
-    if implementation == "python":
-        return {name: getattr(_fallback, name) for names in NAMES.values() for name in names}
+    modules = PLAIN_NAMES if implementation == "python" else NAMES
     return {
         name: getattr(import_module(f"kafkaraw.records.{module}"), name)
-        for module, names in NAMES.items()
+        for module, names in modules.items()
         for name in names
     }
 

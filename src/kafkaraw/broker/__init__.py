@@ -8,13 +8,17 @@ It never imports the client: the two meet as bytes.
 
 from __future__ import annotations
 
-from kafkaraw.broker.cluster import Cluster, Surroundings
-from kafkaraw.broker.configs.config import BrokerConfig
-from kafkaraw.broker.embedded import EmbeddedBroker
-from kafkaraw.broker.embedded_cluster import EmbeddedCluster
-from kafkaraw.broker.faults import Fault, Faults, Held
-from kafkaraw.broker.foreground import run_broker
-from kafkaraw.broker.server import BrokerNode
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.cluster import Cluster, Surroundings
+    from kafkaraw.broker.configs.config import BrokerConfig
+    from kafkaraw.broker.embedded import EmbeddedBroker
+    from kafkaraw.broker.embedded_cluster import EmbeddedCluster
+    from kafkaraw.broker.faults import Fault, Faults, Held
+    from kafkaraw.broker.foreground import run_broker
+    from kafkaraw.broker.server import BrokerNode
 
 __all__ = [
     "BrokerConfig",
@@ -28,3 +32,26 @@ __all__ = [
     "Surroundings",
     "run_broker",
 ]
+
+_MODULES = {
+    "BrokerConfig": "configs.config",
+    "BrokerNode": "server",
+    "Cluster": "cluster",
+    "EmbeddedBroker": "embedded",
+    "EmbeddedCluster": "embedded_cluster",
+    "Fault": "faults",
+    "Faults": "faults",
+    "Held": "faults",
+    "Surroundings": "cluster",
+    "run_broker": "foreground",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use: one broker needs neither clusters nor the command line's."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

@@ -10,8 +10,8 @@ import asyncio
 import os
 from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from kafkaraw.broker.child import BrokerProcess
 from kafkaraw.broker.configs.arguments import broker_config
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.old_releases import Offer
@@ -20,6 +20,9 @@ from kafkaraw.broker.settings import Value
 from kafkaraw.broker.system import real_node
 from kafkaraw.errors import UsageError
 from kafkaraw.net import LoopThread
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.child import BrokerProcess
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -107,6 +110,8 @@ class EmbeddedBroker:
         if self._child is not None or self._node is not None:
             raise UsageError("the broker is running already")
         if self._in_process:
+            from kafkaraw.broker.child import BrokerProcess  # only for a broker in a process of its own
+
             self._child = BrokerProcess(self.config)
             return self
         node = real_node(self.config, self._faults, self._max_versions)

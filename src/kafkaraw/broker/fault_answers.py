@@ -7,11 +7,10 @@ Start at `refuse`. This module must know no API by itself beyond the small table
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from kafkaraw.light_classes import dataclass
+from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.apis import Api
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Request, Response, StructOf, spec_of
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -184,7 +183,7 @@ class _Mirror:
 
 
 def _replaced(message: Any, lists: dict[str, list[object]]) -> object:  # noqa: ANN401 -- of any declared class
-    copy: object = dataclasses.replace(message, **lists)
+    copy: object = replace(message, **lists)
     return copy
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
 import os
 import threading
@@ -437,6 +436,8 @@ def _instead(incoming: Incoming, change: Callable[[Answer[Response]], FaultReply
 
 def _roll(seed: int, number: int) -> int:
     """A number that follows from a seed and a count."""
+    import hashlib  # only for faults with a probability: it takes 6 ms
+
     return int.from_bytes(hashlib.blake2b(b"%d:%d" % (seed, number), digest_size=8).digest())
 
 

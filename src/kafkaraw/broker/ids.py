@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Final, Protocol
-from uuid import UUID
 
 from kafkaraw.protocol import Uuid
 
@@ -29,6 +28,8 @@ def random_uuid(rng: RandomBits) -> Uuid:
 
 def random_uuid_text(rng: RandomBits) -> str:
     """A random id as Java writes it, such as 123e4567-e89b-42d3-a456-426614174000."""
+    from uuid import UUID  # only members of groups have such ids
+
     return str(UUID(int=rng.getrandbits(UUID_BITS), version=4))
 
 

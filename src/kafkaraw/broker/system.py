@@ -5,19 +5,21 @@ Nothing else in this package may reach for them.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
-from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.net import AsyncioNetwork, SystemClock
 from kafkaraw.net.held_port import HeldPort
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from secrets import SystemRandom
 
 
 def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: str | None = None) -> BrokerNode:
@@ -26,13 +28,13 @@ def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: 
     Raises:
         ConfigError: the directory cannot be used.
     """
-    storage: LogStorage = MemoryStorage() if config.log_dir is None else FileStorage(config.log_dir)
+    storage: LogStorage = MemoryStorage() if config.log_dir is None else _files(config.log_dir)
     return BrokerNode(
         config,
         network=AsyncioNetwork(),
         storage=storage,
         clock=SystemClock(),
-        rng=secrets.SystemRandom(),
+        rng=_system_random(),
         faults=faults,
         max_versions=max_versions,
     )
@@ -55,14 +57,26 @@ def real_cluster(
     def storage_of(node_id: int) -> LogStorage:
         if data_dir is None:
             return in_memory.setdefault(node_id, MemoryStorage())
-        return FileStorage(data_dir / f"node-{node_id}")
+        return _files(data_dir / f"node-{node_id}")
 
     around = Surroundings(
         network=AsyncioNetwork(),
         storage_of=storage_of,
-        facts=MemoryStorage() if data_dir is None else FileStorage(data_dir),
+        facts=MemoryStorage() if data_dir is None else _files(data_dir),
         clock=SystemClock(),
-        rng=secrets.SystemRandom(),
+        rng=_system_random(),
         hold_port=HeldPort,
     )
     return Cluster(node_ids, config_of, around, faults=faults, max_versions=max_versions)
+
+
+def _files(directory: str | Path) -> LogStorage:
+    from kafkaraw.broker.log.file_storage import FileStorage  # only for brokers that keep their topics on disk
+
+    return FileStorage(directory)
+
+
+def _system_random() -> SystemRandom:
+    from secrets import SystemRandom  # here, for it brings hmac and hashlib with it
+
+    return SystemRandom()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Final, TypeVar
 
 from kafkaraw.client.committed import OffsetAndMetadata
@@ -173,6 +172,8 @@ def timestamps_of(timestamps: object, call: str) -> dict[TopicPartition, int]:
     for partition, timestamp in by_partition(timestamps, call, "timestamps").items():
         where = f"{call}: {partition.topic}-{partition.partition}"
         if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+            from datetime import datetime  # only for the message of an error
+
             example = "int(when.timestamp() * 1000)" if isinstance(timestamp, datetime) else "int(seconds * 1000)"
             raise UsageError(
                 f"{where}: timestamp {timestamp!r} must be a whole number of milliseconds since 1970 UTC, as {example}"

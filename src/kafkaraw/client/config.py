@@ -7,25 +7,24 @@ in `settings.py`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from kafkaraw.client.credentials.urls import url_fault
 from kafkaraw.client.deserializers import DeserializerLike, is_deserializer
-from kafkaraw.client.group_settings import Strategy, check_group, parse_strategies
+from kafkaraw.client.group_settings import check_group, parse_strategies
 from kafkaraw.client.interceptors import OF_CONSUMERS, OF_PRODUCERS, is_interceptor
 from kafkaraw.client.producer_settings import settled
 from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
-from kafkaraw.core.fetch.offsets import parse_reset_policy
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.records import PARTITIONERS, PartitionFunction
 
 if TYPE_CHECKING:
     import ssl
+
+    from kafkaraw.client.group_settings import Strategy
 
 INT32_MAX = 2**31 - 1
 # An answer must fit into a frame, and `client/network/connection.py` takes none of 256 MiB or more.
@@ -104,6 +103,8 @@ def _callable(value: object) -> object:
 def _partitioner(value: object) -> object:
     if callable(value) or value in PARTITIONERS:
         return value
+    import difflib  # only for the message of an error
+
     near = difflib.get_close_matches(str(value).lower(), PARTITIONERS, n=1)
     raise ValueError(
         f"must be one of {', '.join(map(repr, PARTITIONERS))}, or a function of topic, key, value and the number of "
@@ -142,9 +143,13 @@ def _deserializer(value: object) -> object:
 
 
 def _reset_policy(value: object) -> object:
+    from kafkaraw.core.fetch.offsets import parse_reset_policy  # only consumers have one
+
     try:
         parse_reset_policy(str(value))
     except ValueError as error:
+        import difflib  # only for the message of an error
+
         near = difflib.get_close_matches(str(value).lower(), ("earliest", "latest", "none", "by_duration:PT1H"), n=1)
         raise ValueError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
     return value
@@ -225,7 +230,7 @@ class ClientConfig:
     sasl_mechanism: str | None = setting(None, "How to log in.", choices=(None, *SASL_MECHANISMS))
     sasl_username: str | None = setting(None, "Who logs in, with PLAIN and SCRAM.")
     sasl_password: str | None = setting(None, "Their password.", secret=True)
-    sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(  # noqa: RUF009
+    sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(
         None, "Returns a token for OAUTHBEARER; called for each login.", convert=_callable
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
@@ -263,7 +268,7 @@ class ClientConfig:
     ssl_keyfile: str | None = setting(None, "Its private key: a PEM file, or PEM text.", secret=True)
     ssl_password: str | None = setting(None, "Password of the private key.", secret=True)
     ssl_check_hostname: bool = setting(True, "The broker's certificate must name the host that was dialled.")
-    ssl_context: ssl.SSLContext | None = setting(  # noqa: RUF009
+    ssl_context: ssl.SSLContext | None = setting(
         None, "TLS context of your own, instead of the other ssl_ settings.", convert=_tls_context
     )
 
@@ -296,7 +301,7 @@ class ProducerConfig(ClientConfig):
         minimum=-131_072,
         maximum=22,
     )
-    partitioner: str | PartitionFunction = setting(  # noqa: RUF009
+    partitioner: str | PartitionFunction = setting(
         "default",
         "Where records go that are given no partition: 'default' (murmur2 of the key, as Java; without one, batch by "
         "batch), 'round_robin', 'sticky' (whatever the key), librdkafka's 'consistent_random', 'consistent', "
@@ -351,15 +356,13 @@ class ProducerConfig(ClientConfig):
     transaction_timeout_ms: int = setting(
         60_000, "The coordinator aborts a transaction that is open for longer.", unit="ms", minimum=1, maximum=INT32_MAX
     )
-    key_serializer: SerializerLike | None = setting(  # noqa: RUF009
+    key_serializer: SerializerLike | None = setting(
         None,
         "Makes bytes of keys: a function of the key, or of the key and a SerializationContext, or an object with "
         "serialize(topic, headers, data).",
         convert=_serializer,
     )
-    value_serializer: SerializerLike | None = setting(  # noqa: RUF009
-        None, "Makes bytes of values, likewise.", convert=_serializer
-    )
+    value_serializer: SerializerLike | None = setting(None, "Makes bytes of values, likewise.", convert=_serializer)
     interceptors: tuple[object, ...] = setting(
         (),
         "Objects with on_send(record), on_acknowledgement(metadata, error) or both; rows of send_arrow pass them by.",
@@ -380,15 +383,13 @@ class ConsumerConfig(ClientConfig):
         '"by_duration:" and how long ago in ISO 8601, as in "by_duration:PT1H".',
         convert=_reset_policy,
     )
-    key_deserializer: DeserializerLike | None = setting(  # noqa: RUF009
+    key_deserializer: DeserializerLike | None = setting(
         None,
         "Makes of a key's bytes what records give: a function of the bytes, or of the bytes and a context, or an "
         "object with deserialize(topic, headers, data). Null stays None; columns stay bytes.",
         convert=_deserializer,
     )
-    value_deserializer: DeserializerLike | None = setting(  # noqa: RUF009
-        None, "The same for values.", convert=_deserializer
-    )
+    value_deserializer: DeserializerLike | None = setting(None, "The same for values.", convert=_deserializer)
     interceptors: tuple[object, ...] = setting(
         (), "Objects with on_consume(records), on_commit(offsets) or both.", convert=_interceptors(*OF_CONSUMERS)
     )
@@ -569,6 +570,8 @@ def _check_login(config: ClientConfig) -> None:
         return
     if config.sasl_oauth_token_provider is not None:
         raise ConfigError("sasl_oauth_token_provider and sasl_oauthbearer_token_endpoint_url: give one of them")
+    from kafkaraw.client.credentials.urls import url_fault  # only OAUTHBEARER has a URL
+
     if fault := url_fault(url, config.sasl_oauthbearer_allowed_urls):
         raise ConfigError(f"sasl_oauthbearer_token_endpoint_url: {fault}")
 

@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, Never, ParamSpec, Self, TypeVar
 
 from kafkaraw.client.arguments import (
     partition_of,
@@ -27,11 +27,8 @@ from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.callbacks import CallUser
-from kafkaraw.client.groups.commit_queue import Done
-from kafkaraw.client.groups.group import CLOSE_S, Group
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback, Listeners
-from kafkaraw.client.metrics import consumer_metrics, group_metrics
+from kafkaraw.client.metrics import consumer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
@@ -45,6 +42,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow
+
+    from kafkaraw.client.groups.commit_queue import Done
+    from kafkaraw.client.groups.group import Group
+    from kafkaraw.client.java_names import Properties
+
+CLOSE_S: Final = 30.0
+"""How long closing may take when the call does not say."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,7 +87,11 @@ class AsyncConsumer:
         self._config = parse(ConsumerConfig, settings)
         self._engine = Engine.on(self._config, runtime)
         self._reading = Reading(self._engine, self._config)
-        self._group = None if self._config.group_id is None else Group(self._engine, self._config, self._reading)
+        self._group: Group | None = None
+        if self._config.group_id is not None:
+            from kafkaraw.client.groups.group import Group  # only for members: a quarter of a consumer's modules
+
+            self._group = Group(self._engine, self._config, self._reading)
         self._reader: asyncio.Task[object] | None = None  # whose call waits for records
         self._reader_left = asyncio.Event()
 
@@ -94,6 +102,8 @@ class AsyncConsumer:
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
         """
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, ConsumerConfig, properties, runtime, settings)
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -523,7 +533,11 @@ class AsyncConsumer:
             by node id as text, see `AsyncProducer.metrics`; under "consumer" what was fetched, and how far behind the
             consumer is; under "group", if it has a `group_id`, rebalances, heartbeats and commits. Names are Java's.
         """
-        group = {} if self._group is None else {group_metrics.GROUP: self._group.metrics()}
+        group = {}
+        if self._group is not None:
+            from kafkaraw.client.metrics.group_metrics import GROUP  # the group has loaded it
+
+            group = {GROUP: self._group.metrics()}
         return {consumer_metrics.GROUP: self._reading.metrics(), **group, **self._engine.metrics.as_dict()}
 
     # -- positions that the group keeps

@@ -6,10 +6,11 @@ about it, it decides itself: touch no lock, loop or connection of the parent's, 
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+
+from kafkaraw.net.process_hooks import in_forked_child, install
 
 K = TypeVar("K")
 
@@ -19,6 +20,7 @@ _left_behind: Final[list[object]] = []
 
 def tell_about_forks(client: K, act: Callable[[K], None]) -> None:
     """Have `act(client)` called in every child process, before other code runs there, as long as the object lives."""
+    install()
     _known[client] = act
 
 
@@ -32,4 +34,4 @@ def _tell_all() -> None:
         act(client)
 
 
-os.register_at_fork(after_in_child=_tell_all)
+in_forked_child(_tell_all)

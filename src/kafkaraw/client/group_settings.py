@@ -1,23 +1,22 @@
 """The settings of group members that need more than a type and limits: assignors, and which go together.
 
 `config.py` declares the settings; what is checked here is what Java's ConsumerConfig checks, with words that say what
-to change.
+to change. The functions that use assignors import them: producers and admins have the same table of settings.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.core.group.assignors import ASSIGNORS, Assignor
-from kafkaraw.core.group.events import GroupSettings
 from kafkaraw.errors import ConfigError
 
 if TYPE_CHECKING:
     from kafkaraw.client.config import ConsumerConfig
+    from kafkaraw.core.group.assignors import Assignor
+    from kafkaraw.core.group.events import GroupSettings
 
-Strategy = str | type[Assignor]
+    Strategy = str | type[Assignor]
 
 _JAVA_CLASSES: Final = {
     "RangeAssignor": "range",
@@ -42,6 +41,8 @@ def parse_strategies(value: object) -> tuple[Strategy, ...]:
     Raises:
         ValueError: an entry is none of these.
     """
+    from kafkaraw.core.group.assignors import ASSIGNORS
+
     parts = value.split(",") if isinstance(value, str) else value
     if isinstance(parts, type):
         parts = [parts]
@@ -58,6 +59,8 @@ def parse_strategies(value: object) -> tuple[Strategy, ...]:
 
 
 def _strategy(part: object) -> Strategy:
+    from kafkaraw.core.group.assignors import ASSIGNORS, Assignor
+
     if isinstance(part, type) and issubclass(part, Assignor):
         return _own(part)
     if not isinstance(part, str):
@@ -65,6 +68,8 @@ def _strategy(part: object) -> Strategy:
     name = part.strip().removeprefix(_JAVA_PACKAGE)
     name = _JAVA_CLASSES.get(name, name)
     if name not in ASSIGNORS:
+        import difflib  # only for the message of an error
+
         near = difflib.get_close_matches(name.lower(), ASSIGNORS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{part!r} is none of {', '.join(ASSIGNORS)}{hint}")
@@ -116,6 +121,9 @@ def check_group(config: ConsumerConfig, given: Mapping[str, object]) -> None:
 
 def member_settings(config: ConsumerConfig) -> GroupSettings:
     """The settings of a member, with assignors of its own."""
+    from kafkaraw.core.group.assignors import ASSIGNORS
+    from kafkaraw.core.group.events import GroupSettings
+
     assert config.group_id is not None
     return GroupSettings(
         group_id=config.group_id,

@@ -7,7 +7,6 @@ and are checked where the settings are declared. Start at `settings_from_propert
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
@@ -241,6 +240,8 @@ def _text(value: object) -> str:
 
 
 def _unknown(name: str) -> str:
+    import difflib  # only for the message of an error
+
     near = difflib.get_close_matches(name.lower(), known_names(), n=1, cutoff=0.6)
     return f"unknown property {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 

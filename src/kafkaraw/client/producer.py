@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Never, Self
 from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_rows import ArrowTicket
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow
+
+    from kafkaraw.client.java_names import Properties
 
 _SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
 _FULL: Final = AppendStatus.FULL
@@ -71,6 +72,8 @@ class AsyncProducer:
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
         """
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, ProducerConfig, properties, runtime, settings)
 
     async def __aenter__(self) -> AsyncProducer:

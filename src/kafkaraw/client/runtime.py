@@ -6,7 +6,7 @@ else in this package may import `random` or `time` or make a network.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,11 @@ class Runtime:
     network: Network
     clock: Clock
     rng: random.Random
-    entropy: Callable[[int], bytes] = secrets.token_bytes
+    entropy: Callable[[int], bytes] = os.urandom
 
 
 def system_runtime() -> Runtime:
     """The real network and clock, and the operating system's randomness: without state, so a fork shares none."""
-    return Runtime(AsyncioNetwork(), SystemClock(), secrets.SystemRandom())
+    from secrets import SystemRandom  # here, for it brings hmac and hashlib with it
+
+    return Runtime(AsyncioNetwork(), SystemClock(), SystemRandom())

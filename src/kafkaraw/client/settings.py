@@ -6,13 +6,11 @@ and `build()` derives everything else from it. Nothing here knows a particular s
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.light_classes import dataclass
+from kafkaraw.light_classes import dataclass, field, fields
 
 _KEY = "kafkaraw.setting"
 
@@ -58,12 +56,12 @@ def setting(
     about = Setting(
         doc=doc, unit=unit, minimum=minimum, maximum=maximum, choices=choices, convert=convert, secret=secret
     )
-    return dataclasses.field(default=default, metadata={_KEY: about}, repr=not secret)
+    return field(default=default, metadata={_KEY: about}, repr=not secret)
 
 
 def settings_of(kind: type) -> dict[str, Setting]:
     """All settings of a configuration class, by name, in the order of their declaration."""
-    return {field.name: field.metadata[_KEY] for field in dataclasses.fields(kind) if _KEY in field.metadata}
+    return {it.name: it.metadata[_KEY] for it in fields(kind) if _KEY in it.metadata}
 
 
 def build(
@@ -106,6 +104,8 @@ def unknown_name(name: str, known: Iterable[str], elsewhere: Mapping[str, str], 
     plain = name.replace(".", "_").replace("-", "_").lower()
     if plain in elsewhere:
         return f"{what} {name!r} is not accepted here: {elsewhere[plain]}"
+    import difflib  # only for the message of an error
+
     names = list(known)
     near = [plain] if plain in names else difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
     return f"unknown {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -113,7 +113,7 @@ def unknown_name(name: str, known: Iterable[str], elsewhere: Mapping[str, str], 
 
 def _declared_type(kind: type, name: str) -> str:
     """The annotation of a field as text (annotations are strings in this package)."""
-    return next(str(field.type) for field in dataclasses.fields(kind) if field.name == name)
+    return next(str(it.type) for it in fields(kind) if it.name == name)
 
 
 def _checked(declared: str, about: Setting, value: object, *, from_text: bool) -> object:
@@ -163,6 +163,8 @@ def _check_limits(about: Setting, value: object) -> None:
 
 
 def _nearest_choice(value: object, about: Setting) -> str:
+    import difflib  # only for the message of an error
+
     near = difflib.get_close_matches(str(value).lower(), [str(choice) for choice in about.choices], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -11,6 +11,8 @@ import os
 import weakref
 from typing import Protocol
 
+from kafkaraw.net.process_hooks import in_forked_child, install
+
 
 class HoldsDescriptors(Protocol):
     """Something with open descriptors that a forked child must not share."""
@@ -25,6 +27,7 @@ _holders: weakref.WeakSet[HoldsDescriptors] = weakref.WeakSet()
 
 def release_in_child(holder: HoldsDescriptors) -> None:
     """Let a forked child go of whatever `holder` has open at the time of the fork."""
+    install()
     _holders.add(holder)
 
 
@@ -41,4 +44,4 @@ def _release_all() -> None:
     os.close(nothing)
 
 
-os.register_at_fork(after_in_child=_release_all)
+in_forked_child(_release_all)

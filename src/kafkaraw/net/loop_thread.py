@@ -12,10 +12,8 @@ calls that wait for it, with a line in the log, and is made anew for the next ca
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import logging
-import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -27,6 +25,7 @@ from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.net.loop_locks import check_holds_no_loop_lock
+from kafkaraw.net.process_hooks import at_exit, in_forked_child, install
 from kafkaraw.net.transport import abort_links_of
 
 log = logging.getLogger(__name__)
@@ -146,6 +145,7 @@ class LoopThread:
         if self._stopped:
             raise self._closed_error()
         if self._running is None or self._running.fault is not None:
+            install()
             self._running = _RunningLoop(self.name)
         return self._running
 
@@ -433,5 +433,5 @@ def _stop_all() -> None:
         loop_thread.stop()
 
 
-os.register_at_fork(after_in_child=_renew_after_fork)
-atexit.register(_stop_all)
+in_forked_child(_renew_after_fork)
+at_exit(_stop_all)

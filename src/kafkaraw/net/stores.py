@@ -5,7 +5,7 @@ PKCS12 is read by the package cryptography (extra `pkcs12`). Nothing here judges
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Final
 
 from kafkaraw.errors import ConfigError
@@ -28,11 +28,12 @@ def pem_of(given: str, password: str | None = None) -> str:
     """
     if PEM_MARK in given:
         return given
-    data = Path(given).read_bytes()
+    with open(given, "rb") as file:
+        data = file.read()
     if data.startswith(_JKS_MARKS):
         raise ConfigError(
             f"{given} is a Java keystore (JKS), which only Java reads; convert it: keytool -importkeystore "
-            f"-srckeystore {given} -destkeystore {Path(given).stem}.p12 -deststoretype PKCS12"
+            f"-srckeystore {given} -destkeystore {_stem(given)}.p12 -deststoretype PKCS12"
         )
     if data.startswith(_DER_SEQUENCE) and PEM_MARK.encode() not in data:
         return _from_pkcs12(given, data, password)
@@ -45,7 +46,7 @@ def _from_pkcs12(path: str, data: bytes, password: str | None) -> str:
     except ImportError:
         raise ConfigError(
             f"{path} is a PKCS12 store: reading it needs the package cryptography, pip install 'kafkaraw[pkcs12]'; or "
-            f"convert it: openssl pkcs12 -in {path} -out {Path(path).stem}.pem"
+            f"convert it: openssl pkcs12 -in {path} -out {_stem(path)}.pem"
         ) from None
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
@@ -59,3 +60,7 @@ def _from_pkcs12(path: str, data: bytes, password: str | None) -> str:
     if store.key is not None:
         parts.insert(0, store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return b"".join(parts).decode()
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from typing import Final
 
@@ -101,6 +100,8 @@ def _private_file(text: str) -> Iterator[str]:
             file.flush()
             yield f"{_OPEN_FILES}/{file.fileno()}"
     else:
+        import tempfile  # only for certificates given as text
+
         with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="utf-8") as file:
             file.write(text)
             file.flush()

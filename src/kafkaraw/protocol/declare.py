@@ -14,7 +14,6 @@ not encode or decode anything.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import types
 import typing
@@ -22,7 +21,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
-from kafkaraw.light_classes import NamedTuple, dataclass
+from kafkaraw.light_classes import MISSING, Field, NamedTuple, dataclass, fields
+from kafkaraw.light_classes import field as dataclass_field
 from kafkaraw.protocol.types import PLAIN_ANNOTATIONS, Primitive
 
 T = TypeVar("T")
@@ -199,8 +199,8 @@ class _FieldOptions:
 def field(
     *,
     versions: str = "0+",
-    default: object = dataclasses.MISSING,
-    default_factory: object = dataclasses.MISSING,
+    default: object = MISSING,
+    default_factory: object = MISSING,
     nullable: str | None = None,
     tag: int | None = None,
     tagged: str | None = None,
@@ -220,7 +220,7 @@ def field(
         secret: it is left out of the message's `repr`, and so of logs and errors.
     """
     options = _FieldOptions(versions, nullable, tag, tagged, ignorable)
-    make: Any = dataclasses.field
+    make: Any = dataclass_field
     return make(default=default, default_factory=default_factory, metadata={_FIELD_KEY: options}, repr=not secret)
 
 
@@ -275,7 +275,7 @@ def _declare(
     def decorate(cls: type[T]) -> type[T]:
         # Unknown tagged fields are kept so that decoding and encoding again loses nothing.
         cls.__annotations__[UNKNOWN_TAGGED_FIELDS] = "dict[int, bytes] | None"
-        setattr(cls, UNKNOWN_TAGGED_FIELDS, dataclasses.field(default=None, repr=False))
+        setattr(cls, UNKNOWN_TAGGED_FIELDS, dataclass_field(default=None, repr=False))
         declared = dataclass(slots=True, kw_only=True)(cls)
         _HEADERS[declared] = header
         return declared
@@ -315,15 +315,15 @@ def spec_of(cls: type[object]) -> Spec:
 def _read_spec(cls: type[object]) -> Spec:
     header = header_of(cls)
     hints = typing.get_type_hints(cls, include_extras=True)
-    fields = tuple(
+    specs = tuple(
         _field_spec(cls, declared, hints[declared.name])
-        for declared in dataclasses.fields(typing.cast("type[Any]", cls))
+        for declared in fields(typing.cast("type[Any]", cls))
         if declared.name != UNKNOWN_TAGGED_FIELDS
     )
-    return Spec(cls, header, fields)
+    return Spec(cls, header, specs)
 
 
-def _field_spec(cls: type[object], declared: dataclasses.Field[Any], hint: object) -> FieldSpec:
+def _field_spec(cls: type[object], declared: Field[Any], hint: object) -> FieldSpec:
     options: _FieldOptions = declared.metadata.get(_FIELD_KEY) or _FieldOptions("0+", None, None, None, False)
     inner, may_be_none = _strip_none(hint)
     kind = _kind(cls, declared.name, inner)
@@ -331,7 +331,7 @@ def _field_spec(cls: type[object], declared: dataclasses.Field[Any], hint: objec
     nullable = VersionRange.parse(options.nullable) if options.nullable else versions if may_be_none else NO_VERSIONS
     tagged = VersionRange.parse(options.tagged) if options.tagged else versions
     default = declared.default
-    if default is dataclasses.MISSING:
+    if default is MISSING:
         default = kind.zero if isinstance(kind, Primitive) else ()
     return FieldSpec(declared.name, kind, versions, nullable, options.tag, tagged, options.ignorable, default)
 

@@ -22,7 +22,6 @@ from kafkaraw.errors import (
     TransactionalIdAuthorizationError,
 )
 from kafkaraw.light_classes import NamedTuple
-from kafkaraw.protocol.acl_codes import CLUSTER_NAME
 from kafkaraw.protocol.printable import printable
 
 
@@ -400,6 +399,8 @@ def error_for(code: int, message: str = "", *, resource: str = "", operation: st
         return AuthenticationError(text)
     forbidden = _AUTHORIZATION_ERRORS.get(code)
     if forbidden is not None:
+        from kafkaraw.protocol.acl_codes import CLUSTER_NAME  # only for this error
+
         resource = CLUSTER_NAME if forbidden is ClusterAuthorizationError else resource
         needed = " ".join(part for part in (operation, "on", forbidden.resource_type, repr(resource)) if part)
         text += f"; it takes {needed}" if operation and resource else ""

@@ -17,13 +17,11 @@ from typing import Final, TypeAlias, TypeVar
 
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.light_classes import dataclass
-from kafkaraw.protocol.annotate import explain_decode
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.compile import compile_decoder, compile_encoder, compile_step_decoder, compile_step_encoder
 from kafkaraw.protocol.declare import Request, Response, spec_of
 from kafkaraw.protocol.decoder_source import read_tag, too_many
 from kafkaraw.protocol.encoder_source import write_tags
-from kafkaraw.protocol.explain import explain_encode
 from kafkaraw.protocol.source_writer import TooManyElementsError
 from kafkaraw.protocol.types import FileSlice, decode_uvarint
 
@@ -170,6 +168,8 @@ def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0, *, a
     except TooManyElementsError:
         raise ProtocolError(too_many(spec_of(cls), version), offset=at) from None
     except DECODE_FAILURES:
+        from kafkaraw.protocol.annotate import explain_decode  # only after a failure
+
         raise explain_decode(cls, version, memoryview(buffer), at) from None
     if end != len(buffer) and not allow_trailing_bytes:
         raise ProtocolError(f"{cls.__name__} v{version} ends here, {len(buffer) - end} bytes are left over", offset=end)
@@ -195,6 +195,8 @@ def decode_in_steps(cls: type[T], version: int, buffer: Buffer, at: int = 0) -> 
     except TooManyElementsError:
         raise ProtocolError(too_many(spec_of(cls), version), offset=at) from None
     except DECODE_FAILURES:
+        from kafkaraw.protocol.annotate import explain_decode  # only after a failure
+
         raise explain_decode(cls, version, memoryview(buffer), at) from None
     return message
 
@@ -274,6 +276,8 @@ def encode_response_in_steps(
                 parts.clear()
                 yield
     except ENCODE_FAILURES:
+        from kafkaraw.protocol.explain import explain_encode  # only after a failure
+
         raise explain_encode(message, api_version) from None
     return segments + _joined(parts)
 
@@ -311,6 +315,8 @@ def _encode_body(message: object, version: int, parts: list[Segment]) -> list[Se
     try:
         encoder(message, parts.append)
     except ENCODE_FAILURES:
+        from kafkaraw.protocol.explain import explain_encode  # only after a failure
+
         raise explain_encode(message, version) from None
     return _joined(parts)
 

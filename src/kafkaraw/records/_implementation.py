@@ -9,19 +9,11 @@ from kafkaraw.records.choice import IMPLEMENTATION as IMPLEMENTATION
 from kafkaraw.records.choice import choose as choose
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
-    from kafkaraw.records._fallback import (
-        BatchBuilder,
-        OpenBatches,
-        Record,
-        Rows,
-        Sender,
-        Ticket,
-        fill,
-        fill_batches,
-        read_batches,
-        read_records,
-        read_values,
-    )
+    from kafkaraw.records._fallback.builder import BatchBuilder
+    from kafkaraw.records._fallback.open_batches import OpenBatches, Sender, Ticket
+    from kafkaraw.records._fallback.reader import fill, fill_batches, read_batches, read_records, read_values
+    from kafkaraw.records._fallback.rows import Rows
+    from kafkaraw.records.record import Record
 else:
     _builder = import_module("kafkaraw.records._builder")
     _open_batches = import_module("kafkaraw.records._open_batches")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
-from pathlib import Path
 from typing import Final
 
 from kafkaraw.errors import ConfigError
@@ -19,7 +18,7 @@ _VARIABLE: Final = "KAFKARAW_IMPL"
 _COMPILED_MODULES: Final = ("_builder", "_ticket", "_open_batches", "_reader", "_filling", "_rows")
 
 
-def choose(setting: str, folder: Path) -> str:
+def choose(setting: str, folder: str | os.PathLike[str]) -> str:
     """Decide between "native" and "python".
 
     Args:
@@ -33,7 +32,7 @@ def choose(setting: str, folder: Path) -> str:
         raise ConfigError(f"{_VARIABLE}={setting} is unknown; it can be python or native")
     if setting == "python":
         return "python"
-    finder = FileFinder(str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+    finder = FileFinder(os.fspath(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES))
     missing = [name for name in _COMPILED_MODULES if finder.find_spec(name) is None]
     if not missing:
         return "native"
@@ -45,5 +44,5 @@ def choose(setting: str, folder: Path) -> str:
     return "python"
 
 
-IMPLEMENTATION: Final = choose(os.environ.get(_VARIABLE, ""), Path(__file__).parent)
+IMPLEMENTATION: Final = choose(os.environ.get(_VARIABLE, ""), os.path.dirname(__file__))
 """What runs: "native" or "python"."""

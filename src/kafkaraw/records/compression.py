@@ -3,6 +3,8 @@
 Every decompressor takes a limit and stops as soon as the output passes it, whatever the input claims about itself, so
 that a few hostile bytes cannot fill the memory. Start at `CODECS`. Record layout is no business of this module.
 
+The libraries are imported by the codec that uses them: a program uses one or two codecs, and all take 10 ms.
+
 Source: KIP-57 (lz4 framing), KIP-110 (zstd), snappy-java's SnappyOutputStream (xerial framing).
 """
 
@@ -12,10 +14,6 @@ import zlib
 from collections.abc import Callable
 from io import BytesIO
 from typing import Final
-
-import cramjam
-import lz4.frame
-import zstandard
 
 from kafkaraw.errors import BatchTooLargeError, ConfigError, CorruptBatchError
 from kafkaraw.light_classes import dataclass
@@ -134,6 +132,8 @@ _SNAPPY_RATIO_MAX: Final = 32
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:
     """Write what snappy-java's SnappyOutputStream writes, as Java producers do."""
+    import cramjam
+
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for at in range(0, len(view), _XERIAL_BLOCK_SIZE):
@@ -166,6 +166,8 @@ def _decompress_snappy(data: Buffer, size_max_bytes: int) -> bytes:
 
 
 def _decompress_snappy_block(block: bytes, size_max_bytes: int, size_before: int) -> bytes:
+    import cramjam
+
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_RATIO_MAX:
@@ -186,6 +188,8 @@ _LZ4_INDEPENDENT_BLOCKS: Final = 0x20
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
     compressed: bytes = lz4.frame.compress(
         data,
         compression_level=level or 0,
@@ -198,6 +202,8 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 
 def _decompress_lz4(data: Buffer, size_max_bytes: int) -> bytes:
     """Read one frame; what follows it is ignored, as Kafka's Lz4BlockInputStream does."""
+    import lz4.frame
+
     _check_lz4_header(bytes(data[:5]))
     frame = lz4.frame.LZ4FrameDecompressor()
     parts: list[bytes] = []
@@ -236,6 +242,8 @@ _ZSTD_LEVEL: Final = 3
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
     return zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level).compress(data)
 
 
@@ -244,6 +252,8 @@ def _decompress_zstd(data: Buffer, size_max_bytes: int) -> bytes:
 
     Missing data at the end is found by the records count of the batch: a zstd stream does not tell it from an end.
     """
+    import zstandard
+
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX_BYTES)
     parts: list[bytes] = []
     size = 0

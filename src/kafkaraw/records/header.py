@@ -16,8 +16,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from crc32c import crc32c
-
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records.record import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NONE
@@ -231,6 +229,8 @@ def verify_crc(batch: Buffer) -> None:
     """
     if len(batch) < HEADER_SIZE:
         raise CorruptBatchError(f"a batch header has {HEADER_SIZE} bytes, {len(batch)} are left")
+    from crc32c import crc32c  # at the first batch: it takes 25 ms, for it looks up its own version
+
     (stored,) = _UINT32.unpack_from(batch, _CRC_AT)
     computed = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
     if stored != computed:
@@ -242,6 +242,8 @@ def verify_crc(batch: Buffer) -> None:
 
 def stamp_crc(batch: bytearray | memoryview) -> None:
     """Compute the checksum of a whole batch and write it into its header."""
+    from crc32c import crc32c  # at the first batch, as in `verify_crc`
+
     # A batch takes some ten microseconds, and getting the GIL back from a busy thread up to five thousand: keep it.
     _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:], gil_release_mode=0))
 

@@ -15,9 +15,17 @@ _TABLE_SIZE: Final = 8192
 _VARINT_SIZE_MAX: Final = 10
 _INT64_MASK: Final = 2**64 - 1
 
-VARINTS: Final[list[bytes]] = [bytes((number << 1,)) for number in range(_ONE_BYTE)] + [
-    bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(_ONE_BYTE, _TABLE_SIZE)
-]
+
+def _table() -> list[bytes]:
+    """The varints of one byte and of two; pieces of one string are made faster than one number at a time."""
+    pairs = bytearray(2 * (_TABLE_SIZE - _ONE_BYTE))
+    pairs[::2] = bytes(range(0x80, 0x100, 2)) * (_TABLE_SIZE // _ONE_BYTE - 1)
+    pairs[1::2] = b"".join(bytes((high,)) * _ONE_BYTE for high in range(1, _TABLE_SIZE // _ONE_BYTE))
+    both = bytes(pairs)
+    return [bytes((number << 1,)) for number in range(_ONE_BYTE)] + [both[at : at + 2] for at in range(0, len(both), 2)]
+
+
+VARINTS: Final[list[bytes]] = _table()
 """The varint of every number that fits two bytes and is not negative, at its index."""
 
 

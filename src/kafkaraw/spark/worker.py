@@ -100,7 +100,7 @@ class ClientPool(Generic[C]):
         self._settle = settle
         self._idle: list[_Idle[C]] = []  # in the order of use
         self._process = os.getpid()
-        atexit.register(self.close)
+        self._closes_at_exit = False
 
     @contextmanager
     def borrow(self, settings: Settings, *, keep: bool = True) -> Iterator[C]:
@@ -139,6 +139,9 @@ class ClientPool(Generic[C]):
         return None
 
     def _give_back(self, key: SettingsKey, client: C) -> None:
+        if not self._closes_at_exit:
+            self._closes_at_exit = True
+            atexit.register(self.close)  # after the client's own hooks, so that it runs before them
         idle = self._of_this_process()
         idle.append(_Idle(key, client))
         now = list(idle)

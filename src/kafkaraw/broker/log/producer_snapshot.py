@@ -16,8 +16,6 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
 from kafkaraw.light_classes import NamedTuple
 
 SUFFIX: Final = ".snapshot"
@@ -54,6 +52,8 @@ def end_offset_of(name: str) -> int | None:
 
 def encode_snapshot(producers: Iterable[ProducerSnapshot]) -> bytes:
     """The bytes of a file."""
+    from crc32c import crc32c  # at the first snapshot, as in `records.header`
+
     rows = [_ENTRY.pack(*producer) for producer in producers]
     content = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(_VERSION, crc32c(content)) + content
@@ -65,6 +65,8 @@ def decode_snapshot(data: bytes) -> list[ProducerSnapshot]:
     Raises:
         ValueError: it is damaged, or of another version.
     """
+    from crc32c import crc32c  # as in `encode_snapshot`
+
     if len(data) < _HEAD.size + _COUNT.size:
         raise ValueError(f"{len(data)} bytes are no snapshot of producers")
     version, crc = _HEAD.unpack_from(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar  # noqa: TID251 -- `Found` is generic
 
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.refusal import Refusal

@@ -26,7 +26,6 @@ from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
@@ -35,6 +34,8 @@ from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from kafkaraw.client.java_names import Properties
 
 
 @documented_by(
@@ -83,6 +84,8 @@ class AsyncAdmin:
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
         """
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, AdminConfig, properties, runtime, settings)
 
     async def __aenter__(self) -> AsyncAdmin:

@@ -37,7 +37,6 @@ from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.protocol import Uuid
@@ -45,6 +44,8 @@ from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from kafkaraw.client.java_names import Properties
 
 
 @documented_by(AsyncAdmin)
@@ -67,6 +68,8 @@ class Admin:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, AdminConfig, properties, runtime, settings)
 
     def __enter__(self) -> Admin:

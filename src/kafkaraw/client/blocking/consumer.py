@@ -25,7 +25,6 @@ from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.client.groups.commit_queue import Done
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow
+
+    from kafkaraw.client.java_names import Properties
 
 T = TypeVar("T")
 
@@ -71,6 +72,8 @@ class Consumer:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, ConsumerConfig, properties, runtime, settings)
 
     def __enter__(self) -> Consumer:

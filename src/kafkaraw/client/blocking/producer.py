@@ -22,21 +22,23 @@ from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.deadline import check_timeout
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import tell_about_forks
-from kafkaraw.client.java_names import Properties, made_from_properties
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore, Transactions
-from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, at_end_of_process, forget, watch
+from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, forget, watch
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
+from kafkaraw.net.process_hooks import at_exit
 from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow
+
+    from kafkaraw.client.java_names import Properties
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,8 @@ class Producer(Sender):
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+        from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
+
         return made_from_properties(cls, ProducerConfig, properties, runtime, settings)
 
     def __enter__(self) -> Producer:
@@ -291,4 +295,4 @@ def core_of(producer: Producer) -> ProducerCore:
     return producer._core  # noqa: SLF001 - same module
 
 
-at_end_of_process(_close_producers)  # runs before the loop thread's own, which was registered by the import above
+at_exit(_close_producers, of_workers=True)  # runs before the loop thread's own, which the import above has named

@@ -11,7 +11,7 @@ import base64
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkaraw.client.arguments import partitions_of, positions_of
 from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from kafkaraw.client.fetching.reading import Reading
 
 log = logging.getLogger(__name__)
-
-CLOSE_S: Final = 30.0
-"""Timeout of close, if the call has none."""
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 

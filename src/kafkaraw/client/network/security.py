@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.config import ClientConfig
-from kafkaraw.client.credentials.source import Credentials
 from kafkaraw.client.network.connection import Login
 from kafkaraw.errors import AuthorizationError, ConfigError, KafkaError
 from kafkaraw.net import AsyncioNetwork, Network
-from kafkaraw.net.tls import client_context
 
 if TYPE_CHECKING:
     import random
     import ssl
+
+    from kafkaraw.client.credentials.source import Credentials
 
 SESSION_SHARES = (0.85, 0.95)
 """Between which parts of its lifetime a login is renewed; as in Kafka's SaslClientAuthenticator."""
@@ -58,6 +58,8 @@ def with_principal(error: KafkaError, config: ClientConfig) -> KafkaError:
 def _tls(config: ClientConfig) -> ssl.SSLContext:
     if config.ssl_context is not None:
         return config.ssl_context
+    from kafkaraw.net.tls import client_context  # only for TLS
+
     try:
         return client_context(
             trusted=config.ssl_cafile or config.ssl_cadata,

@@ -11,13 +11,10 @@ an asynchronous generator, which `asyncio.run` closes (`shutdown_asyncgens`). St
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
-import os
-import sys
 import warnings
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -27,6 +24,7 @@ from kafkaraw.client.sending.producer_core import ProducerCore
 from kafkaraw.core.producer.report import describe
 from kafkaraw.errors import KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
+from kafkaraw.net.process_hooks import at_exit, in_forked_child
 
 log = logging.getLogger(__name__)
 
@@ -172,35 +170,12 @@ def end_forgotten(seconds: float) -> None:
         _tell_losses(core, "the process ends")
 
 
-def at_end_of_process(close: Callable[[], None]) -> None:
-    """Have `close` called when this process ends, or a worker of `multiprocessing`, where `atexit` does not run.
-
-    A worker of `multiprocessing` ends with `os._exit`, after what its `util.Finalize` knows.
-    """
-    atexit.register(close)
-    _at_end.append(close)
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None:  # imported by a worker
-        _close_in_worker(close)
-
-
-_at_end: Final[list[Callable[[], None]]] = []
-
-
-def _close_in_worker(close: Callable[[], None]) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, close, exitpriority=0)
-
-
 def _after_fork_in_child() -> None:
-    """The parent delivers them. A worker of `multiprocessing` begins by forgetting all hooks; these come after that."""
+    """The parent delivers them."""
     leave_behind((dict(_forgotten), dict(_loop_ends), set(_closing)))
     for registry in (_forgotten, _loop_ends, _closing):
         registry.clear()
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        for close in _at_end:
-            util.register_after_fork(close, _close_in_worker)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
-at_end_of_process(partial(end_forgotten, EXIT_CLOSE_S))
+in_forked_child(_after_fork_in_child)
+at_exit(partial(end_forgotten, EXIT_CLOSE_S), of_workers=True)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -47,13 +45,13 @@ class ScramCredential:
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
     """Hash a password as often as is asked for; who knows the result can log in, so it is a secret, too."""
-    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    return _pbkdf2(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
     """Derive what a broker keeps from a salted password."""
     digest = HASHES[mechanism]
-    stored_key = hashlib.new(digest, _hmac(digest, salted, b"Client Key")).digest()
+    stored_key = _hash(digest, _hmac(digest, salted, b"Client Key"))
     return ScramCredential(salt, stored_key, _hmac(digest, salted, b"Server Key"), iterations)
 
 
@@ -141,7 +139,7 @@ class ScramClient:
         return nonce, salt, int(iterations)
 
     def _hash(self, salt: bytes, iterations: int) -> None:
-        self._salted = salt, iterations, hashlib.pbkdf2_hmac(self._digest, self._password, salt, iterations)
+        self._salted = salt, iterations, _pbkdf2(self._digest, self._password, salt, iterations)
 
     def _final(self, server_first: str) -> bytes:
         nonce, salt, iterations = self._read_first(server_first)
@@ -150,7 +148,7 @@ class ScramClient:
         assert self._salted is not None
         salted = self._salted[2]
         client_key = _hmac(self._digest, salted, b"Client Key")
-        stored_key = hashlib.new(self._digest, client_key).digest()
+        stored_key = _hash(self._digest, client_key)
         without_proof = f"c={_encode(_NO_BINDING.encode())},r={nonce}"
         message = f"{self._first_bare},{server_first},{without_proof}".encode()
         proof = _xor(client_key, _hmac(self._digest, stored_key, message))
@@ -162,7 +160,7 @@ class ScramClient:
         values = _attributes(server_final)
         if "e" in values:
             raise AuthenticationError(f"{self.name}: the broker says {values['e']}")
-        if not hmac.compare_digest(_decode(values.get("v", "")), self._signature):
+        if not _same(_decode(values.get("v", "")), self._signature):
             raise AuthenticationError(f"{self.name}: the broker does not know the password: it is not who it claims")
         self._next = _Step.DONE
 
@@ -234,8 +232,8 @@ class ScramServer:
         mask = _hmac(self._digest, credential.stored_key, message)
         given = _decode(proof)
         client_key = _xor(given, mask) if len(given) == len(mask) else b""
-        key_fits = hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key)
-        nonce_fits = hmac.compare_digest(values.get("r", "").encode(), self._nonce.encode())
+        key_fits = _same(_hash(self._digest, client_key), credential.stored_key)
+        nonce_fits = _same(values.get("r", "").encode(), self._nonce.encode())
         if not (key_fits and nonce_fits and values.get("c") == _encode(self._header.encode())):
             raise AuthenticationError(self._refusal)
         self.user = self._claimed
@@ -264,7 +262,31 @@ def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+# hashlib and hmac take 6 ms to import: only logins pay for them.
+
+
+def _pbkdf2(digest: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    import hashlib
+
+    return hashlib.pbkdf2_hmac(digest, password, salt, iterations)
+
+
+def _hash(digest: str, data: bytes) -> bytes:
+    import hashlib
+
+    return hashlib.new(digest, data).digest()
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Compare in a time that does not depend on where they differ."""
+    import hmac
+
+    return hmac.compare_digest(one, other)
+
+
 def _hmac(digest: str, key: bytes, message: bytes) -> bytes:
+    import hmac
+
     return hmac.digest(key, message, digest)
 
 

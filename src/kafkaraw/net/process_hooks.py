@@ -1,0 +1,85 @@
+"""What this package has done when the process forks or ends, in one place.
+
+Modules name their functions when they are imported, which changes nothing outside of this module. Python is told when
+the first client, connection or loop thread is made (`install`): one fork hook and one exit hook, which cannot be taken
+back. Exit hooks run in the reverse order of their naming, so what is named later may use what was named before. Nothing
+here knows what a hook does. Start at `install`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+Hook = Callable[[], None]
+
+_in_child: Final[list[Hook]] = []
+_at_exit: Final[list[Hook]] = []
+_at_exit_of_workers: Final[list[Hook]] = []
+_claims: Final = [True]
+"""Whoever takes the entry installs: two threads may make the first client at the same time, and no lock is forked."""
+
+
+def in_forked_child(act: Hook) -> None:
+    """Have `act` called in each forked child process, before other code runs there."""
+    _in_child.append(act)
+
+
+def at_exit(act: Hook, *, of_workers: bool = False) -> None:
+    """Have `act` called when the process ends.
+
+    Args:
+        act: what to do.
+        of_workers: also at the end of a worker of `multiprocessing`, which ends by `os._exit` and skips `atexit`.
+    """
+    _at_exit.append(act)
+    if of_workers:
+        _at_exit_of_workers.append(act)
+
+
+def install() -> None:
+    """Register the hooks with Python, once per process; costs nothing when that was done."""
+    if not _claims:
+        return
+    try:
+        _claims.pop()
+    except IndexError:  # another thread does it
+        return
+    os.register_at_fork(after_in_child=_run_in_child)
+    atexit.register(_run_at_exit)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        _finish_worker()
+
+
+def _run_in_child() -> None:
+    _run(_in_child, "in a forked child process")
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:  # a worker begins by forgetting all of its parent's hooks; these come after that
+        util.register_after_fork(_run_at_exit_of_worker, lambda _: _finish_worker())
+
+
+def _finish_worker() -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, _run_at_exit_of_worker, exitpriority=0)
+
+
+def _run_at_exit() -> None:
+    _run(reversed(_at_exit), "at the end of the process")
+
+
+def _run_at_exit_of_worker() -> None:
+    _run(reversed(_at_exit_of_workers), "at the end of the process")
+
+
+def _run(hooks: Iterable[Hook], when: str) -> None:
+    for act in hooks:
+        try:
+            act()
+        except BaseException:
+            log.exception("%s.%s failed %s", act.__module__, getattr(act, "__qualname__", act), when)
