@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -299,3 +300,60 @@ def test_a_batch_that_is_dropped_while_interceptors_look_at_it_is_not_given():
         read(cursor, got)
         assert got == []
         assert cursor.positions() == {}
+
+
+class Held(Batch):
+    """A batch whose reader stops where interceptors are called."""
+
+    __slots__ = ("go_on", "reached")
+
+    def __iter__(self) -> Iterator[Record]:
+        self.reached.set()
+        assert self.go_on.wait(5)
+        return super().__iter__()
+
+
+def test_a_close_by_another_thread_at_any_moment_of_a_reader_ends_it_in_order() -> None:
+    """`drop` stops after two of its calls: at the first the reader chooses a batch, at the second it takes it."""
+    for first in range(1, 9):
+        for second in range(first, 9):
+            read_while_dropping(first, second)
+
+
+def read_while_dropping(first: int, second: int) -> None:
+    cursor, reached, go_on = RecordCursor(()), threading.Event(), threading.Event()
+    batches = [Held("t", number, wire, start_offset=start) for number, start, wire in BATCHES]
+    for batch in batches:
+        batch.reached, batch.go_on = reached, go_on
+    cursor.put(batches)
+    came: list[object] = []
+
+    def read() -> None:
+        try:
+            came.append(cursor.next_record())
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the test shows it
+            came.append(error)
+        reached.set()
+
+    reader, calls = threading.Thread(target=read), 0
+
+    def stop(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "c_return"
+        if event == "c_return" and calls == first:
+            reader.start()
+            assert reached.wait(5)
+        if event == "c_return" and calls == second:
+            go_on.set()
+            reader.join(5)
+
+    sys.setprofile(stop)
+    try:
+        cursor.drop()
+    finally:
+        sys.setprofile(None)
+        go_on.set()
+    if reader.ident is not None:
+        reader.join(5)
+        (given,) = came
+        assert given is None or (isinstance(given, Record) and given.offset == 0), f"{first}, {second}: {given!r}"

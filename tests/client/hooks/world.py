@@ -252,7 +252,7 @@ class World:
 
         def ended(_: object) -> None:
             if number == self.ledger.transaction:  # else a task of the hook may have ended the next one
-                self.ledger.ended[number] = how
+                self.ledger.ended.setdefault(number, how)  # a second end is of one whose begin the hook has interrupted
 
         method = self.producer.commit_transaction if how == "commit" else self.producer.abort_transaction
         return _then(method(WAIT_S), ended)

@@ -565,3 +565,53 @@ def test_every_refusal_of_a_coordinator_says_to_abort_or_to_make_a_new_producer(
         assert "make a new" in said
         with pytest.raises((UsageError, ProducerFencedError), match="make a new"):
             transactions.machine.change(Change.ABORTS)
+
+
+@GENERATIONS
+@pytest.mark.parametrize("turns", range(12))
+@pytest.mark.parametrize("late", ["abort", "commit"])
+def test_a_second_call_that_ends_a_transaction_leaves_the_next_one_alone(late: str, turns: int, level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC)
+        async with cluster.producer(transactional_id="tx", linger_ms=0) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"aborted")
+            first = asyncio.ensure_future(producer.abort_transaction())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            end = producer.abort_transaction if late == "abort" else producer.commit_transaction
+            second = asyncio.ensure_future(end())
+            await first
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"next")
+            (told,) = await asyncio.gather(second, return_exceptions=True)
+            await producer.commit_transaction()
+        assert await committed(cluster) == [b"next"]
+        if late == "commit":
+            assert isinstance(told, UsageError | TransactionAbortableError), told
+        else:
+            assert told is None or isinstance(told, UsageError), told
+
+    on_cluster(test, transaction_version=level)
+
+
+def test_a_call_for_a_transaction_waits_for_an_earlier_one_as_long_as_it_may() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC)
+        async with cluster.producer(transactional_id="tx", linger_ms=0) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"v")
+            await cluster.kill()
+            commit = asyncio.ensure_future(producer.commit_transaction(20))
+            await asyncio.sleep(1)
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(KafkaTimeoutError, match="abort_transaction: an earlier call"):
+                await producer.abort_transaction(2)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(2, abs=0.1)
+            await cluster.restart()
+            await commit
+        assert await committed(cluster) == [b"v"]
+
+    on_cluster(test)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from kafkaraw.client.arguments import topic_of
@@ -47,6 +48,7 @@ from kafkaraw.errors import (
     DeliveryTimeoutError,
     ForkedError,
     KafkaError,
+    KafkaTimeoutError,
     UsageError,
     copy_to_raise,
 )
@@ -406,6 +408,9 @@ class FlushCall:
 class Transactions:
     """The calls of a transactional producer: in which order records, coordinator and machine are asked.
 
+    One call at a time: a second one begins when the first is over. A late abort would otherwise end the next
+    transaction, which its commit then takes for one without records.
+
     Args:
         manager: has the state, and asks the coordinator.
         sender: sends the records.
@@ -417,29 +422,62 @@ class Transactions:
         self._machine = manager.machine
         self._sender = sender
         self._engine = engine
+        self._call = asyncio.Lock()
+        self._ends = 0  # how many transactions have ended
+        self._last_was_committed = False
 
     async def init(self, timeout: float | None) -> None:
         """Take over the transactional id; see `AsyncProducer.init_transactions`."""
-        if self._machine.phase not in (Phase.NEW, Phase.PREPARED):
-            raise UsageError("init_transactions() has been called already, once is enough")
-        self._adopt(await self._manager.init_producer_id(self._engine.deadline(timeout)))
-        self._machine.change(Change.INITIALISED)
+        deadline = self._engine.deadline(timeout)
+        async with self._alone(deadline, "init_transactions"):
+            if self._machine.phase not in (Phase.NEW, Phase.PREPARED):
+                raise UsageError("init_transactions() has been called already, once is enough")
+            self._adopt(await self._manager.init_producer_id(deadline))
+            self._machine.change(Change.INITIALISED)
 
     async def begin(self) -> None:
         """Begin a transaction; see `AsyncProducer.begin_transaction`."""
-        if self._machine.phase is Phase.READY:
-            await self._manager.learn_version()
-        self._manager.begin()
-        self._sender.receive(TransactionBegun(self._manager.implicit))
-        self._manager.resume()
+        async with self._alone(self._engine.deadline(None), "begin_transaction"):
+            if self._machine.phase is Phase.READY:
+                await self._manager.learn_version()
+            self._manager.begin()
+            self._sender.receive(TransactionBegun(self._manager.implicit))
+            self._manager.resume()
 
     async def send_offsets(self, offsets: Offsets, group: str | GroupMetadata, timeout: float | None) -> None:
         """Make offsets part of the transaction; see `AsyncProducer.send_offsets_to_transaction`."""
-        await self._manager.send_offsets(offsets, group, timeout)
+        deadline = self._engine.deadline(timeout)
+        async with self._alone(deadline, "send_offsets_to_transaction"):
+            await self._manager.send_offsets(offsets, group, deadline)
 
     async def end(self, *, commit: bool, timeout: float | None) -> None:
         """Commit or abort; see `AsyncProducer.commit_transaction` and `abort_transaction`."""
-        deadline = self._engine.deadline(timeout)
+        deadline, ends = self._engine.deadline(timeout), self._ends
+        what = "commit_transaction" if commit else "abort_transaction"
+        async with self._alone(deadline, what):
+            if self._ends == ends:
+                await self._end(commit=commit, deadline=deadline)
+            elif self._last_was_committed is not commit:
+                raise UsageError(f"{what}: another call has ended the transaction meanwhile")
+
+    @asynccontextmanager
+    async def _alone(self, deadline: Deadline, what: str) -> AsyncIterator[None]:
+        """Wait until the calls before this one are over.
+
+        Raises:
+            KafkaTimeoutError: one of them takes too long.
+        """
+        try:
+            async with asyncio.timeout(deadline.remaining):
+                await self._call.acquire()
+        except TimeoutError:
+            raise KafkaTimeoutError(f"{what}: an earlier call for the transaction is still under way") from None
+        try:
+            yield
+        finally:
+            self._call.release()
+
+    async def _end(self, *, commit: bool, deadline: Deadline) -> None:
         if commit:
             await self._settle(deadline, "commit_transaction")
             self._machine.change(Change.COMMITS)
@@ -449,17 +487,20 @@ class Transactions:
             self._sender.receive(TransactionAborts(_aborted))
             await self._sender.settle_all(deadline, "abort_transaction")
         identity = await self._manager.end(commit=commit, deadline=deadline)
-        self._machine.change(Change.ENDED)
         if identity is not None:
             self._adopt(identity)
         else:
             self._sender.receive(TransactionEnded())
+        self._machine.change(Change.ENDED)
+        self._ends, self._last_was_committed = self._ends + 1, commit
 
     async def prepare(self, timeout: float | None) -> PreparedTransaction | None:
         """Let another process end the transaction; see `AsyncProducer.prepare_transaction`."""
-        await self._settle(self._engine.deadline(timeout), "prepare_transaction")
-        self._machine.change(Change.PREPARES)
-        return self._manager.prepared
+        deadline = self._engine.deadline(timeout)
+        async with self._alone(deadline, "prepare_transaction"):
+            await self._settle(deadline, "prepare_transaction")
+            self._machine.change(Change.PREPARES)
+            return self._manager.prepared
 
     async def roll_back(self, error: BaseException) -> None:
         """Abort because of an error that is on its way to the user, as far as there is anything to abort."""

@@ -156,7 +156,7 @@ class TransactionManager:
             self.transactional_id, self._identity.producer_id, self._identity.epoch, self.implicit
         )
 
-    async def send_offsets(self, offsets: Offsets, group: str | GroupMetadata, timeout: float | None) -> None:
+    async def send_offsets(self, offsets: Offsets, group: str | GroupMetadata, deadline: Deadline) -> None:
         """Make offsets part of the transaction; see `AsyncProducer.send_offsets_to_transaction`."""
         positions = positions_of(offsets, "send_offsets_to_transaction")
         who = GroupMetadata(group) if isinstance(group, str) and group else group
@@ -165,7 +165,6 @@ class TransactionManager:
                 f"send_offsets_to_transaction: group {who!r:.80} must be a group id, or what consumer.group_metadata() "
                 f"gives"
             )
-        deadline = self._engine.deadline(timeout)
         topics = _offset_topics(positions)
         attempt = self.machine.offsets_sent(who.group_id, positions)
         if not positions:

@@ -296,13 +296,16 @@ class RecordCursor:
 
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
         """Drop everything that is in hand, or what belongs to one partition."""
-        self._changes += 1
         if topic_partition is None:
             self._moved.update((batch.topic_partition, None) for batch in self._waiting)
-            self._waiting.clear()
+            nothing: list[Batch] = []
+            # No call in between: another thread, which has chosen a batch, sees both or neither (`close` may do that).
+            self._waiting[:] = nothing
+            self._changes += 1
             self._forget()
             self._given = {}
             return
+        self._changes += 1
         self._moved[topic_partition] = None
         if self._batch is not None and self._batch.topic_partition == topic_partition:
             self._forget()

@@ -168,11 +168,11 @@ class TransactionMachine:
             raise self._refusal() from self.cause
         if change in _TAKES_OFFSETS and self._in_doubt:
             raise TransactionAbortableError(self._doubt())
+        log.debug("transaction: %s -> %s", self.phase.name, after.name)  # first: a handler that raises changes nothing
         if change is Change.ENDED:
             self.cause = None
             self._in_doubt.clear()
-        before, self.phase = self.phase, after
-        log.debug("transaction: %s -> %s", before.name, after.name)
+        self.phase = after
 
     def fail(self, error: KafkaError) -> None:
         """Something in the open transaction failed; it can only be aborted. Without one, nothing changes."""
