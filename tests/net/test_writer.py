@@ -310,14 +310,14 @@ def test_slices_of_one_file_have_one_descriptor(network: AsyncioNetwork, fd: int
         number = fd if owned is None else owned.fileno()
         async with Pair(network) as pair:
             pair.server.link.pause_reading()
-            before = len(os.listdir("/proc/self/fd"))
+            before = descriptors_of(fd)
             pair.link.send([FileSlice(number, 0, len(CONTENT))] * 300)
             del owned
-            assert len(os.listdir("/proc/self/fd")) == before + (not shared)
+            assert descriptors_of(fd) == before + (not shared)
             pair.server.link.resume_reading()
             pair.link.abort()
             await pair.client.loss()
-        assert len(os.listdir("/proc/self/fd")) <= before
+        assert descriptors_of(fd) == before - shared
 
     if os.path.isdir("/proc/self/fd"):
         asyncio.run(main())

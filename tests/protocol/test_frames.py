@@ -56,7 +56,7 @@ def test_the_header_of_a_version_from_the_future_can_be_read() -> None:
     header, at = decode_request_header(frame)
     assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (18, 99, 7, "me")
     assert frame[at:] == b"rest"
-    with pytest.raises(UnsupportedVersionError, match="ApiVersionsRequest has versions 0-4, not 99"):
+    with pytest.raises(UnsupportedVersionError, match="ApiVersionsRequest has versions 0-5, not 99"):
         decode_request(frame)
 
 

@@ -7,8 +7,8 @@ import ssl
 import pytest
 import trustme
 
-from kafkaraw.client.network import security
 from kafkaraw.errors import ConfigError
+from kafkaraw.net import tls
 from kafkaraw.net.tls import client_context
 from kafkaraw.spark.options.parsing import parse_options
 from tests.spark.options.parsed import parse, refusal
@@ -126,6 +126,6 @@ def test_certificates_are_loaded_once_for_all_kinds_of_clients(tmp_path, monkeyp
         loaded.append(given)
         return client_context(**given)  # type: ignore[arg-type]  # passed on as given
 
-    monkeypatch.setattr(security, "client_context", load)
+    monkeypatch.setattr(tls, "client_context", load)
     parse(subscribe="t", kafka__ssl__truststore__location=str(store), kafka__security__protocol="SSL")
     assert len(loaded) == 1
