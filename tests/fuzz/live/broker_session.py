@@ -154,7 +154,8 @@ class Round:
             return
         if not self._let_go(before, budget.rest_s):
             yield "descriptors kept", f"{broker.now()} after {budget.rest_s:g} s of rest, {before} before"
-        limit = before.memory_mb + budget.kept_mb + budget.tls_connection_mb * arena.made_in_tls
+        kept_mb = budget.kept_mb + ATTACKS[self.attack].kept_mb
+        limit = before.memory_mb + kept_mb + budget.tls_connection_mb * arena.made_in_tls
         if not wait_until(lambda: broker.now().memory_mb <= limit, budget.rest_s):
             yield "memory kept", f"{broker.now()} after {budget.rest_s:g} s of rest, {before} before"
         if self.target.kind != "open":
