@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 JOB_STARTS_S = 60
 CANCELLED_S = 30
@@ -48,6 +49,12 @@ def interrupt_when_a_job_runs(spark, is_over: threading.Event) -> None:
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 
+def is_caused_by_ctrl_c(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 def test_after_ctrl_c_in_a_job_the_job_is_cancelled_and_the_next_write_succeeds(spark, kafka):
     topic = kafka.new_topic()
     rows = spark.range(3).selectExpr("CAST(id AS string) AS value").write.format("kafkaraw").mode("append")
@@ -57,8 +64,10 @@ def test_after_ctrl_c_in_a_job_the_job_is_cancelled_and_the_next_write_succeeds(
     presses = threading.Thread(target=interrupt_when_a_job_runs, args=(spark, is_over))
     presses.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises((KeyboardInterrupt, Py4JNetworkError)) as caught:
             spark.range(10**12).selectExpr("sum(hash(id))").collect()
+        # PySpark asks for one thing more on its way out, on a new connection, which rarely fails: then that is raised.
+        assert isinstance(caught.value, KeyboardInterrupt) or is_caused_by_ctrl_c(caught.value)
     finally:
         is_over.set()
         presses.join()
