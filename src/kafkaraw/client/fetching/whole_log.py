@@ -166,7 +166,7 @@ class WholeLog:
                     raise error_for(code, f"read {self._name}", resource=self._topic_partition.topic, operation="READ")
                 problem = error_for(code, f"read {self._name}")
             except (RetriableError, UnknownTopicError) as error:  # `_refresh` tells a topic that was deleted
-                if problem is None or not deadline.expired:  # at the end the time is up for whatever is asked
+                if problem is None or not deadline.expired:  # after the deadline, every request times out
                     problem = error
             if deadline.expired:
                 raise KafkaTimeoutError(f"read {self._name}: not done within {timeout:g} s; last seen: {problem}")

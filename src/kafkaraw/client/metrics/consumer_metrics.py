@@ -17,7 +17,7 @@ GROUP: Final = "consumer"
 """Where they stand in `client.metrics()`, beside the nodes."""
 
 UNKNOWN: Final = -1
-"""What is told while nothing is known."""
+"""The values before the first measurement."""
 
 MEANINGS: Final = {
     "fetch_total": "Answers to Fetch requests.",

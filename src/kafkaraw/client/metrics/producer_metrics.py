@@ -134,7 +134,7 @@ class ProducerMetrics:
         self._waited_s += seconds
         self._exhausted += in_vain
 
-    # ---- what is told
+    # ---- reporting
 
     def as_dict(self, used_bytes: int) -> dict[str, float | dict[str, int]]:
         """All of it, by name; see `MEANINGS`.

@@ -49,7 +49,7 @@ def principal_of(config: ClientConfig) -> str:
 
 
 def with_principal(error: KafkaError, config: ClientConfig) -> KafkaError:
-    """An error that says who asked, when it is about what somebody may do."""
+    """Add the client's principal to an authorization error; return other errors as they are."""
     if isinstance(error, AuthorizationError) and not error.principal:
         return error.asked_by(principal_of(config))
     return error
