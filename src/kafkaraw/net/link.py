@@ -109,7 +109,7 @@ class Link(Protocol):
 
 
 class LinkHandler(Protocol):
-    """Whoever acts on what a link delivers. Called on the event loop's thread.
+    """Receives the frames and events of a link. Called on the event loop's thread.
 
     The order is: `link_made` once, then frames and pauses, then `link_lost` once. Of these only `writing_paused` may be
     called from inside a method of the link.
