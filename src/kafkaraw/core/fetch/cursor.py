@@ -7,7 +7,7 @@ under way. This is the only code that runs per record in Python: the delivered o
 not written anywhere. Must not know of fetching. Part of `SubscriptionState`. Start at `next_batch` and `records`.
 
 Ctrl-C and what other signal handlers raise may come at any call and at any jump back (that is where Python looks for
-signals). Whatever it interrupts, the next record to give is the one behind the last record given: the cursor first
+signals). After any interruption, the next record to return is the one behind the last record returned: the cursor first
 chooses what to give, and then writes that down in statements without a call or a jump, the last ones before `return` or
 `yield`. A handler may also read, seek or close itself. So before those statements the cursor compares `_changes` with
 its value at the choice; if it differs, the cursor chooses again.

@@ -65,7 +65,7 @@ class FetchTarget(NamedTuple):
     """One partition in a Fetch, with what it takes to tell later whether the answer is still wanted.
 
     Attributes:
-        leader_epoch: the one that the metadata told; -1 when unknown.
+        leader_epoch: the leader epoch in the metadata; -1 when unknown.
         last_epoch: the leader epoch of the record before `offset`; -1 when unknown.
         is_fresh: nothing is known of the partition's ends yet, so the answer has to tell them.
     """

@@ -1,7 +1,7 @@
-"""A fetch session with one broker: it remembers what is read, so that a Fetch says only what has changed. Pure.
+"""A fetch session with one broker: it remembers the partitions, so that a Fetch contains only changes. Pure.
 
-A request costs what has changed since the last one, not what is read: `targets` is what is wanted, `_said` is what the
-broker has been told, and `_news` are the partitions in which the two may differ.
+The size of a request depends on the changes since the last one, not on the number of partitions. `targets` has the
+wanted partitions, `_said` those that the broker has, and `_news` those in which the two may differ.
 
     NONE (id 0, epoch 0) -- answer with an id --> KEPT (id, epoch 1, 2, ...) -- error or no answer --> id kept, epoch 0
 
@@ -145,7 +145,7 @@ class FetchSession:
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def failed(self) -> None:
-        """There was no answer: whether the broker has heard is not known."""
+        """Process a request without a response: it is unknown whether the broker has received it."""
         self._is_under_way = False
         self._start_anew()
 
@@ -155,7 +155,7 @@ class FetchSession:
 
 
 def _same(old: FetchTarget | None, new: FetchTarget) -> bool:
-    """Whether the broker would be told nothing new; a jump that came back to where it was is none of its business."""
+    """Whether the broker has this target already; a seek and a seek back between two requests need no change."""
     return old is not None and (
         (old.topic_id, old.offset, old.leader_epoch, old.last_epoch, old.size_wanted_bytes)
         == (new.topic_id, new.offset, new.leader_epoch, new.last_epoch, new.size_wanted_bytes)

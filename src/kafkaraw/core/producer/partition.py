@@ -1,10 +1,11 @@
 """One partition's batches, from sealed to settled: their order, their sequence numbers, and when they may be sent.
 
-Theory of operation. Batches leave in the order in which they were sealed, up to five in flight (Kafka's brokers
-remember five). When one has to be sent again, the partition is drained: nothing more is sent until everything in
-flight has been answered. Then whatever came back is put in front of the queue in its old order, with its old numbers,
-and after a back-off the partition goes on. So an earlier batch can never be overtaken by a later one, however the
-answers arrive; a batch that had been written all the same is recognised by its numbers and dropped by the broker.
+Theory of operation. Batches are sent in the order in which they were sealed, up to five in flight (Kafka's brokers
+remember five). When a batch has to be retried, the partition is drained: no batch is sent until all batches in flight
+have a response. Then the batches to retry are put in front of the queue in their old order, with their old sequence
+numbers, and after a backoff the partition continues. So a later batch never overtakes an earlier one, regardless of the
+order of the responses. If the broker had written a retried batch already, it recognises the sequence numbers and drops
+the duplicate.
 
 A batch that is given up leaves a hole in the numbers if the broker never wrote it. The broker then answers the next
 one with OUT_OF_ORDER_SEQUENCE_NUMBER, and since it refuses everything behind a hole, nothing behind it is written:
@@ -87,10 +88,10 @@ TRANSITIONS = {
 class Shipment:
     """One batch on its way.
 
-    `first_index` counts the records that this producer sent to the partition before. `settled` is set when the caller
-    has been told; the batch may still be in flight then (its delivery time was over), so its memory is still read.
-    `sent_back` is set when it has to be settled before anything newer is sent; `is_part` when it is what a batch was
-    split into.
+    `first_index` counts the records that this producer sent to the partition before. `settled` is set when the outcome
+    was reported; after a delivery timeout the batch may still be in flight then, so its memory is still read.
+    `sent_back` is set when it has to be settled before any newer batch is sent; `is_part` when it is a part of a split
+    batch.
     """
 
     batch: SealedBatch
