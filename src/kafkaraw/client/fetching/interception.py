@@ -42,12 +42,12 @@ class Interception:
         return made
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell of positions that were stored."""
+        """Call `on_commit` with committed offsets."""
         for on_commit in self._on_commit:
             guarded(on_commit, dict(offsets))
 
     def close(self) -> None:
-        """Tell that the consumer is closed, once."""
+        """Call `close` of the interceptors, once."""
         if not self._closed:
             self._closed = True
             for close in methods_of(self._interceptors, "close"):

@@ -43,7 +43,7 @@ MEANINGS: Final = {
     "bufferpool_wait_time_total_s": "Seconds that senders waited for some of it.",
     "waiting_threads": "Senders that wait for some of it.",
 }
-"""Every name, and what it tells; those with `_total` only grow."""
+"""The meaning of each metric, by name. Metrics with `_total` are counters."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ When it raises a `ProtocolError`, the first wire batch of the first batch is dam
 
 
 class _InNext:
-    """`next_record` is making a record; a generator tells that by itself."""
+    """`next_record` is decoding a record; a generator detects that by itself."""
 
 
 _IN_NEXT: Final = _InNext()
