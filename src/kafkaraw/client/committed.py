@@ -1,4 +1,4 @@
-"""Committed positions of consumer groups, and prepared transactions: values that users give and get."""
+"""Committed offsets of consumer groups, and prepared transactions: arguments and results of public methods."""
 
 from __future__ import annotations
 

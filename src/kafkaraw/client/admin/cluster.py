@@ -38,7 +38,7 @@ class ClusterAdmin:
     """The operations on the cluster itself.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

@@ -130,7 +130,7 @@ class ConfigAdmin:
     """The operations on configurations.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

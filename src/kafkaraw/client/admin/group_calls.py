@@ -28,7 +28,7 @@ class GroupCalls:
     """Sends the requests of an area's operations to group coordinators.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

@@ -57,7 +57,7 @@ class GroupOffsetAdmin:
     """The operations on committed offsets.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

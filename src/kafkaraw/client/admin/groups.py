@@ -51,7 +51,7 @@ class GroupAdmin:
     """The operations on groups.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

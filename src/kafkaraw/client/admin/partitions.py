@@ -43,7 +43,7 @@ class PartitionAdmin:
     """The operations on partitions.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

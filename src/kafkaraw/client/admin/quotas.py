@@ -55,7 +55,7 @@ class QuotaAdmin:
     """The operations on client quotas.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

@@ -93,7 +93,7 @@ class TopicAdmin:
     """The operations on topics.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

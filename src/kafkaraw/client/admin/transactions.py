@@ -50,7 +50,7 @@ class TransactionAdmin:
     """The operations on transactions.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

@@ -58,7 +58,7 @@ class UserAdmin:
     """The operations on users.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:

@@ -58,7 +58,7 @@ class Fetches:
     """The Fetch requests of one consumer.
 
     Args:
-        engine: the way to the cluster.
+        engine: connections and metadata.
         fetcher: called with responses and failures.
         config: the consumer's settings.
         counters: count them.

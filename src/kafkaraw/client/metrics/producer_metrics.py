@@ -122,7 +122,7 @@ class ProducerMetrics:
         self._plain_bytes += batch.size_bytes
 
     def failed(self, records_count: int) -> None:
-        """Records are given up."""
+        """Count records that failed."""
         self._records_failed += records_count
 
     def split(self) -> None:

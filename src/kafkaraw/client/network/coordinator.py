@@ -45,7 +45,7 @@ class Coordinator:
     """The coordinator of one group or transactional id.
 
     Args:
-        engine: the way to the cluster.
+        engine: connections and metadata.
         kind: what is coordinated.
         key: the group or transactional id.
     """

@@ -100,7 +100,7 @@ class Sender:
 
     Args:
         config: the settings.
-        engine: the way to the brokers.
+        engine: connections and metadata.
         machine: decides; only the sender changes it.
         accumulator: has the records.
         transactions: the producer's, when it is transactional.
@@ -576,7 +576,7 @@ class Outbox:
     connection, and then start one after the other. Nothing here decides or retries.
 
     Args:
-        engine: the way to the brokers.
+        engine: connections and metadata.
         config: for acks and timeouts.
         transactions: the producer's, when it is transactional.
         tell: called with the event with which each request ends; on the loop.

@@ -230,7 +230,7 @@ class Resplit:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The records are given up; `report` says which they are."""
+    """Fail the records; `report` names them."""
 
     batch: SealedBatch
     error: KafkaError

@@ -1,4 +1,4 @@
-"""What to do about a batch that was not written: send it again as it is, renumbered or in parts, or give it up.
+"""What to do about a batch that was not written: retry it as it is, renumbered or split, or fail it.
 
 Pure functions from what is known of the batch to a `Remedy`, one per verdict; the verdicts are in `outcomes.py`, and
 `machine.py` carries remedies out. Start at `remedy_for`.
