@@ -1,4 +1,4 @@
-"""Check what users give to a call: partitions, positions, timestamps, topics, settings.
+"""Checks of the arguments of public methods: partitions, positions, timestamps, topics, settings.
 
 A refusal names the call, the value, and the form that the call takes. Nothing here runs once per record: a producer
 that refuses a record asks `check_record_types` of `sending/accumulator.py` afterwards. Start at `partitions_of`.

@@ -72,7 +72,7 @@ class Bridge:
         return self.run(on_loop())
 
     def call_soon(self, work: Callable[[], object]) -> None:
-        """Have a plain function called there, before whatever is run there next; does not wait for it."""
+        """Schedule a plain function on the loop thread, before later calls; does not wait for it."""
         if not self._forked and not self.is_lost:
             client_loop_thread().call_soon(work)
 

@@ -1,4 +1,4 @@
-"""Committed positions of consumer groups, and prepared transactions: values that users give and get."""
+"""Committed offsets of consumer groups, and prepared transactions: arguments and results of public methods."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from kafkaraw.light_classes import NamedTuple
 
 
 class GroupMetadata(NamedTuple):
-    """Who commits: a group, and which of its members (KIP-447).
+    """Identifies a group, and the member that commits (KIP-447).
 
     Attributes:
         group_id: the group.
-        generation_id: the generation or member epoch; -1 for one who is no member.
-        member_id: the member; empty for one who is none.
-        group_instance_id: name of a static member.
+        generation_id: the generation or member epoch; -1 without a member.
+        member_id: the member's id; empty without a member.
+        group_instance_id: the `group.instance.id` of a static member.
     """
 
     group_id: str
@@ -23,10 +23,10 @@ class GroupMetadata(NamedTuple):
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction whose records are all acknowledged, and which waits for somebody to end it.
+    """A transaction whose records are all acknowledged, and which has to be committed or aborted.
 
     It can be sent to another process, and ended there by `Admin.end_transaction`. Until then it is open: its
-    `transaction_timeout_ms` goes on, and readers of committed records wait for it.
+    `transaction_timeout_ms` keeps running, and `read_committed` consumers wait for it.
 
     Attributes:
         transactional_id: whose.

@@ -1,8 +1,8 @@
 """Every setting of the clients, declared once: name, type, default, unit, limits, meaning.
 
 Names are those that Python users know; defaults are those of Java 4.3's clients except `batch_size`. The classes are
-frozen and passed whole: nobody re-lists their fields. `parse()` is the way in; how a declaration is checked is
-in `settings.py`.
+frozen and passed whole, so that no other code lists their fields again. Start at `parse()`; `settings.py` checks the
+declarations.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class ClientConfig:
 
     @property
     def answer_timeout_ms(self) -> int:
-        """How long a broker may owe an answer before its connection is given up."""
+        """How long a broker may leave a request unanswered before the connection ends."""
         return self.request_timeout_ms
 
 

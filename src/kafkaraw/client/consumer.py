@@ -1,7 +1,7 @@
-"""`AsyncConsumer`: read partitions of topics from positions of one's own choosing.
+"""`AsyncConsumer`: reads records from partitions of topics.
 
-The face only: what its methods promise. Fetching and waiting are in `reading`, decisions in `core/fetch`. Start at
-`poll`.
+This module has the public methods and their documentation. Fetching and waiting are in `reading`, decisions in
+`core/fetch`. Start at `poll`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.java_names import Properties
 
 CLOSE_S: Final = 30.0
-"""How long closing may take when the call does not say."""
+"""Default timeout of `close`, in seconds."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ T = TypeVar("T")
 def _interruptible(
     method: Callable[Concatenate[AsyncConsumer, P], Coroutine[object, None, T]],
 ) -> Callable[Concatenate[AsyncConsumer, P], Coroutine[object, None, T]]:
-    """Have `wakeup` end a method that may wait."""
+    """Let `wakeup` interrupt a method that may wait."""
 
     @wraps(method)
     async def call(self: AsyncConsumer, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -67,11 +67,12 @@ def _interruptible(
 
 
 class AsyncConsumer:
-    """Reads records from partitions that are assigned to it.
+    """Reads records from the partitions that are assigned to it.
 
-    The connection is made on first use. One task reads at a time: a call that waits for records raises
-    `ConcurrentUseError` while another task is in one. Meanwhile other tasks may call all the rest, on the same event
-    loop. With automatic commits, what one task was given counts as processed when another one asks for more.
+    The consumer connects on first use. One task reads at a time: a call that waits for records raises
+    `ConcurrentUseError` while another task is in such a call. Other tasks of the same event loop may call all other
+    methods meanwhile. With automatic commits, the records returned to one task count as processed when another task
+    asks for more.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -92,15 +93,18 @@ class AsyncConsumer:
             from kafkaraw.client.groups.group import Group  # only for members: a quarter of a consumer's modules
 
             self._group = Group(self._engine, self._config, self._reading)
-        self._reader: asyncio.Task[object] | None = None  # whose call waits for records
+        self._reader: asyncio.Task[object] | None = None  # the task whose call waits for records
         self._reader_left = asyncio.Event()
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
-        """Make one with a Java client's configuration, a `.properties` file or names and values; `settings` go first.
+        """Create a consumer from a Java client's configuration: a `.properties` file, or names and values.
+
+        `settings` override the configuration.
 
         Raises:
-            ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
+            ConfigError: the file cannot be read, or a name or a value is not accepted; the message says what to use
+                instead.
         """
         from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
 
@@ -122,16 +126,17 @@ class AsyncConsumer:
     # -- what to read
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions from now on.
+        """Assign exactly these partitions to this consumer.
 
-        Partitions that were assigned before keep their positions; new ones begin where the group has committed, if
-        there is a `group_id`, else where `auto_offset_reset` says, unless `seek` says otherwise.
+        Partitions that were assigned before keep their positions. The position of a new partition is the one that
+        `seek` sets; without `seek`, it is the committed offset of the group, if there is a `group_id` and the group has
+        committed one; else `auto_offset_reset` decides.
 
         Args:
             partitions: `TopicPartition`s; an empty list stops reading.
 
         Raises:
-            UsageError: an entry is not a topic and a partition, or there is a subscription.
+            UsageError: an entry is not a topic and a partition, or the consumer has subscribed.
         """
         checked = partitions_of(partitions, "assign")
         self._reading.check_usable()
@@ -144,10 +149,10 @@ class AsyncConsumer:
         self._engine.use_topics({topic_partition.topic for topic_partition in checked})
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these, too; those that are assigned stay as they are.
+        """Assign these partitions in addition to those that are assigned.
 
         Args:
-            partitions: `TopicPartition`s; they begin as with `assign`.
+            partitions: `TopicPartition`s; their positions are as with `assign`.
 
         Raises:
             UsageError: as `assign`.
@@ -155,13 +160,13 @@ class AsyncConsumer:
         self.assign([*self.assignment(), *partitions_of(partitions, "incremental_assign")])
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more; the others stay as they are. Nothing is committed.
+        """Remove these partitions from the assignment. The other ones keep their positions; nothing is committed.
 
         Args:
-            partitions: assigned ones.
+            partitions: assigned partitions.
 
         Raises:
-            UsageError: one is not assigned (then none is taken away), or there is a subscription.
+            UsageError: a partition is not assigned (then none is removed), or the consumer has subscribed.
         """
         gone = set(partitions_of(partitions, "incremental_unassign"))
         for partition in gone:
@@ -169,7 +174,7 @@ class AsyncConsumer:
         self.assign([partition for partition in self.assignment() if partition not in gone])
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read, in order."""
+        """Return the assigned partitions, in order."""
         return list(self._reading.subscriptions.assignment)
 
     def subscribe(
@@ -181,33 +186,35 @@ class AsyncConsumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Share the partitions of topics with the other members of the group.
+        """Subscribe to topics: the members of the group share the partitions.
 
-        Membership begins with the next call that reads, and is kept by heartbeats that depend on nothing else. The
-        callbacks are called inside of such calls, with a list of partitions; they may be `async`, and may commit and
-        seek. Subscribing again changes what is wanted. See the how-to "Consume in a group".
+        The consumer joins the group in the next call that reads. Heartbeats run in the background, independently of the
+        application. Calls that read also call the rebalance listener, with a list of partitions. Listener callbacks may
+        be `async`, and may commit and seek. Subscribing again replaces the subscription. See the how-to "Consume in a
+        group".
 
         Args:
-            topics: names; those that do not exist are read when they do.
-            pattern: instead of topics: a regular expression that matches the whole name; Kafka's own topics are left
-                out. With `group_protocol="consumer"` text is for the broker (RE2).
-            on_assigned: called after partitions were assigned, before anything of them is read.
-            on_revoked: called before partitions are taken away.
-            on_lost: called when they may belong to others already; `on_revoked` is called instead when it is None.
+            topics: names; a topic that does not exist is read as soon as it exists.
+            pattern: instead of topics: a regex that matches the whole name; Kafka's internal topics are left out. With
+                `group_protocol="consumer"`, the broker evaluates a pattern that is text (RE2).
+            on_assigned: called after partitions were assigned, before any record of them is read.
+            on_revoked: called before partitions are revoked.
+            on_lost: called when other members may own the partitions already; if it is None, `on_revoked` is called
+                instead.
 
         Raises:
-            UsageError: there is no `group_id`, partitions are assigned by hand, or what is wanted makes no sense.
+            UsageError: there is no `group_id`, partitions are assigned by hand, or the arguments are invalid.
         """
         self._reading.check_usable()
         self._in_group("subscribe").subscribe(topics, pattern, Listeners(on_assigned, on_revoked, on_lost))
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
-        """End the subscription: commit if that is automatic, tell `on_revoked`, and leave the group.
+        """End the subscription: commit if commits are automatic, call `on_revoked`, and leave the group.
 
-        Partitions that were assigned by hand are dropped, too.
+        Partitions that were assigned by hand are removed from the assignment, too.
 
         Args:
-            timeout: seconds for the commit and for leaving; None is `default_api_timeout_ms`.
+            timeout: seconds for committing and for leaving; None is `default_api_timeout_ms`.
         """
         self._reading.check_usable()
         if self._group is not None:
@@ -216,16 +223,17 @@ class AsyncConsumer:
             self._reading.assign(())
 
     def subscription(self) -> list[str]:
-        """The topics that are subscribed to, in order; those that match a pattern, as far as it is applied here."""
+        """Return the subscribed topics, in order; with a pattern that the client evaluates, the topics that match."""
         return [] if self._group is None else self._group.membership.subscription
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading at an offset.
+        """Set the position of a partition.
 
         Args:
-            partition: an assigned one.
-            offset: of the next record to give; whether it exists turns out when it is fetched. As `committed` and
-                `next_offsets` give it, with a leader epoch, it is noticed, too, if the log was cut before it.
+            partition: an assigned partition.
+            offset: the offset of the next record to read. The broker checks at the next fetch whether it exists. An
+                offset with a leader epoch, as `committed` and `next_offsets` return it, also detects a log that was
+                truncated before it.
 
         Raises:
             UsageError: the partition is not assigned, or the offset is negative.
@@ -236,10 +244,10 @@ class AsyncConsumer:
         self._sought([chosen])
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on at the first record that the brokers still have.
+        """Set the positions of partitions to the first record that the brokers still have.
 
         Args:
-            partitions: assigned ones; all of them when None.
+            partitions: assigned partitions; None is all of them.
 
         Raises:
             UsageError: a partition is not assigned.
@@ -247,10 +255,10 @@ class AsyncConsumer:
         self._seek_to(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on behind the last record there is when the position is looked up, which the next call that waits does.
+        """Set the positions of partitions to the end of their logs. The next call that waits looks the end up.
 
         Args:
-            partitions: assigned ones; all of them when None.
+            partitions: assigned partitions; None is all of them.
 
         Raises:
             UsageError: a partition is not assigned.
@@ -258,10 +266,10 @@ class AsyncConsumer:
         self._seek_to(partitions, LATEST_TIMESTAMP)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give nothing of these partitions until `resume`; what was fetched of them stays, so nothing is fetched twice.
+        """Return no records of these partitions until `resume`. Fetched records stay buffered: none is fetched twice.
 
         Args:
-            partitions: assigned ones.
+            partitions: assigned partitions.
 
         Raises:
             UsageError: a partition is not assigned.
@@ -270,10 +278,10 @@ class AsyncConsumer:
         self._reading.subscriptions.pause(partitions_of(partitions, "pause"))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with partitions that were paused.
+        """Return records of paused partitions again.
 
         Args:
-            partitions: assigned ones.
+            partitions: assigned partitions.
 
         Raises:
             UsageError: a partition is not assigned.
@@ -282,19 +290,20 @@ class AsyncConsumer:
         self._reading.resume(partitions_of(partitions, "resume"))
 
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, in order."""
+        """Return the paused partitions, in order."""
         return sorted(self._reading.subscriptions.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets lie between the position and the end of a partition, as the last answer told it.
+        """Return the number of offsets between the position and the end of a partition.
 
-        The end is the last stable offset with `isolation_level="read_committed"`. Offsets without records count, too.
+        The end is the one in the last Fetch response: the high watermark, or the last stable offset with
+        `isolation_level="read_committed"`. Offsets without records count, too.
 
         Args:
-            partition: an assigned one.
+            partition: an assigned partition.
 
         Returns:
-            None before the first answer.
+            None before the first response.
 
         Raises:
             UsageError: the partition is not assigned.
@@ -303,15 +312,15 @@ class AsyncConsumer:
 
     @_interruptible
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be given.
+        """Return the position of a partition: the offset of the next record to read.
 
         Args:
-            partition: an assigned one.
-            timeout: seconds, should the offset have to be looked up; None is `default_api_timeout_ms`.
+            partition: an assigned partition.
+            timeout: seconds, if the position has to be looked up; None is `default_api_timeout_ms`.
 
         Raises:
             UsageError: the partition is not assigned, or has no position.
-            KafkaTimeoutError: the offset is not known in time.
+            KafkaTimeoutError: the position was not known in time.
         """
         chosen = partition_of(partition, "position")
         deadline = self._engine.deadline(timeout)
@@ -320,10 +329,11 @@ class AsyncConsumer:
         return await self._reading.position(chosen, deadline)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where each assigned partition goes on, with the leader epoch before it, as far as that is known.
+        """Return the positions of the assigned partitions, each with the leader epoch before it, if that is known.
 
-        That is what `commit()` stores, and what belongs into a transaction (`send_offsets_to_transaction`): behind all
-        that was given, and behind what has no records, as markers of transactions (KIP-1094).
+        These are the offsets that `commit()` commits, and the offsets to pass to `send_offsets_to_transaction`. They
+        are behind all records that were returned, and behind offsets without records, such as transaction markers
+        (KIP-1094).
         """
         self._reading.check_usable()
         return self._reading.subscriptions.positions()
@@ -331,22 +341,22 @@ class AsyncConsumer:
     # -- reading
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> dict[TopicPartition, Batch]:
-        """Wait for records, and give what there is.
+        """Wait for records, and return those that were fetched.
 
-        The next fetch is under way when this returns. Records are decoded when the batch is looked at.
+        The next Fetch is in flight when this returns. Records are decoded when the application reads the batch.
 
         Args:
             timeout: seconds to wait for the first record; None is `default_api_timeout_ms`.
-            max_records: most records in all batches together; None is `max_poll_records`.
+            max_records: maximum number of records in all batches together; None is `max_poll_records`.
 
         Returns:
-            one batch for each partition that has records; empty when none came in time.
+            one batch for each partition that has records; empty when no record arrived in time.
 
         Raises:
-            KafkaError: what cannot be mended by trying again, or has not been for `default_api_timeout_ms`: no broker
-                can be reached, a topic does not exist, the position is gone and `auto_offset_reset` is "none".
+            KafkaError: a fatal error, or one that retries have not fixed for `default_api_timeout_ms`: no broker can be
+                reached, a topic does not exist, the position is out of range and `auto_offset_reset` is "none".
             CorruptBatchError: the header of a batch is damaged. A batch with damaged records is returned, and raises
-                when its records are read; the next call goes on behind it.
+                when its records are read; the next call continues behind it.
         """
         limit = self._reading.limit(max_records)
         at_once = self._reading.take_at_once(by_partition, limit)
@@ -355,10 +365,10 @@ class AsyncConsumer:
         return await self._read("poll", self._reading.take(by_partition, limit, timeout))
 
     async def batches(self, timeout: float | None = None) -> AsyncIterator[Batch]:
-        """Give batches as they come, one partition at a time.
+        """Yield batches as they are fetched, each with records of one partition.
 
         Args:
-            timeout: stop when nothing comes for so many seconds; None goes on until the consumer is closed.
+            timeout: stop after this many seconds without a record; None continues until the consumer is closed.
 
         Raises:
             KafkaError: as `poll`.
@@ -371,7 +381,7 @@ class AsyncConsumer:
                 return
 
     def __aiter__(self) -> AsyncConsumer:
-        """Iterate over records, until the consumer is closed; may be left and gone on with at any record."""
+        """Iterate over records until the consumer is closed. A new loop continues behind the last record returned."""
         return self
 
     async def __anext__(self) -> Record:
@@ -386,25 +396,25 @@ class AsyncConsumer:
     async def poll_arrow(
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
     ) -> pyarrow.RecordBatch:
-        """Wait for records, and give what there is as Arrow columns; no record objects are made.
+        """Wait for records, and return those that were fetched as Arrow columns, without record objects.
 
-        So neither deserializers nor an interceptor's `on_consume` see them: key and value are what was sent. A call
-        decompresses about 16 MiB, or one batch of the producer's if that has more; the next call goes on behind that.
+        Neither deserializers nor an interceptor's `on_consume` are called: key and value are the bytes that were sent.
+        A call decompresses about 16 MiB, or one record batch if that is larger; the next call continues behind it.
 
         Args:
-            max_records: most rows; None is `max_poll_records`.
+            max_records: maximum number of rows; None is `max_poll_records`.
             timeout: seconds to wait for the first record; None is `default_api_timeout_ms`.
-            columns: which columns, in order; None is all.
+            columns: the columns to return, in order; None is all.
 
         Returns:
             topic dictionary<int32, string>, partition int32, offset int64, timestamp timestamp[ms, UTC],
             timestamp_type int8, key and value binary, headers list<struct<key: string, value: binary>> (null when a
-            record has none). No rows when none came in time.
+            record has none). No rows when no record arrived in time.
 
         Raises:
-            UsageError: an unknown column.
-            CorruptBatchError: a batch is damaged. All records before it were returned by earlier calls; the next call
-                goes on behind it. The same for `BatchTooLargeError`.
+            UsageError: a column is unknown.
+            CorruptBatchError: a batch is damaged. Earlier calls returned all records before it; the next call continues
+                behind it. The same holds for `BatchTooLargeError`.
             KafkaError: as `poll`.
         """
         names = check_columns(columns)
@@ -415,18 +425,18 @@ class AsyncConsumer:
     # -- asking
 
     def wakeup(self) -> None:
-        """Have the call that waits raise `WakeupError`, or else the next one that could wait.
+        """Interrupt the call that waits: it raises `WakeupError`. If no call waits, the next one that may wait raises.
 
-        Calls that could wait are those that read, `commit`, and those that ask brokers. Nothing is lost: records that a
-        call has not returned are given by the next one, and the position stays behind the last record that was given.
-        A commit that is interrupted may have been carried out or not. For any thread, and for signal handlers. As
-        Java's `KafkaConsumer.wakeup`.
+        Calls that may wait are those that read, `commit`, and those that send requests to brokers. No record is lost:
+        the next call returns the records that the interrupted call did not return, and the position stays behind the
+        last record that was returned. An interrupted commit may or may not have been carried out. May be called on any
+        thread, and in signal handlers. As Java's `KafkaConsumer.wakeup`.
         """
         self._reading.wakeup()
 
     @_interruptible
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic, ready for `assign`.
+        """Return the partitions of a topic, for `assign`.
 
         Args:
             topic: its name.
@@ -434,7 +444,7 @@ class AsyncConsumer:
 
         Raises:
             UnknownTopicError: the topic does not exist.
-            KafkaError: no broker gave an answer.
+            KafkaError: no broker answered.
         """
         self._reading.check_usable()
         topic_of(topic, "partitions_for")
@@ -445,13 +455,13 @@ class AsyncConsumer:
 
     @_interruptible
     async def list_topics(self, timeout: float | None = None) -> dict[str, list[TopicPartition]]:
-        """The partitions of every topic that this consumer may see, Kafka's internal ones included, by name.
+        """Return the partitions of all topics that this consumer may describe, internal topics included, by name.
 
         Args:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            KafkaError: no broker gave an answer.
+            KafkaError: no broker answered.
         """
         self._reading.check_usable()
         await self._engine.refresh(None, timeout=timeout)
@@ -459,15 +469,15 @@ class AsyncConsumer:
         return {topic: cluster.partitions_of(topic) or [] for topic in sorted(cluster.topics)}
 
     def topic_id(self, topic: str) -> Uuid:
-        """The id of a topic as this consumer knows it: another one when the topic was deleted and made again.
+        """Return the id of a topic from this consumer's metadata. A topic that is deleted and recreated gets a new id.
 
-        After a poll it is that of the topic which the records come from, or of one made later under the same name.
+        After a poll, it is the id of the topic that the records come from, or of a topic created later with that name.
 
         Args:
             topic: its name.
 
         Returns:
-            zero when the topic is not known (yet), and from brokers before 2.8.
+            zero when the topic is not known (yet), and with brokers before 2.8.
         """
         return self._engine.cluster.topic_id_of(topic_of(topic, "topic_id"))
 
@@ -475,14 +485,14 @@ class AsyncConsumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset that the brokers still have, by partition; they need not be assigned.
+        """Return the log start offset of each partition.
 
         Args:
-            partitions: any.
+            partitions: any partitions; they need not be assigned.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            KafkaError: some cannot be found out.
+            KafkaError: some offsets could not be looked up.
         """
         return await self._offsets(
             dict.fromkeys(partitions_of(partitions, "beginning_offsets"), EARLIEST_TIMESTAMP), timeout
@@ -492,14 +502,14 @@ class AsyncConsumer:
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset that the next record to be written will have, by partition; they need not be assigned.
+        """Return the end offset of each partition: the high watermark, or the last stable offset (`read_committed`).
 
         Args:
-            partitions: any.
+            partitions: any partitions; they need not be assigned.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            KafkaError: some cannot be found out.
+            KafkaError: some offsets could not be looked up.
         """
         return await self._offsets(dict.fromkeys(partitions_of(partitions, "end_offsets"), LATEST_TIMESTAMP), timeout)
 
@@ -507,7 +517,7 @@ class AsyncConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time, by partition.
+        """Return the offset of the first record at or after a time, by partition.
 
         Args:
             timestamps: milliseconds since 1970 UTC, by partition.
@@ -517,8 +527,8 @@ class AsyncConsumer:
             offset and timestamp of the record; None when all records are older.
 
         Raises:
-            UsageError: a negative timestamp.
-            KafkaError: some cannot be found out.
+            UsageError: a timestamp is negative.
+            KafkaError: some offsets could not be looked up.
         """
         wanted = timestamps_of(timestamps, "offsets_for_times")
         self._reading.check_usable()
@@ -527,11 +537,12 @@ class AsyncConsumer:
         return {partition: offset if offset.offset >= 0 else None for partition, offset in found.items()}
 
     def metrics(self) -> Metrics:
-        """What this client has counted so far: about fetching, about its group, and about each broker.
+        """Return the metrics of this client, about fetching, about its group, and about each broker.
 
         Returns:
-            by node id as text, see `AsyncProducer.metrics`; under "consumer" what was fetched, and how far behind the
-            consumer is; under "group", if it has a `group_id`, rebalances, heartbeats and commits. Names are Java's.
+            metrics by group, then by name. Groups are node ids as text (see `AsyncProducer.metrics`); "consumer", with
+            what was fetched and the lag; and "group", if there is a `group_id`, with rebalances, heartbeats and
+            commits. Names are Java's.
         """
         group = {}
         if self._group is not None:
@@ -540,28 +551,28 @@ class AsyncConsumer:
             group = {GROUP: self._group.metrics()}
         return {consumer_metrics.GROUP: self._reading.metrics(), **group, **self._engine.metrics.as_dict()}
 
-    # -- positions that the group keeps
+    # -- committed offsets
 
     @_interruptible
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None
     ) -> None:
-        """Store positions in the group, and wait until they are stored.
+        """Commit offsets for the group, and wait until the coordinator has stored them.
 
-        Callbacks of earlier `commit_nowait` are called before it returns.
+        Callbacks of earlier `commit_nowait` calls are called before it returns.
 
         Args:
-            offsets: the next offset to read, by partition, or with a text of your own; None is the position of every
-                assigned partition: behind all that was given by earlier calls; with `enable_auto_offset_store=False`,
-                what `store_offsets` was given.
+            offsets: the next offset to read, by partition, optionally with metadata. None is the position of every
+                assigned partition, behind all records that earlier calls returned; with
+                `enable_auto_offset_store=False`, the offsets passed to `store_offsets`.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            CommitFailedError: this consumer is no member any more: what it had may belong to others. Nothing was
-                stored.
+            CommitFailedError: the consumer is not a member any more, or a partition was revoked before the commit was
+                sent, so other members may own the partitions. Nothing was committed.
             RebalanceInProgressError: call `poll()` first, so that the rebalance can end.
             UsageError: there is no `group_id`, or an offset is negative.
-            KafkaTimeoutError: the group's coordinator could not be asked in time; it may have stored them or not.
+            KafkaTimeoutError: the coordinator did not answer in time; it may or may not have stored the offsets.
         """
         self._reading.check_usable()
         await self._in_group("commit").commit(offsets, self._engine.deadline(timeout))
@@ -571,14 +582,14 @@ class AsyncConsumer:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         callback: Done | None = None,
     ) -> None:
-        """Begin to store positions, after those of earlier commits; nobody waits.
+        """Commit offsets without waiting for the response. Commits are sent in the order of the calls.
 
-        While one such commit is under way, those that follow become one: of a partition the last position is stored.
+        While such a commit is in flight, later ones are merged into one, with the last offset of each partition.
 
         Args:
             offsets: as for `commit`.
-            callback: called in a later call that reads or commits, or in `close()`, with the positions and the error or
-                None; must not block. Without one a failure is logged.
+            callback: called in a later call that reads or commits, or in `close()`, with the offsets and the error or
+                None; must not block. Without a callback, a failure is logged.
 
         Raises:
             UsageError: there is no `group_id`, or an offset is negative.
@@ -587,16 +598,18 @@ class AsyncConsumer:
         self._in_group("commit_nowait").commit_nowait(offsets, callback)
 
     def store_offsets(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
-        """Note what was processed, for the next automatic commit, or for `commit()` without offsets.
+        """Store the offsets of processed records for the next automatic commit, or for `commit()` without offsets.
 
-        For `enable_auto_offset_store=False`: with it only what is stored here is committed, whatever was given. So an
-        automatic commit cannot include records that are still being processed. As librdkafka's `store_offsets`.
+        For `enable_auto_offset_store=False`: then only offsets stored here are committed. So an automatic commit cannot
+        include records that are still being processed. As librdkafka's `store_offsets`.
 
         Args:
-            offsets: the next offset to read, by partition: the last processed one and 1. The last call counts.
+            offsets: the next offset to read, by partition: the offset of the last processed record plus 1. A later call
+                overrides an earlier one.
 
         Raises:
-            UsageError: there is no `group_id`, the setting is true, a partition is not assigned, or an offset negative.
+            UsageError: there is no `group_id`, the setting is true, a partition is not assigned, or an offset is
+                negative.
         """
         self._reading.check_usable()
         self._in_group("store_offsets").store_offsets(offsets)
@@ -605,21 +618,22 @@ class AsyncConsumer:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Positions that the group has stored; None where there is none. They need not be assigned.
+        """Return the group's committed offset of each partition; None when the group has not committed one.
 
         Args:
-            partitions: any.
+            partitions: any partitions; they need not be assigned.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
             UsageError: there is no `group_id`.
-            KafkaTimeoutError: not known in time, as while a transaction that may change one stays open.
+            KafkaTimeoutError: the offsets were not known in time, for example because a transaction that may change one
+                stays open.
         """
         self._reading.check_usable()
         return await self._in_group("committed").committed(partitions, self._engine.deadline(timeout))
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is to its group, for a producer's `send_offsets_to_transaction`.
+        """Return this consumer's group id, member id and generation, for `Producer.send_offsets_to_transaction`.
 
         Raises:
             UsageError: there is no `group_id`.
@@ -627,17 +641,17 @@ class AsyncConsumer:
         return self._in_group("group_metadata").group_metadata()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Commit if that is automatic, leave the group, and close all connections. May be called twice.
+        """Commit if commits are automatic, leave the group, and close all connections. May be called twice.
 
-        A call that waits gets a `ClosedError`. A callback of a rebalance that runs in another task or thread comes to
-        its end first, and so does another `close`. What another task or thread was given by its last call, and may be
-        busy with, is not counted as processed, so whoever goes on is given it again.
+        A call that waits raises `ClosedError`. A rebalance callback that runs in another task or thread is completed
+        first, and so is another `close`. Records that the last call of another task or thread returned do not count as
+        processed, because that task may still be processing them; the next owner of the partition reads them again.
 
         Args:
-            timeout: seconds for all of it: callbacks, the commit, leaving, and the last bytes; None is 30.
+            timeout: seconds for callbacks, the commit, leaving, and sending the last bytes together; None is 30.
 
         Raises:
-            Exception: what a callback of the group raised; all is closed nevertheless.
+            Exception: the error that a rebalance callback raised; the consumer is closed nevertheless.
         """
         await self._close(closing_deadline(timeout), in_doubt=False)
 
@@ -649,7 +663,7 @@ class AsyncConsumer:
         if self._group is not None and not self._engine.closed:
             try:
                 if not await self._group.close(deadline, in_doubt=in_doubt):
-                    return  # a callback asks, while somebody else closes and waits for it
+                    return  # a callback called `close`, while another `close` waits for the callback to end
             except CallUser:
                 raise
             except Exception as error:  # noqa: BLE001 - a callback of the user's may raise anything
@@ -662,7 +676,7 @@ class AsyncConsumer:
         return await self._read(call, self._reading.more_unless_closed(timeout))
 
     async def _read(self, call: str, work: Coroutine[object, None, T]) -> T:
-        """Wait for records; of two tasks that do, each would get some of a partition, out of order."""
+        """Wait for records, in one task at a time: two tasks would get records of one partition out of order."""
         me = asyncio.current_task()
         if self._reader is not None:
             try:
@@ -726,25 +740,31 @@ def _refusal(call: str, me: asyncio.Task[object] | None, reader: asyncio.Task[ob
 
 
 def reading_of(consumer: AsyncConsumer) -> Reading:
-    """What stands behind a consumer."""
+    """Return the `Reading` of a consumer."""
     return consumer._reading  # noqa: SLF001 - same module
 
 
 def is_closed(consumer: AsyncConsumer) -> bool:
-    """Whether an iteration over it has come to its end."""
+    """Whether an iteration over a consumer has ended."""
     return consumer._reading.is_over  # noqa: SLF001 - same module
 
 
 def closing_deadline(timeout: float | None) -> Deadline:
-    """By when a call of `close` ends."""
+    """Return the deadline of a call of `close`."""
     return Deadline(CLOSE_S if timeout is None else timeout)
 
 
 async def close_of(consumer: AsyncConsumer, deadline: Deadline, *, in_doubt: bool) -> None:
-    """Close it; what was given last may not be processed when an error ended a `with`, or another thread has it."""
+    """Close a consumer.
+
+    Args:
+        consumer: the consumer to close.
+        deadline: of the call.
+        in_doubt: the last records may be unprocessed: an error ended a `with`, or another thread has the records.
+    """
     await consumer._close(deadline, in_doubt=in_doubt)  # noqa: SLF001 - same module
 
 
 def group_of(consumer: AsyncConsumer) -> Group | None:
-    """Its side of its group."""
+    """Return the `Group` of a consumer; None without a `group_id`."""
     return consumer._group  # noqa: SLF001 - same module

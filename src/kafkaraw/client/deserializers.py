@@ -1,7 +1,7 @@
-"""From bytes to what users want of keys and values: functions, or objects as other clients and Java have them.
+"""Deserializers turn the bytes of keys and values into objects: functions, or objects as in Java and other clients.
 
-What was given is looked at once, when a consumer is made, and becomes one function from record to record. A consumer
-without deserializers never comes here, and nor does one that reads columns. Start at `conversion_of`.
+When a consumer is created, its deserializers are converted to one function from record to record. A consumer without
+deserializers does not run this code, and nor does one that reads Arrow columns. Start at `conversion_of`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkaraw.records import Header, Record
 
 
 class DeserializationContext(NamedTuple):
-    """Where something to be deserialized comes from.
+    """The source of a value or key to deserialize.
 
     Attributes:
         topic: the record's topic.
@@ -30,10 +30,10 @@ class DeserializationContext(NamedTuple):
 
 
 class Deserializer(Protocol):
-    """An object that reads bytes, as Java's Deserializer: with a method `deserialize`."""
+    """An object with a method `deserialize`, as Java's Deserializer."""
 
     def deserialize(self, topic: str, headers: list[Header], data: bytes, /) -> object:
-        """Give what the bytes of a key or a value stand for."""
+        """Return the object for the bytes of a key or a value."""
 
 
 DeserializerLike: TypeAlias = Deserializer | Callable[..., object]
@@ -48,12 +48,12 @@ def is_deserializer(given: object) -> bool:
 
 
 def conversion_of(key: DeserializerLike | None, value: DeserializerLike | None) -> Conversion | None:
-    """What is to be done to each record; None when that is nothing.
+    """Return the function that converts each record; None without deserializers.
 
-    None stays None (a tombstone) and is never given to a deserializer.
+    None stays None (a tombstone); the deserializer is not called.
 
     Raises:
-        DeserializationError: (from the function made) a deserializer raised.
+        DeserializationError: (from the returned function) a deserializer raised.
     """
     of_key = None if key is None else _reading("key", key)
     of_value = None if value is None else _reading("value", value)

@@ -1,7 +1,7 @@
-"""Telling clients that they find themselves in a forked child process.
+"""Callbacks of clients in a forked child process.
 
-A child has none of the parent's threads, and shares its sockets (`net.fork` takes those away). What an object has to do
-about it, it decides itself: touch no lock, loop or connection of the parent's, only drop them.
+A child has none of the parent's threads, and shares its sockets (`net.fork` releases those). A callback must not use
+the locks, loops and connections of the parent; it may only drop them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _left_behind: Final[list[object]] = []
 
 
 def tell_about_forks(client: K, act: Callable[[K], None]) -> None:
-    """Have `act(client)` called in every child process, before other code runs there, as long as the object lives."""
+    """Register `act(client)` for every child process, before other code runs there, while the client is alive."""
     install()
     _known[client] = act
 
 
 def leave_behind(inherited: object) -> None:
-    """Keep an object of the parent's for ever, untouched: finalizers of connections, tasks and loops must not run."""
+    """Keep an object of the parent for ever: finalizers of connections, tasks and loops must not run in the child."""
     _left_behind.append(inherited)
 
 

@@ -1,6 +1,6 @@
-"""What interceptors are, and what they see. Source: KIP-42.
+"""The interfaces of interceptors. Source: KIP-42.
 
-Who calls them: `sending/pipeline.py` and `fetching/interception.py`.
+`sending/pipeline.py` and `fetching/interception.py` call them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OF_CONSUMERS: Final = ("on_consume", "on_commit")
 
 
 class ProducerRecord(NamedTuple):
-    """A record as it was given to `send`; interceptors make another one with `_replace`."""
+    """The arguments of `send`. An interceptor changes them with `_replace`, which returns a new object."""
 
     topic: str
     value: object
@@ -31,30 +31,30 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor(Protocol):
-    """Sees the records of a producer come and go. One of the two methods is enough; there may be a `close()`, too.
+    """Intercepts the records of a producer. One of the two methods is enough; `close()` is optional, too.
 
-    The rows of `send_arrow` are no records, and do not come here.
+    It is not called for the rows of `send_arrow`.
     """
 
     def on_send(self, record: ProducerRecord, /) -> ProducerRecord:
-        """Give the record to send: the same, or another one. Runs where `send` was called."""
+        """Return the record to send: the same, or another one. Runs in the task or thread that calls `send`."""
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None, /) -> None:
-        """Hear what became of a record; the offset is -1 when it failed. Runs on the producer's loop."""
+        """Called with the outcome of a record; the offset is -1 if it failed. Runs on the producer's loop."""
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees what a consumer is given, and commits. One of the two methods is enough; there may be a `close()`, too."""
+    """Intercepts the records and commits of a consumer. One of the two methods is enough; `close()` is optional."""
 
     def on_consume(self, records: list[Record], /) -> Iterable[Record]:
-        """Give what the user is to see of a batch: the same records, fewer, or others.
+        """Return the records of a batch for the application: the same records, fewer, or others.
 
-        Called once for each batch that is given, with its deserialized records, when it is first looked at and where
-        that is. Columns have no records and do not come here.
+        Called once for each batch, with its deserialized records, when the application first reads the batch and in the
+        same task or thread. It is not called for Arrow columns, which have no record objects.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Hear of positions that were stored in the group. Runs on the consumer's loop; must not block."""
+        """Called with committed offsets. Runs on the consumer's loop; must not block."""
 
 
 def is_interceptor(given: object, methods: Iterable[str]) -> bool:
@@ -69,7 +69,7 @@ def methods_of(interceptors: Sequence[object], name: str) -> list[Callable[..., 
 
 
 def guarded(method: Callable[..., object], *arguments: object) -> object:
-    """Call the user's code, which must hurt neither a record nor the loop; None when it fails."""
+    """Call user code, and log its exception, so that neither the record nor the loop fails; None if it raised."""
     try:
         return method(*arguments)
     except Exception:

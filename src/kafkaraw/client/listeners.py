@@ -1,4 +1,4 @@
-"""What users want to hear of a rebalance: the callbacks of one subscription. How they are called is in `groups`."""
+"""The rebalance listener of a subscription: its callbacks. `groups` calls them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Listeners:
     """Callbacks of a subscription.
 
     Attributes:
-        on_assigned: after partitions were given to this consumer; they may be sought, and nothing was read yet.
-        on_revoked: before they are taken from it; what was processed can still be committed.
-        on_lost: they belong to others by now; `on_revoked` is called instead when this is None.
+        on_assigned: called after partitions were assigned; it may `seek`, because no record of them was read yet.
+        on_revoked: called before partitions are revoked; processed offsets can still be committed.
+        on_lost: called when other members may own the partitions; if None, `on_revoked` is called instead.
     """
 
     on_assigned: Callback | None = None
@@ -27,10 +27,10 @@ class Listeners:
     on_lost: Callback | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be called.
+        """Check that the callbacks can be called.
 
         Raises:
-            UsageError: a callback is no function.
+            UsageError: a callback is not a function.
         """
         for field in fields(self):
             given = getattr(self, field.name)

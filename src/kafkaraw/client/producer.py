@@ -1,4 +1,4 @@
-"""`AsyncProducer`: send records to topics.
+"""`AsyncProducer`: sends records to topics.
 
 The asyncio face of `sending/producer_core.py`; `core/producer` decides what is sent when. The blocking face is in
 `blocking/producer.py`; the two differ in `async` only, and in `send`, which awaits admission here and blocks there.
@@ -36,19 +36,20 @@ _UNKNOWN_TOPIC: Final = AppendStatus.UNKNOWN_TOPIC
 
 
 class AsyncProducer:
-    """Sends records; each `send` gives a ticket for the outcome.
+    """Sends records to topics. `send` returns a ticket for the outcome of each record.
 
-    Records are collected into batches per partition, which leave when they are full or `linger_ms` old. A key decides
-    the partition as in Java (murmur2); records without one fill partition after partition. The connection is made on
-    first use. Safe for use by many tasks of one loop.
+    The producer collects records into a batch per partition, and sends a batch when it is full or `linger_ms` old. The
+    key of a record decides its partition as in Java (murmur2). The sticky partitioner chooses the partition of records
+    without a key. The producer connects on first use. Many tasks of one event loop may share a producer.
 
-    Close it. If it is garbage collected while open, Python issues a `ResourceWarning`, and its records are delivered in
-    the background while its loop runs. If the loop or the process ends first, the log says how many records are lost.
+    Close a producer after use. If it is garbage collected while open, Python issues a `ResourceWarning`, and its
+    records are delivered in the background while its loop runs. If the loop or the process ends first, the log says how
+    many records are lost.
 
-    With `enable_idempotence` (the default) a record is written once and in the order of sending, whatever is sent
-    again. Without it, sending again may write twice; with more than one request in flight
-    (`max_in_flight_requests_per_connection`) it may also reorder what was in flight together. `acks=0` confirms only
-    that a record was handed to the network.
+    With `enable_idempotence` (the default), each record is written once and in the order of sending, even if batches
+    are retried. Without it, a retry may write a record twice. With more than one request in flight
+    (`max_in_flight_requests_per_connection`), a retry may also reorder batches that were in flight together. With
+    `acks=0` a send succeeds when the record was handed to the network.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -67,10 +68,13 @@ class AsyncProducer:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
-        """Make one with a Java client's configuration, a `.properties` file or names and values; `settings` go first.
+        """Create a producer from a Java client's configuration: a `.properties` file, or names and values.
+
+        `settings` override the configuration.
 
         Raises:
-            ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
+            ConfigError: the file cannot be read, or a name or a value is not accepted; the message says what to use
+                instead.
         """
         from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
 
@@ -100,24 +104,25 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Ticket:
-        """Take a record for sending; waits only for the topic's metadata or for room in `buffer_memory`.
+        """Add a record to the batch of its partition. Waits only for the topic's metadata or for `buffer_memory`.
 
         Args:
-            topic: where it goes.
-            value: the content: bytes, or what `value_serializer` takes; None is a tombstone.
-            key: decides the partition, and what compaction keeps: bytes, or what `key_serializer` takes.
+            topic: the topic to send to.
+            value: the value: bytes, or an object that `value_serializer` accepts; None is a tombstone.
+            key: decides the partition, and which records compaction keeps: bytes, or an object that `key_serializer`
+                accepts.
             headers: name and value pairs.
-            partition: to choose it yourself.
+            partition: the partition to send to; None lets the partitioner choose.
             timestamp_ms: milliseconds since 1970 UTC; None is now.
 
         Returns:
-            a ticket: `await ticket` or `ticket.result(timeout)` gives the `RecordMetadata`, or raises.
+            a ticket: `await ticket` or `ticket.result(timeout)` returns the `RecordMetadata`, or raises.
 
         Raises:
-            RecordTooLargeError: over `max_request_size`, before compression.
-            KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`.
+            RecordTooLargeError: the record is larger than `max_request_size`, before compression.
+            KafkaTimeoutError: `buffer_memory` stayed full, or the topic had no leader, for `max_block_ms`.
             UnknownTopicError: the topic does not exist.
-            UsageError: a field of the wrong type, or a partition that the topic does not have.
+            UsageError: a field has the wrong type, or the topic does not have the partition.
             SerializationError: a serializer refuses the value or the key.
             KafkaError: no broker can be reached.
         """
@@ -138,14 +143,14 @@ class AsyncProducer:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Ticket:
-        """Send a record that is not plain, or that finds no open batch with room."""
+        """Send a record that is not plain, or for which no open batch has room."""
         core = self._core
         status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             return await core.admit(topic, value, key, headers, partition, timestamp_ms)
         core.sender.note(status)
         if status is _SEALED:
-            await asyncio.sleep(0)  # a loop full of sends must not keep the batches from leaving
+            await asyncio.sleep(0)  # lets the sender loop run, even if the caller sends without a pause
         return ticket
 
     def send_nowait(
@@ -158,13 +163,13 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Ticket:
-        """Take a record for sending, or refuse at once; arguments and result as for `send`.
+        """Add a record to the batch of its partition without waiting; arguments and result as for `send`.
 
         Raises:
-            BufferFullError: no room in `buffer_memory` just now.
-            StaleMetadataError: the topic is not known (yet): `partitions_for` makes it known.
-            RecordTooLargeError: over `max_request_size`, before compression.
-            UsageError: a field of the wrong type.
+            BufferFullError: `buffer_memory` is full.
+            StaleMetadataError: the topic's metadata is not known yet; `partitions_for` fetches it.
+            RecordTooLargeError: the record is larger than `max_request_size`, before compression.
+            UsageError: a field has the wrong type.
         """
         pipeline = self._core.pipeline
         if pipeline is None:
@@ -189,27 +194,28 @@ class AsyncProducer:
         return ticket
 
     async def send_arrow(self, topic: str | None, data: pyarrow.Table | pyarrow.RecordBatch) -> ArrowTicket:
-        """Take the rows of a table for sending: many times faster than record by record, and otherwise the same.
+        """Send the rows of an Arrow table as records; many times faster than `send` for each record.
 
-        Rows of one partition keep their order. When a row cannot be sent, none is. Waits for the topics' metadata, and
-        whenever there is no room in `buffer_memory`. Columns are bytes already: neither serializers nor interceptors
-        see them.
+        Rows of one partition keep their order. If one row cannot be sent, no row is sent. The call waits for the
+        topics' metadata, and whenever `buffer_memory` is full. The columns are bytes already, so neither serializers
+        nor interceptors are called.
 
         Args:
-            topic: where all rows go; None when there is a column `topic`.
-            data: a table, a record batch, or what gives one by the Arrow PyCapsule interface (as frames of polars and
-                pandas do). Columns are `key` and `value` (binary or string), `headers` (a list of structs of `key` and
-                `value`, or a map), `timestamp` (or integers: milliseconds; null is now), `partition` (null leaves the
-                choice to the partitioner) and `topic`; at least one of `key` and `value`. Other columns are refused.
+            topic: the topic of all rows; None when there is a column `topic`.
+            data: a table, a record batch, or an object with the Arrow PyCapsule interface (such as a frame of polars or
+                pandas). Columns are `key` and `value` (binary or string), `headers` (a list of structs of `key` and
+                `value`, or a map), `timestamp` (or integers: milliseconds; null is now), `partition` (null lets the
+                partitioner choose) and `topic`; at least one of `key` and `value`. Other columns are refused.
 
         Returns:
-            a ticket for all rows: `await ticket` or `ticket.result(timeout)` says where they are, or raises.
+            a ticket for all rows: `await ticket` or `ticket.result(timeout)` returns a list of `SentRows`, or raises.
 
         Raises:
-            UsageError: a column that is missing, unknown or of a type that cannot be sent; a partition that the topic
-                does not have.
-            RecordTooLargeError: a row over `max_request_size`, before compression.
-            KafkaTimeoutError: no room, or no leader for the topic, within `max_block_ms`; some rows may be sent.
+            UsageError: a column is missing, unknown or of a type that cannot be sent; or the topic does not have a
+                partition that a row names.
+            RecordTooLargeError: a row is larger than `max_request_size`, before compression.
+            KafkaTimeoutError: `buffer_memory` stayed full, or the topic had no leader, for `max_block_ms`; some rows
+                may be sent.
             UnknownTopicError: the topic does not exist.
         """
         core = self._core
@@ -227,44 +233,46 @@ class AsyncProducer:
                 sending.check(await core.learn_topics(sending.topics), core.accumulator.record_size_max)
             else:
                 core.sender.note(status)
-                # A loop full of rows must not keep the batches from leaving.
+                # Lets the sender loop run, even if the table has many rows.
                 await (core.accumulator.pool.drain() if core.accumulator.pool.is_ahead else asyncio.sleep(0))
             again = status is _FULL
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send everything now, and wait until every record sent so far is acknowledged or has failed.
+        """Send all open batches now, and wait until every record sent so far is acknowledged or has failed.
 
         Args:
-            timeout: seconds; None waits until `delivery_timeout_ms` has decided about each record.
+            timeout: seconds; None waits until each record is acknowledged or has failed, at the latest after
+                `delivery_timeout_ms`.
 
         Raises:
-            DeliveryTimeoutError: some are still on their way; the error says which, and they may yet be written.
-            DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
+            DeliveryTimeoutError: some records are not acknowledged yet; the error names them, and they may still be
+                written.
+            DeliveryError: some records failed and their tickets were not read; the error names them.
         """
         await self._core.flush(timeout)
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Take over the `transactional_id`; to be called once, before the first transaction.
+        """Register the `transactional_id` with the transaction coordinator. Call it once, before the first transaction.
 
-        A producer that had the id before is fenced, and its open transaction is aborted.
+        The coordinator fences an earlier producer with the same id, and aborts its open transaction.
 
         Args:
-            timeout: seconds; None is `default_api_timeout_ms`. After a timeout it may be called again.
+            timeout: seconds; None is `default_api_timeout_ms`. After a timeout, call it again.
 
         Raises:
             KafkaTimeoutError: the coordinator did not answer in time.
-            BrokerError: the coordinator refuses, as when `transaction_timeout_ms` is above its limit.
-            UsageError: there is no `transactional_id`, or it was called before.
+            BrokerError: the coordinator refuses, for example because `transaction_timeout_ms` is above its limit.
+            UsageError: there is no `transactional_id`, or `init_transactions` was called before.
         """
         await self._core.transactions.init(timeout)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction: the records sent until it ends are read together, or not at all.
+        """Begin a transaction. With `read_committed`, consumers read all records sent until it ends, or none of them.
 
         Raises:
-            UsageError: one is open, or `init_transactions` was not called.
-            TransactionAbortableError: the last one failed and was not aborted.
-            ProducerFencedError: another producer has taken over the id.
+            UsageError: a transaction is open, or `init_transactions` was not called.
+            TransactionAbortableError: the last transaction failed and was not aborted.
+            ProducerFencedError: a newer producer has the same transactional id.
         """
         await self._core.transactions.begin()
 
@@ -274,81 +282,84 @@ class AsyncProducer:
         group: str | GroupMetadata,
         timeout: float | None = None,
     ) -> None:
-        """Commit a consumer group's positions with the transaction: they count if, and only if, it commits.
+        """Add a consumer group's offsets to the transaction. They are committed if, and only if, it commits.
 
         Args:
             offsets: the next offset to read, by partition.
-            group: the group; with its `GroupMetadata` a member that was replaced is fenced (KIP-447).
+            group: the group id, or the `GroupMetadata` of a member: then the coordinator fences a member that was
+                replaced (KIP-447).
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            TransactionAbortableError: refused; abort the transaction.
-            ProducerFencedError: another producer has taken over the id.
-            KafkaTimeoutError: no answer in time: the offsets are in doubt. Call it again, or abort; until then the
-                transaction is neither committed nor prepared. The same holds when this call is cancelled.
+            TransactionAbortableError: the coordinator refuses the offsets; abort the transaction.
+            ProducerFencedError: a newer producer has the same transactional id.
+            KafkaTimeoutError: the coordinator did not answer in time, so the offsets are in doubt. Call it again, or
+                abort; until then the transaction can be neither committed nor prepared. The same holds when this call
+                is cancelled.
             UsageError: no transaction is open.
         """
         await self._core.transactions.send_offsets(offsets, group, timeout)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send what is left, wait until all of it is acknowledged, and commit.
+        """Send the records that are left, wait until all are acknowledged, and commit the transaction.
 
         Args:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            TransactionAbortableError: some records failed, or the coordinator refuses: nothing is committed, abort it.
-                Or offsets are in doubt: send them again, or abort.
-            ProducerFencedError: another producer has taken over the id; nothing is committed.
-            KafkaTimeoutError: not known in time; call it again to find out.
+            TransactionAbortableError: some records failed, or the coordinator refuses: nothing is committed, abort the
+                transaction. Or offsets are in doubt: send them again, or abort.
+            ProducerFencedError: a newer producer has the same transactional id; nothing is committed.
+            KafkaTimeoutError: the outcome was not known in time; call it again to find out.
             UsageError: no transaction is open.
         """
         await self._core.transactions.end(commit=True, timeout=timeout)
 
     async def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction | None:
-        """Send what is left, wait until all of it is acknowledged, and let somebody else end the transaction.
+        """Send the records that are left, wait until all are acknowledged, and leave the transaction open.
 
-        That is for work that several producers, perhaps in several processes, share: when all have prepared, one of
-        them has `Admin.end_transaction` commit all. The transaction stays open until then, and its
-        `transaction_timeout_ms` goes on. The producer goes on with `init_transactions`, which aborts it if it still is.
+        `Admin.end_transaction` ends the transaction, also from another process. Several producers, perhaps in several
+        processes, can share a unit of work in this way: when all have prepared, one process commits all transactions.
+        Until then the transaction stays open, and its `transaction_timeout_ms` keeps running. To use the producer
+        again, call `init_transactions`, which aborts the transaction if it is still open.
 
         Args:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Returns:
-            what to end; None when nothing was written.
+            the transaction to end; None when nothing was written.
 
         Raises:
             TransactionAbortableError: some records failed, or offsets are in doubt; abort the transaction.
-            ProducerFencedError: another producer has taken over the id.
-            KafkaTimeoutError: not all were acknowledged in time; call it again.
+            ProducerFencedError: a newer producer has the same transactional id.
+            KafkaTimeoutError: not all records were acknowledged in time; call it again.
             UsageError: no transaction is open.
         """
         return await self._core.transactions.prepare(timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Give the transaction up; records that were not sent yet fail, and nobody reads the others.
+        """Abort the transaction. Records that were not sent yet fail; `read_committed` consumers skip the others.
 
         Args:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            ProducerFencedError: another producer has taken over the id; the transaction is aborted already.
-            KafkaTimeoutError: not known in time; call it again to find out.
+            ProducerFencedError: a newer producer has the same transactional id; the transaction is aborted already.
+            KafkaTimeoutError: the outcome was not known in time; call it again to find out.
             UsageError: no transaction is open.
         """
         await self._core.transactions.end(commit=False, timeout=timeout)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Begin a transaction that is committed at the end of the block, or aborted when the block raises.
+        """Begin a transaction, and commit it at the end of the block. If the block raises, abort it.
 
             async with producer.transaction():  # `with`, on the blocking face
                 await producer.send("orders", b"...")
 
         Raises:
-            TransactionAbortableError: it could not be committed, and was aborted.
-            KafkaError: as of `begin_transaction` and `commit_transaction`.
+            TransactionAbortableError: the transaction could not be committed, and was aborted.
+            KafkaError: as `begin_transaction` and `commit_transaction` raise it.
         """
         await self.begin_transaction()
         try:
@@ -359,27 +370,27 @@ class AsyncProducer:
             raise
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic.
+        """Return the partitions of a topic.
 
         Args:
-            topic: its name; it may be created, as by `send`.
+            topic: its name; the broker may create it, as with `send`.
             timeout: seconds; None is `max_block_ms`.
 
         Raises:
             UnknownTopicError: the topic does not exist.
-            KafkaError: no broker gave an answer.
+            KafkaError: no broker answered.
         """
         return await self._core.partitions_for(topic, timeout)
 
     def metrics(self) -> Metrics:
-        """What this client has counted about records and brokers so far; may be called at any time, after `close`, too.
+        """Return the metrics of this client, about records and about each broker. May be called after `close`, too.
 
         Returns:
-            by node id as text (and "bootstrap"), and under "producer" for the producer itself, then by name. Those of
-            the producer are explained in `kafkaraw.client.metrics.producer_metrics.MEANINGS`. Of a node: requests,
-            requests_failed, in_flight, latency_count, latency_sum_s, latency_max_s, latency_histogram (answers within
-            each bound in seconds), bytes_in, bytes_out, throttle_time_s, connections (open now), connections_opened,
-            _failed and _closed.
+            metrics by group, then by name. Groups are node ids as text, "bootstrap", and "producer" for the producer
+            itself. `kafkaraw.client.metrics.producer_metrics.MEANINGS` explains those of the producer. A node has:
+            requests, requests_failed, in_flight, latency_count, latency_sum_s, latency_max_s, latency_histogram
+            (responses within each bound in seconds), bytes_in, bytes_out, throttle_time_s, connections (open now),
+            connections_opened, _failed and _closed.
         """
         return self._core.metrics()
 
@@ -387,12 +398,11 @@ class AsyncProducer:
         """Flush, then close all connections. May be called twice; `send` raises from now on.
 
         Args:
-            timeout: seconds for the flush; records that are not acknowledged by then are given up. None is as for
-                `flush`.
+            timeout: seconds for the flush; records that are not acknowledged by then fail. None is as for `flush`.
 
         Raises:
-            DeliveryTimeoutError: some were given up; the error says which.
-            DeliveryError: some have failed and nobody has looked at their tickets; the error says which.
+            DeliveryTimeoutError: some records were not acknowledged in time; the error names them.
+            DeliveryError: some records failed and their tickets were not read; the error names them.
         """
         await self._core.close(timeout)
 

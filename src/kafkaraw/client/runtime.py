@@ -25,7 +25,7 @@ class Runtime:
         network: dials brokers.
         clock: wall clock, for record timestamps.
         rng: source of jitter and of the choice among equals; not of what must not be guessed.
-        entropy: bytes that nobody can guess, as many as asked for: nonces and salts of logins. Another one than the
+        entropy: returns unpredictable bytes, as many as requested: nonces and salts. Another one than the
             operating system's is for simulations only.
     """
 

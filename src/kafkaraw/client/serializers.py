@@ -1,7 +1,7 @@
-"""From the values and keys that users send to bytes: functions, or objects as other clients and Java have them.
+"""Serializers turn values and keys into bytes: functions, or objects as in Java and other clients.
 
-What was given is looked at once, when a producer is made, and becomes one function of value and context. A producer
-without serializers never comes here. Start at `serializer_of`.
+When a producer is created, each serializer is converted to one function of value and context. A producer without
+serializers does not run this code. Start at `serializer_of`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkaraw.records import Header
 
 
 class SerializationContext(NamedTuple):
-    """Where something to be serialized goes.
+    """The destination of a value or key to serialize.
 
     Attributes:
         topic: the record's topic.
@@ -30,10 +30,10 @@ class SerializationContext(NamedTuple):
 
 
 class Serializer(Protocol):
-    """An object that makes bytes, as Java's Serializer: with a method `serialize`."""
+    """An object with a method `serialize`, as Java's Serializer."""
 
     def serialize(self, topic: str, headers: list[Header], data: object, /) -> bytes | None:
-        """Give the bytes of a key or a value; `headers` may be appended to."""
+        """Return the bytes of a key or a value; may append to `headers`."""
 
 
 SerializerLike: TypeAlias = Serializer | Callable[..., bytes | None]
@@ -51,12 +51,12 @@ def is_serializer(given: object) -> bool:
 
 
 def serializer_of(given: SerializerLike) -> Serialize:
-    """Make one kind of function of what users give.
+    """Convert a serializer of any kind to one kind of function.
 
-    None stays None (a tombstone) and is never given to a serializer.
+    None stays None (a tombstone); the serializer is not called.
 
     Raises:
-        SerializationError: (from the function made) the serializer raised, or gave something else than bytes.
+        SerializationError: (from the returned function) the serializer raised, or did not return bytes.
     """
     convert = _converter(given)
 
@@ -92,10 +92,10 @@ def _converter(given: SerializerLike) -> Callable[[object, SerializationContext]
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether a function is to be given a context as its second argument."""
+    """Whether a function takes a context as its second argument."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some built-in ones do not tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) < 2:

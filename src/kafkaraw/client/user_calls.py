@@ -36,11 +36,11 @@ class UserCalls:
         self._callbacks = None if group is None else group.membership.callbacks
         if self._callbacks is not None:
             self._callbacks.on_callers_thread = True
-        self._begun: dict[ListenerCall, threading.Thread] = {}  # those whose end is not told yet
-        self._interrupted = False  # since somebody was told that a call is not made
+        self._begun: dict[ListenerCall, threading.Thread] = {}  # calls whose end is not reported yet
+        self._interrupted = False  # Ctrl-C came since the last report that a call is not made
 
     def run(self, work: Callable[[], Coroutine[object, None, T]]) -> T:
-        """Run it on the loop thread; `work` is made anew after each callback."""
+        """Run `work` on the loop thread. It is called again, for a new coroutine, after each callback."""
         if self._begun or self._interrupted:
             self._end_interrupted()
         try:
@@ -58,7 +58,7 @@ class UserCalls:
             raise
 
     def _make(self, call: ListenerCall) -> None:
-        """Call the callback; an error waits until all is told, but Ctrl-C and the like are raised at once."""
+        """Call the callback. An error is raised after all callbacks; Ctrl-C and the like are raised at once."""
         work: _Work | None = None
         problem: Exception | None = None
         try:
@@ -72,12 +72,12 @@ class UserCalls:
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             problem = error
         finally:
-            if work is None or not work.has_begun:  # else it tells its end itself, which Ctrl-C does not wait for
+            if work is None or not work.has_begun:  # otherwise `_Work.run` reports the end; Ctrl-C does not wait for it
                 self._bridge.call_soon(lambda: call.end(problem))
             self._begun.pop(call, None)
 
     def _end_interrupted(self) -> None:
-        """Tell the end of calls that Ctrl-C has ended, or has kept from being made."""
+        """Report the end of calls that Ctrl-C has interrupted or prevented."""
         for call, thread in list(self._begun.items()):
             if thread is threading.current_thread() and not call.is_caller:
                 self._bridge.call_soon(partial(call.end, None))
@@ -88,7 +88,7 @@ class UserCalls:
 
 
 class _Work:
-    """What an `async` callback does, on the loop thread."""
+    """The coroutine of an `async` callback, on the loop thread."""
 
     def __init__(self, call: ListenerCall, work: Awaitable[None]) -> None:
         self.has_begun = False
@@ -96,7 +96,7 @@ class _Work:
         self._work = work
 
     async def run(self) -> None:
-        """Do it, and tell the end."""
+        """Run the coroutine, and report its end."""
         self.has_begun = True
         problem: Exception | None = None
         try:

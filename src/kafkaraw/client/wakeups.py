@@ -1,8 +1,8 @@
-"""`Wakeups`: how another thread, or a signal handler, ends a call of a consumer that waits.
+"""`Wakeups`: lets another thread, or a signal handler, interrupt a call of a consumer that waits.
 
-As Java's `KafkaConsumer.wakeup`: the calls that wait raise `WakeupError`; if none does, the next one that could wait
-raises it. A call that waits is cancelled as by Ctrl-C, so nothing that it has not returned is lost. Knows nothing of
-consumers. Start at `wake` and `interruptible`.
+As Java's `KafkaConsumer.wakeup`: the calls that wait raise `WakeupError`; if none waits, the next call that may wait
+raises it. A waiting call is cancelled as by Ctrl-C, so no record that it has not returned is lost. This module does not
+depend on consumers. Start at `wake` and `interruptible`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class _Call:
     """One call that may wait.
 
     Args:
-        task: makes it.
+        task: the task that makes the call.
 
     Attributes:
         task: as given.
-        cancelling: how often the task was to be cancelled when the call began.
-        is_told: it was cancelled because of `wake`.
+        cancelling: the number of cancellation requests of the task when the call began.
+        is_told: `wake` has cancelled the task.
     """
 
     __slots__ = ("cancelling", "is_told", "task")
@@ -40,10 +40,10 @@ class Wakeups:
     """The wakeups of one consumer, all of whose calls wait on one loop.
 
     Args:
-        is_kept: called when a call that was to end was faster, so that the next one has to end.
+        is_kept: called when a call completed before `wake` interrupted it, so that the next call must raise.
 
     Attributes:
-        is_wanted: somebody has called `wake`, and no call has raised `WakeupError` for it yet.
+        is_wanted: `wake` was called, and no call has raised `WakeupError` for it yet.
     """
 
     __slots__ = ("_is_kept", "_loop", "_waiting", "is_wanted")
@@ -55,7 +55,7 @@ class Wakeups:
         self._waiting: dict[_Call, None] = {}
 
     def wake(self) -> None:
-        """End the calls that wait, or else the next one; on any thread, and in a signal handler."""
+        """Interrupt the calls that wait, or else the next one. May be called on any thread and in signal handlers."""
         self.is_wanted = True
         loop = self._loop
         if loop is None:
@@ -66,10 +66,10 @@ class Wakeups:
             self._loop = None
 
     async def interruptible(self, work: Coroutine[object, None, T]) -> T:
-        """Do work that may wait.
+        """Run a coroutine that may wait, so that `wake` can interrupt it.
 
         Raises:
-            WakeupError: `wake` was called, before or meanwhile. The work has not begun, or was cancelled.
+            WakeupError: `wake` was called, before or meanwhile. The coroutine has not begun, or was cancelled.
         """
         task = asyncio.current_task()
         assert task is not None

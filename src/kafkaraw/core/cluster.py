@@ -1,12 +1,11 @@
-"""What is known about the cluster: brokers, topics, leaders, leader epochs, topic ids. Pure.
+"""The metadata of the cluster: brokers, topics, leaders, leader epochs, topic ids. Pure.
 
-`ClusterView.update()` merges a Metadata response; the questions (`leader_of`, `partitions_of`, `topic_id_of`) are
-dictionary look-ups. It never asks a broker itself: `client/network/metadata.py` does, and decides when from
-`refresh_due_ms`.
+`ClusterView.update()` merges a Metadata response; the queries (`leader_of`, `partitions_of`, `topic_id_of`) are
+dictionary look-ups. It sends no requests: `client/network/metadata.py` does, and decides when by `refresh_due_ms`.
 
-Three rules keep it from going backwards: a partition whose leader epoch is lower than the one known is not taken over
-(metadata may come from a broker that is behind; KIP-320); a topic that was deleted and made again has another id, and
-then everything about it is taken over (KIP-516); an answer about some topics says nothing about the others.
+Three rules keep the metadata from going backwards. A partition with a lower leader epoch than the known one is ignored,
+because the response may come from a broker that is behind (KIP-320). A topic that was deleted and recreated has another
+id; then all its metadata is replaced (KIP-516). A response about some topics leaves the others as they are.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ class BrokerNode:
 
     @property
     def address(self) -> str:
-        """Host and port, as they stand in messages."""
+        """Host and port, as they appear in messages."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: who leads it, since which epoch, and where its replicas are."""
+    """One partition: its leader, its leader epoch, and its replicas."""
 
     partition: int
     leader_id: int
@@ -64,14 +63,14 @@ class TopicView:
 
 
 class ClusterView:
-    """The newest picture of the cluster, put together from Metadata responses.
+    """The newest metadata of the cluster, merged from Metadata responses.
 
     Attributes:
         brokers: by node id.
-        cluster_id: None until a broker told it.
+        cluster_id: None until a response contains it.
         controller_id: node to send controller requests to; -1 when unknown.
-        updated_ms: when the last answer came in, on the caller's clock; None before the first.
-        changes: how often something has changed; what is told of a topic is another object when it has.
+        updated_ms: when the last response arrived, on the caller's clock; None before the first.
+        changes: the number of changes so far; the `TopicView` of a changed topic is a new object.
     """
 
     def __init__(self) -> None:
@@ -82,30 +81,30 @@ class ClusterView:
         self.changes = 0
         self._topics: dict[str, TopicView] = {}
         self._names: dict[Uuid, str] = {}
-        self._told_ms: dict[str, int] = {}  # when the last answer about a topic came, the oldest first
+        self._told_ms: dict[str, int] = {}  # when the last response about a topic arrived, the oldest first
         self._errors: dict[str, int] = {}
 
     # -- questions
 
     @property
     def topics(self) -> Mapping[str, TopicView]:
-        """The topics that exist as far as is known, by name."""
+        """The known topics, by name."""
         return MappingProxyType(self._topics)
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
-        """Node id of the leader; None when it is unknown, missing, or not among the known brokers."""
+        """Return the node id of the leader; None when it is unknown, missing, or not among the known brokers."""
         partition = self.partition(topic_partition)
         if partition is None or partition.leader_id not in self.brokers:
             return None
         return partition.leader_id
 
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int:
-        """Leader epoch to send along, so that a leader of another epoch refuses; -1 when unknown."""
+        """Return the leader epoch for requests, by which a leader of another epoch refuses them; -1 when unknown."""
         partition = self.partition(topic_partition)
         return NO_EPOCH if partition is None else partition.leader_epoch
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
-        """What is known about one partition."""
+        """Return the metadata of one partition."""
         topic = self._topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
@@ -124,15 +123,15 @@ class ClusterView:
         return self._names.get(topic_id)
 
     def error_of(self, topic: str) -> int:
-        """The error code that the last answer gave for this topic; 0 for none."""
+        """Return the error code of this topic in the last response; 0 for none."""
         return self._errors.get(topic, 0)
 
     def node_at(self, host: str, port: int) -> int | None:
-        """The node that is advertised at this address."""
+        """Return the node id of the broker that advertises this address."""
         return next((node.node_id for node in self.brokers.values() if (node.host, node.port) == (host, port)), None)
 
     def refresh_due_ms(self, max_age_ms: int) -> int:
-        """When this view is too old to be trusted, on the clock that `update` was given; 0 before the first answer."""
+        """Return when the metadata must be refreshed, on the clock of `update`; 0 before the first response."""
         return 0 if self.updated_ms is None else self.updated_ms + max_age_ms
 
     # -- news
@@ -141,9 +140,9 @@ class ClusterView:
         """Merge a Metadata response.
 
         Args:
-            response: the answer.
+            response: the response.
             now_ms: the time, on the caller's clock.
-            all_topics: the request asked for every topic, so those not in the answer are gone.
+            all_topics: the request was for all topics, so topics that are not in the response do not exist any more.
         """
         # A broker that is just starting may name no broker at all: keep what is known.
         if response.brokers:
@@ -164,10 +163,10 @@ class ClusterView:
                 self._update_topic(topic.name, topic)
 
     def update_leader(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take over the leader that an error answer named (KIP-951).
+        """Update the leader of a partition from an error response (KIP-951).
 
         Returns:
-            Whether this was news: the epoch is newer than the one known.
+            Whether the leader was updated: the epoch is newer than the known one.
         """
         topic = self._topics.get(topic_partition.topic)
         known = self.partition(topic_partition)
@@ -179,25 +178,25 @@ class ClusterView:
         return True
 
     def add_brokers(self, brokers: Iterable[BrokerNode]) -> None:
-        """Take over addresses that an answer other than Metadata named (KIP-951)."""
+        """Add broker addresses from a response other than Metadata (KIP-951)."""
         for broker in brokers:
             if self.brokers.get(broker.node_id) != broker:
                 self.brokers[broker.node_id] = broker
                 self.changes += 1
 
     def forget_old(self, before_ms: int, in_use: Container[str]) -> None:
-        """Drop the topics of which the last answer is older, and errors of that age.
+        """Drop topics and errors whose last response is older than `before_ms`.
 
         Args:
-            before_ms: on the clock that `update` was given.
-            in_use: topics that stay, however old that answer is.
+            before_ms: on the clock of `update`.
+            in_use: topics that are kept, regardless of their age.
         """
         old = takewhile(lambda topic: self._told_ms[topic] < before_ms, self._told_ms)
         for topic in [topic for topic in old if topic not in in_use]:
             self._forget(topic)
 
     def forget_topic(self, topic: str) -> None:
-        """Drop a topic, as after deleting it."""
+        """Drop a topic, for example after deleting it."""
         self._forget(topic)
 
     # -- inside
@@ -227,7 +226,7 @@ class ClusterView:
             self._names[topic.topic_id] = name
 
     def _topic_failed(self, name: str, error_code: int) -> None:
-        """A topic that is gone is dropped; any other error leaves what was known in place."""
+        """Drop a topic that does not exist any more; after any other error, keep its metadata."""
         if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             told_ms = self._told_ms[name]
             self._forget(name)
@@ -248,6 +247,6 @@ def _partition_view(partition: MetadataResponsePartition) -> PartitionView:
 
 
 def _newer(known: TopicView | None, news: PartitionView) -> PartitionView:
-    """The partition to believe: epochs only grow while the topic is the same one."""
+    """Return the newer view of a partition: leader epochs only increase while the topic id is the same."""
     old = None if known is None else known.partitions.get(news.partition)
     return old if old is not None and news.leader_epoch != NO_EPOCH and news.leader_epoch < old.leader_epoch else news

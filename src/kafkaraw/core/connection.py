@@ -1,29 +1,30 @@
-"""What one client connection does: negotiate versions, log in, match answers to requests, keep deadlines. Pure.
+"""The state machine of one client connection: versions, authentication, matching responses, deadlines. Pure.
 
-Theory of operation. A connection starts NEW. When the link is made it asks for ApiVersions with the highest version
-that we know; a broker that refuses is asked again lower, at most down to 0 (`core.negotiation`). Then it logs in, where
-a login is wanted (`core.sasl.conversation` says what to send). Then it is READY.
-Requests are encoded as they are submitted, wait while `max_in_flight` are unanswered or while the broker throttles us,
-and are sent in the order of submission. A broker answers one connection's requests in order, so an answer belongs to
-the oldest unanswered request, and its correlation id must say the same; when it does not, the two ends are out of step
-and nothing on this connection can be trusted any more: it ends.
+Theory of operation. A connection starts NEW. When the link is made, the client sends ApiVersions in the highest version
+that it knows; if the broker refuses, it retries with a lower version, at most down to 0 (`core.negotiation`). Then it
+authenticates, if SASL is configured (`core.sasl.conversation` makes the messages). Then it is READY.
+Requests are encoded when they are submitted. They wait while `max_in_flight` requests are unanswered or while the
+broker throttles the client, and are sent in the order of submission. A broker answers one connection's requests in
+order, so a response belongs to the oldest unanswered request and has its correlation id. If the correlation id differs,
+the connection ends, because no later response can be matched either.
 
-Each request has a deadline; when it passes, that request fails and its answer, should it come, is thrown away. The
-connection itself ends when the oldest unanswered request has had neither an answer by its own deadline nor any sign of
-life from the broker for `request_timeout_ms`. Whatever ends it fails everything unanswered, each request once.
+Each request has a deadline. When it passes, the request fails, and its response is dropped if it arrives later. The
+connection ends when the deadline of the oldest unanswered request has passed and the broker has sent nothing for
+`request_timeout_ms`. When a connection ends, for any reason, each unanswered request fails once.
 
 The broker does not answer a Produce request with acks=0. Such a request succeeds when the operating system has taken
-its bytes (`BytesLeft`), so that a peer that stops reading holds up its sender. If that takes longer than the request's
-deadline, the connection ends (as in Kafka's NetworkClient.handleTimedOutRequests).
+its bytes (`BytesLeft`), so that a peer that stops reading slows its sender down. If that takes longer than the
+request's deadline, the connection ends (as in Kafka's NetworkClient.handleTimedOutRequests).
 
-A login may end some time (KIP-368). The first request after a share of its life (Kafka's clients draw it between 85 and
-95 %) finds the connection DRAINING: nothing more is sent, what is unanswered is waited for, and a fresh mechanism is
-asked for; then the login is renewed on the same connection, and what waited is sent. An idle connection renews nothing
-until somebody needs it; brokers allow that after the end, too. A refused renewal ends the connection.
+A SASL session may have a lifetime (KIP-368). After a share of it (Kafka's clients draw it between 85 and 95 %), the
+first request makes the connection DRAINING: it sends no more requests, waits for the pending responses, and requests a
+new mechanism. Then it re-authenticates on the same connection, and sends the waiting requests. An idle connection
+re-authenticates before its next request; brokers allow that after the end of the session, too. If the broker refuses
+the re-authentication, the connection ends.
 
-The driver (`client.connection`) passes events to `receive`, does what `actions` says, and calls `tick` at
-`deadline_ms`. The two events of which every request makes one, `Submit` and `FrameReceived`, are methods, too, so that
-nothing needs to be made for them. Start at `ConnectionMachine.receive`.
+The driver (`client.connection`) passes events to `receive`, carries out `actions`, and calls `tick` at `deadline_ms`.
+`Submit` and `FrameReceived`, the two events of every request, are also methods, so that no event object has to be
+created for them. Start at `ConnectionMachine.receive`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ _CLOSED: Final = ConnectionState.CLOSED
 _AUTHENTICATING: Final = ConnectionState.AUTHENTICATING
 _LOGGING_IN: Final = frozenset({ConnectionState.AUTHENTICATING, ConnectionState.REAUTHENTICATING})
 _PREPARING: Final = _LOGGING_IN | {ConnectionState.NEGOTIATING}
-"""The states in which the machine itself asks, and everything together must be answered by a deadline."""
+"""The states in which the machine sends its own requests, all of which share one deadline."""
 _NEVER: Final = float("inf")
 _CORRELATION_ID: Final = struct.Struct(">i")
 
@@ -104,8 +105,8 @@ _CORRELATION_ID: Final = struct.Struct(">i")
 class _Pending:
     """A request that waits to be sent or answered.
 
-    Its `key` is None when nobody waits for it, and the machine itself when that asks on its own behalf. `reader` reads
-    its answer, where the general decoder does not.
+    Its `key` is None when its caller has abandoned it, and the machine itself for a request of the machine's own.
+    `reader` decodes the response where the general decoder does not.
     """
 
     key: object | None
@@ -123,7 +124,7 @@ class _Pending:
         return f"{self.api.name} v{self.version}"
 
     def is_awaited(self, machine: object) -> bool:
-        """Whether somebody other than the machine itself waits for an answer."""
+        """Whether a caller waits for the response; the machine itself does not count."""
         return self.key is not None and self.key is not machine
 
 
@@ -158,7 +159,7 @@ class ConnectionMachine:
     # -- the four verbs --------------------------------------------------------------------------------------------
 
     def receive(self, event: Event, now_ms: float) -> None:
-        """Take note of something that happened."""
+        """Process an event."""
         match event:
             case FrameReceived(frame):
                 self.frame_received(frame, now_ms)
@@ -187,7 +188,7 @@ class ConnectionMachine:
         return actions
 
     def deadline_ms(self) -> float | None:
-        """Return when `tick` wants to be called, None when nothing is awaited."""
+        """Return when to call `tick`; None without a deadline."""
         soonest = min(self._deadlines_of_state(), default=_NEVER)
         for requests in (self._in_flight, self._waiting, self._leaving):
             for pending in requests:
@@ -196,7 +197,7 @@ class ConnectionMachine:
         return None if soonest == _NEVER else soonest
 
     def tick(self, now_ms: float) -> None:
-        """Take note that time has passed."""
+        """Process the deadlines that have passed."""
         if self._is_preparing and now_ms >= self._until_ms:
             self._end(self._silence_error(now_ms))
         elif self.state is ConnectionState.THROTTLED and now_ms >= self._muted_until_ms:
@@ -250,7 +251,7 @@ class ConnectionMachine:
         self._ask(message, version, now_ms)
 
     def _ask(self, message: Request[Response], version: int, now_ms: float) -> None:
-        """Send a question of the machine's own at once; what is submitted waits meanwhile."""
+        """Send a request of the machine's own at once; submitted requests wait meanwhile."""
         question = self._encode(self, message, version, self._until_ms - now_ms, now_ms, oneway=False)
         self._in_flight.append(question)
         self._alive_ms = now_ms
@@ -322,7 +323,7 @@ class ConnectionMachine:
         self._go_on_with_login(login, now_ms)
 
     def _go_on_with_login(self, login: SaslConversation, now_ms: float) -> None:
-        """Send what the login says next; when it is complete, be ready."""
+        """Send the next message of the authentication; when it is complete, the connection is READY."""
         try:
             message = login.next_request()
             if isinstance(message, BareToken):
@@ -368,7 +369,7 @@ class ConnectionMachine:
             self._go_on_with_login(login, now_ms)
 
     def _drain(self, now_ms: float) -> None:
-        """Send no more until the login is renewed."""
+        """Send no more requests until the connection has re-authenticated."""
         self._move_to(ConnectionState.DRAINING)
         self._renewal = None
         self._began_ms, self._until_ms = now_ms, now_ms + self._limits.login_timeout_ms
@@ -396,7 +397,7 @@ class ConnectionMachine:
         *,
         oneway: bool = False,
     ) -> None:
-        """Somebody has a request: `Submit`, whose attributes these are."""
+        """Process a request: the event `Submit`, with its attributes as arguments."""
         try:
             chosen = self._version_of(message, version)
             pending = self._encode(key, message, chosen, timeout_ms, now_ms, oneway=oneway)
@@ -471,7 +472,7 @@ class ConnectionMachine:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview, now_ms: float) -> None:
-        """A whole frame has come: `FrameReceived`."""
+        """Process a whole frame: the event `FrameReceived`."""
         if self.state is _CLOSED:
             return
         bare = self._login is not None and self._login.awaits_bare_token
@@ -529,7 +530,7 @@ class ConnectionMachine:
             self._mute_if_told(now_ms)
 
     def _mute(self, until_ms: float) -> None:
-        """Send nothing until then, because the broker says so."""
+        """Send nothing until then, because the broker throttles the client."""
         self._muted_until_ms = max(self._muted_until_ms, until_ms)
 
     def _mute_if_told(self, now_ms: float) -> None:
@@ -550,7 +551,7 @@ class ConnectionMachine:
 
     @property
     def _is_preparing(self) -> bool:
-        """Whether what goes on must be done by `_until_ms`."""
+        """Whether the present state must end by `_until_ms`."""
         return self.state in _PREPARING or (self.state is ConnectionState.DRAINING and self._renewal is None)
 
     def _give_up_ms(self) -> float:
@@ -578,7 +579,7 @@ class ConnectionMachine:
         return "busy" if self.state is ConnectionState.READY else self.state.value
 
     def _link_lost(self, error: KafkaError | None) -> None:
-        if isinstance(error, ClosedError | InternalError):  # no doing of the peer: the loop ends, or we have failed
+        if isinstance(error, ClosedError | InternalError):  # not caused by the peer: the loop ends, or a bug
             self._end(error)
             return
         if self._login is not None and self.state in _LOGGING_IN:
@@ -590,7 +591,7 @@ class ConnectionMachine:
                 "a login (see security_protocol), or be no Kafka broker",
                 stage=Stage.API_VERSIONS,
             )
-        # What Kafka does with a client that should have logged in, and has not.
+        # Kafka closes the connection of a client that should have authenticated, and has not.
         refused = self._in_flight and not self._answered_once
         hint = (
             "; it answered no request on it: does it want a login (see security_protocol), or a client certificate?"
@@ -611,7 +612,7 @@ class ConnectionMachine:
         )
 
     def _end_by_peer(self, error: KafkaError) -> None:
-        """End because of what the peer did, in the terms of the stage that was reached."""
+        """End the connection because of the peer, with an error for the stage that was reached."""
         if self.api_versions is not None:
             if isinstance(error, NetworkError):
                 self._end(error)

@@ -1,4 +1,4 @@
-"""What a connection machine is told and what it asks for: its events, its actions, its limits.
+"""The events, the actions and the limits of a connection machine.
 
 Plain data; what they lead to is decided in `core/connection.py`. Those of which every request makes one are not frozen,
 which would double the time that making them takes.
@@ -48,7 +48,7 @@ class LinkLost:
 
 @dataclass(slots=True)
 class Submit:
-    """Somebody has a request.
+    """A caller submits a request.
 
     Attributes:
         key: names the request in `Succeed`, `Fail` and `Abandon`; compared by identity.
@@ -67,7 +67,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Nobody waits for this request any more."""
+    """The caller does not wait for this request any more."""
 
     key: object
 

@@ -33,7 +33,7 @@ def with_stage(error: NetworkError, stage: Stage) -> NetworkError:
 
 
 def copy_for(error: KafkaError, fate: str) -> KafkaError:
-    """Return an error of its own for one request: a shared one would collect everybody's tracebacks."""
+    """Return a separate error for one request: a shared one would collect the tracebacks of all requests."""
     copy: KafkaError
     if isinstance(error, NetworkError):
         copy = NetworkError(f"{error}; {fate}", stage=error.stage)

@@ -77,7 +77,7 @@ def compile_linear(pattern: str, *, dot_matches_newline: bool = False) -> Linear
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MEMORY_MAX_BYTES
-    options.never_capture = True  # nobody asks what the groups of a pattern have matched
+    options.never_capture = True  # the matches of a pattern's groups are not used
     options.dot_nl = dot_matches_newline
     try:
         compiled = re2.compile(pattern, options)

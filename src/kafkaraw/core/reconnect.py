@@ -23,7 +23,7 @@ class _Record:
 
 
 class ReconnectPolicy:
-    """Keeps count of the attempts, by whatever the caller tells brokers apart with.
+    """Counts the connection attempts, by the key with which the caller identifies brokers.
 
     Args:
         backoff: pauses between attempts.

@@ -1,8 +1,8 @@
-"""From which version on a broker's throttle time binds the client (KIP-219). A table, nothing else.
+"""The first version of each API with which the client must obey the throttle time (KIP-219). A table only.
 
-Up to Kafka 1.1 a throttled broker held its answer back, and `throttle_time_ms` only told so afterwards. Since then it
-answers first and stops reading, and the client must not send on that connection for that long. A version in this
-table or above means the newer behaviour; an API that is not listed never throttles.
+Up to Kafka 1.1 a broker delayed its response to throttle a client, and `throttle_time_ms` reported the past delay.
+Since then the broker responds first and stops reading, and the client must not send on that connection for that time.
+A version in this table or above has the newer behaviour; an API that is not listed never throttles.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time of day."""
+    """A wall clock."""
 
     def time_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""

@@ -1,7 +1,7 @@
-"""A Unix socket by which its user controls a process: one line of JSON is asked, one is answered.
+"""A Unix socket by which its user controls a process: a request is one line of JSON, and so is the response.
 
-Only the user can reach it: the socket has rights 0600, and lies in a directory that nobody else may enter. What the
-lines mean is their owners' business. Start at `ControlSocket` and `ask`.
+Only the user can connect: the socket has mode 0600, in a directory that no other user may enter. This module does not
+interpret the lines. Start at `ControlSocket` and `ask`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kafkaraw.net.interruptible import wait_interruptibly
 
 LINE_BYTES_MAX: Final = 1 << 16
 ASKING_TIMEOUT_S: Final = 10.0
-"""Within what time a peer must have said what it wants."""
+"""How long a peer may take to send its request."""
 SUFFIX: Final = ".sock"
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, object]]]
 
 
 def default_folder() -> Path:
-    """Where control sockets are unless told otherwise."""
+    """Return the default directory of control sockets."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and Path(runtime).is_dir():
         return Path(runtime, "kafkaraw")
@@ -37,12 +37,12 @@ def default_folder() -> Path:
 
 
 def default_path() -> Path:
-    """The control socket of this process."""
+    """Return the path of the control socket of this process."""
     return default_folder() / f"broker-{os.getpid()}{SUFFIX}"
 
 
 def found_by_default() -> list[Path]:
-    """The control sockets of processes that run; those of processes that were killed are removed."""
+    """Return the control sockets of running processes; remove those of processes that were killed."""
     folder = default_folder()
     try:
         _check_private(folder)
@@ -66,11 +66,11 @@ def _is_alive(path: Path) -> bool:
 
 
 def _check_private(folder: Path) -> None:
-    """Check that nobody but this user may enter a directory.
+    """Check that only this user may enter a directory.
 
     Raises:
-        ConfigError: somebody may, or it is no directory of this user's.
-        OSError: it is not there.
+        ConfigError: other users may enter it, or it is not a directory that this user owns.
+        OSError: it does not exist.
     """
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
@@ -83,8 +83,8 @@ class ControlSocket:
     """Listens on a control socket.
 
     Args:
-        path: where; its directory is made when absent.
-        answer: answers a request; what it raises ends the connection.
+        path: the path of the socket; its directory is created if it does not exist.
+        answer: returns the response to a request; an exception ends the connection.
     """
 
     def __init__(self, path: Path, answer: Answer) -> None:
@@ -124,7 +124,7 @@ class ControlSocket:
                 writer.write(json.dumps(await self._answer(_decoded(line))).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
-            pass  # the peer is gone, too slow, or asks no JSON: there is nobody to tell
+            pass  # the peer is gone, too slow, or did not send JSON: there is no response to send
         finally:
             writer.close()
 

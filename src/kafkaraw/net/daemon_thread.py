@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 async def run_in_daemon_thread(work: Callable[[], T], name: str) -> T:
-    """Return what `work` returns, or raise what it raises; being cancelled leaves it running, heard by nobody.
+    """Return what `work` returns, or raise what it raises. After a cancellation it runs on, and its result is dropped.
 
     Args:
-        work: what blocks.
+        work: the blocking function.
         name: of the thread.
     """
     loop = asyncio.get_running_loop()
@@ -42,7 +42,7 @@ async def run_in_daemon_thread(work: Callable[[], T], name: str) -> T:
             failure = error
         try:
             loop.call_soon_threadsafe(settle, result, failure)
-        except RuntimeError:  # the loop has closed: nobody waits any more
+        except RuntimeError:  # the loop has closed: no coroutine waits any more
             return
 
     threading.Thread(target=run, name=name, daemon=True).start()

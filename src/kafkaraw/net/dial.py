@@ -42,7 +42,7 @@ async def dial(
     Args:
         host: name or address.
         port: TCP port.
-        handler: told of everything that happens on the link, beginning with `link_made`.
+        handler: called with all events of the link, beginning with `link_made`.
         timeout: for everything together, in seconds; each address gets a fair share of what is left.
         frame_size_max: largest frame to accept, in bytes.
         tls: how to speak TLS; None for plain TCP.

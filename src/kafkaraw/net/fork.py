@@ -26,7 +26,7 @@ _holders: weakref.WeakSet[HoldsDescriptors] = weakref.WeakSet()
 
 
 def release_in_child(holder: HoldsDescriptors) -> None:
-    """Let a forked child go of whatever `holder` has open at the time of the fork."""
+    """Release in a forked child the descriptors that `holder` has open at the time of the fork."""
     install()
     _holders.add(holder)
 
@@ -37,7 +37,7 @@ def _release_all() -> None:
     if not inherited:
         return
     # Replaced, not closed: the Python objects that own these numbers live on in the child and close them one day,
-    # when the number of a closed one might belong to somebody else.
+    # when the number of a closed descriptor might belong to another file.
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in inherited:
         os.dup2(nothing, fd, inheritable=False)

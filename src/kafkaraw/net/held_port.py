@@ -1,7 +1,7 @@
-"""`HeldPort`: keeps a port for somebody who will listen on it again, while connections to it are still refused.
+"""`HeldPort`: reserves a port for a server that will listen on it again, while connections to it are refused.
 
-Without it the system may give the port of a server that is down to any other socket, even to a client that dials that
-very server, which then talks to itself.
+Without it the system may assign the port of a stopped server to any other socket, even to a client that dials that
+server: the client would then be connected to itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class HeldPort:
 
     def __init__(self, host: str, port: int) -> None:
         self._sockets: list[socket.socket] = []
-        # Where a port cannot be held, somebody else has it already: who listens on it next hears of that.
+        # If the port cannot be bound, another socket has it already: the next `listen` on it raises the error.
         with contextlib.suppress(OSError):
             for family, kind, protocol, _, address in socket.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -43,7 +43,7 @@ class HeldPort:
         self._sockets.append(held)
 
     def release(self) -> None:
-        """Let go of the port: whoever listens on it by now keeps it."""
+        """Release the port; a server that listens on it by now keeps it."""
         for held in self._sockets:
             held.close()
         self._sockets.clear()

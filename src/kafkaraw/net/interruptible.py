@@ -1,9 +1,9 @@
-"""A wait of a thread that blocks, which Ctrl-C is sure to end.
+"""A blocking wait of a thread that Ctrl-C always interrupts.
 
-Python runs signal handlers on the main thread only, between two of its instructions. A signal that comes when this
-thread has let go of the interpreter but has not begun to wait yet (a busy machine may keep it there for long), or that
-the system gives to another thread, only leaves a note; the wait does not hear of it, and would go on until it is over.
-So nobody waits in one piece. For threads only: a coroutine has its loop's timers. Start at `wait_interruptibly`.
+Python runs signal handlers on the main thread only, between two of its instructions. A signal may come after this
+thread has released the interpreter and before it begins to wait (on a busy machine that may take long), or the system
+may deliver it to another thread. Then Python only sets a flag, which does not interrupt the wait. So a wait is divided
+into short ones. For threads only: a coroutine uses timers. Start at `wait_interruptibly`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final
 
 SLICE_S: Final = 1.0
-"""How long one piece may be: so late may a Ctrl-C be heard, at the worst; waking up once a second costs nothing."""
+"""Duration of one short wait, and the longest delay of a Ctrl-C. Waking up once a second costs nothing."""
 
 
 def wait_interruptibly(wait: Callable[[float], bool], timeout: float | None) -> bool:

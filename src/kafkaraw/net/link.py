@@ -57,7 +57,7 @@ class Link(Protocol):
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Bytes that the peer's system has acknowledged, where this one tells it; 0 elsewhere.
+        """Bytes that the peer's system has acknowledged; 0 where the operating system does not report it.
 
         It grows also while `sent_bytes` cannot: a long part of a file leaves bit by bit, and counts when all of it has.
         """
@@ -69,7 +69,7 @@ class Link(Protocol):
         Nothing is lost by sending while `write_paused`, but memory grows. Memoryviews must stay unchanged until the
         frame is answered or the link is lost. A FileSlice's descriptor may be closed as soon as this returns; its
         file position is not kept. After `close` or the loss of the link the frame is dropped silently:
-        `link_lost` tells.
+        `link_lost` reports the loss.
         """
         ...
 
@@ -109,7 +109,7 @@ class Link(Protocol):
 
 
 class LinkHandler(Protocol):
-    """Whoever acts on what a link delivers. Called on the event loop's thread.
+    """Receives the frames and events of a link. Called on the event loop's thread.
 
     The order is: `link_made` once, then frames and pauses, then `link_lost` once. Of these only `writing_paused` may be
     called from inside a method of the link.

@@ -17,7 +17,7 @@ from kafkaraw.net.transport import StreamLink
 
 _BACKLOG = 512
 TLS_HANDSHAKE_TIMEOUT_S = 10.0
-"""Until a TLS handshake is done nobody else knows of the connection, so that it is ended here."""
+"""Before the TLS handshake has ended, no other code has the connection, so the listener ends it."""
 
 
 class Listener(Protocol):

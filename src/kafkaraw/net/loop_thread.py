@@ -1,12 +1,12 @@
-"""An asyncio loop on a thread of its own, for callers that block.
+"""An asyncio loop on a thread of its own, for blocking callers.
 
-The blocking client faces share one per process (`client_loop_thread`); an embedded broker has a private one. Nothing
-here knows what runs on it. Threads should be crossed once per batch or call, never per record. Start at
-`LoopThread.run`.
+The blocking clients share one loop thread per process (`client_loop_thread`); an embedded broker has a private one.
+This module does not depend on what runs on the loop. Callers should cross threads once per batch or call, never per
+record. Start at `LoopThread.run`.
 
-After a fork the child has no such thread: it is made anew on first use, and the parent's loop is left alone, because
-touching its selector would disturb the parent. A loop that ends by a fault (a program closed its descriptors) ends the
-calls that wait for it, with a line in the log, and is made anew for the next call; what lived on the old one is lost.
+After a fork the child has no loop thread: the first use starts a new one. The child does not touch the parent's loop,
+because it shares the selector with the parent. If a loop ends because of a fault (the program closed its descriptors),
+the waiting calls fail, the fault is logged, and the next call starts a new loop. Objects on the old loop are lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 STOP_TIMEOUT_S = 5.0
-"""How long tasks that are cancelled at the end may take to leave."""
+"""How long tasks that are cancelled at the end may take to end, in seconds."""
 
 
 class LoopThread:
@@ -70,22 +70,22 @@ class LoopThread:
     def run(self, coroutine: Coroutine[object, None, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result.
 
-        Ctrl-C interrupts the wait (see `net.interruptible`). Then, and when the time is up, the coroutine is cancelled;
-        it is not waited for, so a coroutine that is slow to leave cannot hold its caller.
+        Ctrl-C interrupts the wait (see `net.interruptible`). After Ctrl-C or a timeout, the coroutine is cancelled, but
+        the call does not wait for its end, so a coroutine that is slow to end cannot block the caller.
 
         Args:
-            coroutine: what to run.
-            timeout: how long to wait, in seconds; None for as long as it takes.
+            coroutine: the coroutine to run.
+            timeout: how long to wait, in seconds; None waits without a limit.
 
         Raises:
-            KafkaTimeoutError: the time was up.
+            KafkaTimeoutError: the coroutine has not ended within `timeout`.
             UsageError: called on the loop's own thread, where waiting would hang it for ever; or in a signal handler
                 or `__del__` that has interrupted a change for which the loop waits.
             ClosedError: the thread was stopped.
         """
         call = _Call(coroutine)
         try:
-            # The lock keeps `stop` away: what is handed over before it still runs, and is cancelled, so it ends.
+            # The lock excludes `stop`: a call that is handed over before it still begins, and `stop` cancels it.
             with self._lock:
                 self._started().hand_over(call)
             is_over = call.wait(timeout)
@@ -103,13 +103,13 @@ class LoopThread:
             raise CancelledError from None
 
     def run_until_told(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
-        """Have the loop call `begin(over)`, and wait until `over(error)` is called there; raises the error, if any.
+        """Let the loop call `begin(over)`, and wait until `over(error)` is called there; raises the error, if any.
 
-        What `run` does for a coroutine, without one: a task takes two turns of the loop, and its creation and its end.
+        This is `run` for a callback instead of a coroutine. It saves the task, which takes two turns of the loop.
         Ctrl-C interrupts the wait (see `net.interruptible`).
 
         Args:
-            begin: what to do; it may call `over` before it returns. It keeps its own time limit.
+            begin: the callback; it may call `over` before it returns. It has its own time limit.
 
         Raises:
             UsageError: called on the loop's own thread, where waiting would hang it for ever; or in a signal handler
@@ -165,11 +165,11 @@ class _Call(Generic[T]):
     """A coroutine on its way to the loop, and its outcome on the way back: one wake-up in each direction.
 
     `asyncio.run_coroutine_threadsafe` does the same with two futures, a condition and three callbacks, which takes as
-    long as the rest of a request. Whoever made it may cancel it at any time; once the coroutine has been given away,
-    nobody but the loop's thread touches it.
+    long as the rest of a request. The caller may cancel the call at any time. After `give_away`, only the loop thread
+    uses the coroutine.
 
     Args:
-        coroutine: what is to run.
+        coroutine: the coroutine to run.
     """
 
     __slots__ = ("_coroutine", "_over", "_place", "_task")
@@ -183,11 +183,11 @@ class _Call(Generic[T]):
 
     @property
     def fault(self) -> BaseException | None:
-        """Why the loop that it was given to has ended, if it ended by a fault."""
+        """The fault that ended the call's loop; None if there was none."""
         return None if self._place is None else self._place.fault
 
     def give_away(self, place: _RunningLoop) -> None:
-        """From now on it belongs to the loop's thread."""
+        """Pass the call to the loop thread; the caller's thread does not use the coroutine from now on."""
         self._place = place
         place.calls.add(self)
 
@@ -198,17 +198,17 @@ class _Call(Generic[T]):
         self._task.add_done_callback(self._ended)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until it is over, for so many seconds; returns whether it is."""
+        """Wait until the call has ended, at most `timeout` seconds; returns whether it has."""
         return wait_interruptibly(partial(self._over.acquire, True), timeout)
 
     def result(self) -> T:
-        """Return, or raise, what came of it."""
+        """Return the result of the coroutine, or raise its exception."""
         if self._task is None or not self._task.done():
             raise asyncio.CancelledError
         return self._task.result()
 
     def cancel(self) -> None:
-        """Have it cancelled soon, however far it has come; does not wait for that."""
+        """Request cancellation, whether the coroutine has begun or not; does not wait for it."""
         if self._place is None:
             self._coroutine.close()
             return
@@ -219,7 +219,7 @@ class _Call(Generic[T]):
                 self._coroutine.close()
 
     def give_up(self) -> None:
-        """Let go of whoever waits, though it is not over; the loop no longer runs."""
+        """Release the waiting thread, although the coroutine has not ended, because the loop has stopped."""
         if self._task is None:
             self._coroutine.close()
         self._ended(self._task)
@@ -227,22 +227,22 @@ class _Call(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        else:  # Ctrl-C came while it was on its way: it will not arrive after this
+        else:  # Ctrl-C came before `begin`, which will not be called any more
             self.give_up()
 
     def _ended(self, task: asyncio.Task[T] | None) -> None:
         assert self._place is not None
         self._place.calls.discard(self)
         if task is not None and task.done() and not task.cancelled():
-            task.exception()  # seen, even if nobody waits any more
+            task.exception()  # marks it as retrieved, even if no thread waits any more
         self._over.release()
 
 
 class _Turn:
-    """Something on its way to the loop that will say when it is over; as `_Call`.
+    """A callback for the loop thread that reports its own end; as `_Call`.
 
     Args:
-        begin: what to do there.
+        begin: the callback.
     """
 
     __slots__ = ("_begin", "_error", "_over", "_place")
@@ -268,7 +268,7 @@ class _Turn:
         """Start it; on the loop's thread."""
         try:
             self._begin(self._end)
-        except BaseException as error:  # noqa: BLE001 - raised where somebody waits for it, sys.exit() in a callback, too
+        except BaseException as error:  # noqa: BLE001 - raised on the waiting thread, sys.exit() in a callback, too
             self._end(error)
 
     def wait(self) -> None:
@@ -276,7 +276,7 @@ class _Turn:
         wait_interruptibly(partial(self._over.acquire, True), None)
 
     def result(self) -> None:
-        """Raise what came of it, if anything."""
+        """Raise the error, if there was one."""
         if self._error is not None:
             raise self._error
 
@@ -296,8 +296,8 @@ class _RunningLoop:
     """One started thread and its loop.
 
     Attributes:
-        calls: what was given to it and is not over yet.
-        fault: why it ended without being told to; None while it runs.
+        calls: the calls that have not ended yet.
+        fault: the error that ended the loop without `stop`; None while it runs.
     """
 
     def __init__(self, name: str) -> None:
@@ -308,13 +308,13 @@ class _RunningLoop:
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         try:
             self._thread.start()
-        except BaseException:  # Ctrl-C, while it waited for the thread to begin: nobody will know of it
+        except BaseException:  # Ctrl-C while waiting for the thread to start: no caller will have this loop
             self.loop.call_soon_threadsafe(self._end)
             raise
         release_in_child(self)
 
     def hand_over(self, call: _Call[Any] | _Turn) -> None:
-        """Have the loop begin something.
+        """Let the loop begin a call.
 
         Raises:
             UsageError: on the loop's own thread, or on one that the loop waits for.
@@ -348,7 +348,7 @@ class _RunningLoop:
         return not self._thread.is_alive()
 
     def descriptors(self) -> list[int]:
-        """Return what the loop itself has open: its selector and its wake-up pipe."""
+        """Return the descriptors of the loop itself: its selector and its wake-up pipe."""
         selector = getattr(self.loop, "_selector", None)
         fileno = getattr(selector, "fileno", None)
         pipe = (getattr(self.loop, "_ssock", None), getattr(self.loop, "_csock", None))
@@ -359,7 +359,7 @@ class _RunningLoop:
             while not self._ends:
                 self._run()
             self._drain()
-        except BaseException as error:  # whatever it is, those who wait must be told
+        except BaseException as error:  # any error must be raised in the waiting calls
             self.fault = error
             log.critical("the loop thread %r ended because of a fault", self._thread.name, exc_info=error)
             for tell in _told_about_faults(self.loop):
@@ -367,7 +367,7 @@ class _RunningLoop:
         finally:
             with contextlib.suppress(OSError):  # its descriptors may be closed already
                 self.loop.close()
-            for call in list(self.calls):  # of tasks that would not leave: nobody may wait for them for ever
+            for call in list(self.calls):  # calls whose tasks did not end: their threads must not wait for ever
                 call.give_up()
 
     def _run(self) -> None:
@@ -384,7 +384,7 @@ class _RunningLoop:
         self.loop.stop()
 
     def _drain(self) -> None:
-        """Let every task and connection end in order, so that nothing is left for the garbage collector to report."""
+        """End all tasks and connections gracefully, so that the garbage collector has nothing to report."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
@@ -396,10 +396,10 @@ class _RunningLoop:
 
 
 def tell_about_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[K, BaseException], None]) -> None:
-    """Have `act(client, error)` called on a loop thread that ends by a fault, if `loop` is its loop.
+    """Register `act(client, error)` to be called if the loop thread of `loop` ends because of a fault.
 
-    It is called once nothing runs there any more, and before the calls that wait for the loop are ended; not for
-    loops that are no `LoopThread`'s. The object is not kept alive.
+    It is called after the loop has stopped, and before the calls that wait for the loop fail. It is not called for
+    loops that do not belong to a `LoopThread`. The registration does not keep `client` alive.
     """
     _living_on[client] = (loop, act)
 

@@ -23,7 +23,7 @@ class Network(Protocol):
         Args:
             host: name or address; all addresses of a name are tried, in order.
             port: TCP port.
-            handler: told of everything that happens on the link, beginning with `link_made`.
+            handler: called with all events of the link, beginning with `link_made`.
             timeout: for everything together, in seconds.
             frame_size_max: largest frame to accept, in bytes.
 

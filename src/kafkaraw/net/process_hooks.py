@@ -1,9 +1,9 @@
 """What this package has done when the process forks or ends, in one place.
 
-Modules name their functions when they are imported, which changes nothing outside of this module. Python is told when
-the first client, connection or loop thread is made (`install`): one fork hook and one exit hook, which cannot be taken
-back. Exit hooks run in the reverse order of their naming, so what is named later may use what was named before. Nothing
-here knows what a hook does. Start at `install`.
+Modules add their functions when they are imported, which changes nothing outside of this module. `install` registers
+one fork hook and one exit hook with Python when the first client, connection or loop thread is created; they cannot be
+removed. Exit hooks run in the reverse order of their registration, so a later hook may use what an earlier module
+provides. This module does not depend on the hooks. Start at `install`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _in_child: Final[list[Hook]] = []
 _at_exit: Final[list[Hook]] = []
 _at_exit_of_workers: Final[list[Hook]] = []
 _claims: Final = [True]
-"""Whoever takes the entry installs: two threads may make the first client at the same time, and no lock is forked."""
+"""The thread that pops the entry installs: two threads may create the first client at once. A lock could be forked."""
 
 
 def in_forked_child(act: Hook) -> None:

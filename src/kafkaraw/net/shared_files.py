@@ -39,7 +39,7 @@ class SharedFile:
 
     @classmethod
     def of(cls, descriptor: int) -> SharedFile:
-        """Return the file that shares an open descriptor; one that nobody shares is duplicated."""
+        """Return the shared file of an open descriptor; a descriptor that is not shared yet is duplicated."""
         return _shared.get(descriptor) or cls(os.dup(descriptor))
 
     def fileno(self) -> int:

@@ -25,8 +25,8 @@ class StreamLink(asyncio.BufferedProtocol):
     """One connection; see `net.link.Link` for what its methods promise.
 
     Args:
-        loop: the loop it lives on.
-        handler: who is told.
+        loop: the event loop of the link.
+        handler: called with frames and events.
         frame_size_max: larger frames end the link, in bytes.
         peer: "host:port" as the user knows it; empty for an accepted connection, which takes the socket's.
     """
@@ -98,7 +98,7 @@ class StreamLink(asyncio.BufferedProtocol):
             self._writer.close()
 
     def abort(self, error: KafkaError | None = None) -> None:
-        """See `Link.abort`; with an error, the handler is told that."""
+        """See `Link.abort`; an error is passed to the handler's `link_lost`."""
         self._closed_here = True
         self._error = self._error or error
         if self._writer is not None:
@@ -121,13 +121,13 @@ class StreamLink(asyncio.BufferedProtocol):
     # -- BufferedProtocol: called by asyncio -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport over and tell the handler.
+        """Take over the transport, and call the handler's `link_made`.
 
-        What transports are is a matter of the loop: uvloop's are none of asyncio's classes.
+        The loop decides the class of the transport: those of uvloop are not asyncio's classes.
         """
         try:
             self._begin(cast("asyncio.Transport", transport))
-        except Exception as error:  # noqa: BLE001 - asyncio would log it only, and whoever dials wait for the timeout
+        except Exception as error:  # noqa: BLE001 - asyncio would only log it, and `dial` would wait for its timeout
             self._error = self._error or _internal(error, self.peer)
             cast("asyncio.Transport", transport).abort()
 
@@ -176,7 +176,7 @@ class StreamLink(asyncio.BufferedProtocol):
             self._writer.transport_paused(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the handler that, and why, the link is gone."""
+        """Call the handler's `link_lost` with the cause."""
         _live_links.discard(self)
         if self._writer is not None:
             self._writer.transport_lost()
@@ -267,7 +267,7 @@ _live_links: weakref.WeakSet[StreamLink] = weakref.WeakSet()
 
 
 def abort_links_of(loop: asyncio.AbstractEventLoop) -> None:
-    """Abort every link that lives on a loop; for a loop that is about to close. Their handlers are told that it is."""
+    """Abort every link of a loop that is about to close; the handlers' `link_lost` gets that as the cause."""
     for link in list(_live_links):
         if link.loop is loop:
             link.abort(ClosedError(f"the loop of the connection to {link.peer} ends"))

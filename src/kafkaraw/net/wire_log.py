@@ -1,9 +1,9 @@
 """The connection log: every frame as it goes over the wire, with secrets masked.
 
 Switched on by `KAFKARAW_WIRE_LOG=1` (to standard error) or by the logger `kafkaraw.wire` at DEBUG, for connections made
-from then on. When it is off, `tapped` gives back what it was given, so that a connection costs nothing more. What it
-prints `kafkaraw wire decode` reads. It changes nothing on the way, whatever the log's handlers raise: the event loop
-raises it behind the frame. Start at `tapped`.
+from then on. When it is off, `tapped` returns its argument, so that connections have no overhead. The command
+`kafkaraw wire decode` reads the output. Frames pass unchanged, even if a log handler raises: the event loop raises the
+exception after the frame. Start at `tapped`.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class SegmentWriter:
     Args:
         loop: the loop of the transport.
         transport: where to write.
-        on_paused: told when `paused` changes.
-        on_failed: told once when a file cannot be sent to its end; the frame is torn, so the link must go.
+        on_paused: called when `paused` changes.
+        on_failed: called once when a file cannot be sent completely; the frame is incomplete, so the link must end.
         on_file_sent: called after each file, because `loop.sendfile` switches reading off and on again.
     """
 
@@ -152,7 +152,7 @@ class SegmentWriter:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._descriptor = _descriptor_of(transport)
-        self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # (`_written_bytes` then, whom to tell)
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # (`_written_bytes` then, the callback)
         self._watching = False
         self.paused = False
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
@@ -208,7 +208,7 @@ class SegmentWriter:
         self._tell_sent()
 
     def _tell_sent(self) -> None:
-        """Tell those whose bytes have left, and have the transport say when the next one's have."""
+        """Call the callbacks whose bytes have left, and request a call when those of the next one have."""
         if self._closing or self._transport.is_closing():  # what a closing transport drops has not been sent
             return
         while self._marks and self._marks[0][0] + self.unsent_bytes <= self._written_bytes:

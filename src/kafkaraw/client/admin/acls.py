@@ -1,6 +1,6 @@
-"""Access control lists for the admin client: create, list and delete entries.
+"""ACLs for the admin client: create, list and delete them.
 
-Needs a broker with an authorizer; one without answers SECURITY_DISABLED.
+The broker needs an authorizer; a broker without one answers SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _FOR_FILTERS = frozenset({"UNKNOWN", "ANY", "MATCH"})
 
 @dataclass(frozen=True, slots=True)
 class ResourcePattern:
-    """What an entry is about: one resource, or several by their names.
+    """The resources that an ACL applies to: one resource, or several by the prefix of their names.
 
     Attributes:
-        resource_type: what kind of resource.
-        name: its name; "*", with LITERAL, is every one of its kind. The cluster's is "kafka-cluster".
+        resource_type: the type of the resources.
+        name: the name; "*", with LITERAL, is every resource of the type. The name of the cluster is "kafka-cluster".
         pattern_type: LITERAL, or PREFIXED for all names that begin with this one.
     """
 
@@ -49,14 +49,14 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """One entry: somebody may, or may not, do something.
+    """An ACL: it allows or denies a principal an operation on resources.
 
     Attributes:
-        pattern: to what.
-        principal: who, such as "User:ada"; "User:*" is everybody.
-        operation: what; ALL is everything.
-        permission_type: ALLOW, or DENY, which wins over any ALLOW.
-        host: from which IP address; "*" is every one.
+        pattern: the resources.
+        principal: the principal, such as "User:ada"; "User:*" is every user.
+        operation: the operation; ALL is every operation.
+        permission_type: ALLOW, or DENY, which overrides any ALLOW.
+        host: the IP address of the client; "*" is every address.
     """
 
     pattern: ResourcePattern
@@ -68,14 +68,14 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclBindingFilter:
-    """Which entries to list or to delete; without arguments, all of them.
+    """The ACLs to list or to delete; without arguments, all of them.
 
     Attributes:
         resource_type: ANY for all.
         resource_name: None for all.
-        pattern_type: ANY for all; MATCH for whatever applies to `resource_name`: that name, prefixes of it, and "*".
-        principal: None for all; "User:*" only finds entries that say so.
-        host: None for all; "*" only finds entries that say so.
+        pattern_type: ANY for all; MATCH for every ACL that applies to `resource_name`: that name, its prefixes, "*".
+        principal: None for all; "User:*" matches only ACLs with exactly this principal.
+        host: None for all; "*" matches only ACLs with exactly this host.
         operation: ANY for all.
         permission_type: ANY for both.
     """
@@ -90,28 +90,28 @@ class AclBindingFilter:
 
 
 class AclAdmin:
-    """The operations on access control lists.
+    """The operations on ACLs.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     async def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = None) -> None:
-        """Add access control entries; one that is there already is no error.
+        """Create ACLs. An ACL that exists already is no error.
 
         Args:
-            acls: the entries.
+            acls: the ACLs to create.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            UsageError: an entry says ANY or MATCH, which only filters may.
-            AuthorizationError: this takes ALTER on the cluster.
-            BrokerError: an entry makes no sense, or the broker has no authorizer; the message names each that failed.
-                The others are added.
-            KafkaError: no broker gave an answer in time.
+            UsageError: an ACL has ANY or MATCH, which are for filters only.
+            AuthorizationError: the client needs permission for ALTER on the cluster.
+            BrokerError: an ACL is invalid, or the broker has no authorizer; the message names each ACL that failed.
+                The others are created.
+            KafkaError: no broker answered in time.
         """
         wanted = list(acls)
         for acl in wanted:
@@ -132,16 +132,16 @@ class AclAdmin:
     async def describe_acls(
         self, matching: AclBindingFilter | None = None, *, timeout: float | None = None
     ) -> list[AclBinding]:
-        """List access control entries, by resource.
+        """List ACLs, by resource.
 
         Args:
-            matching: which; None is all of them.
+            matching: the filter; None is all ACLs.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            AuthorizationError: this takes DESCRIBE on the cluster.
+            AuthorizationError: the client needs permission for DESCRIBE on the cluster.
             BrokerError: the broker has no authorizer.
-            KafkaError: no broker gave an answer in time.
+            KafkaError: no broker answered in time.
         """
         wanted = AclBindingFilter()
         if matching is not None:
@@ -171,19 +171,19 @@ class AclAdmin:
     async def delete_acls(
         self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
     ) -> dict[AclBindingFilter, list[AclBinding]]:
-        """Delete the access control entries that match filters.
+        """Delete the ACLs that match filters.
 
         Args:
-            matching: which; an empty filter, `AclBindingFilter()`, matches all there are.
+            matching: the filters; an empty filter, `AclBindingFilter()`, matches all ACLs.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Returns:
-            what each filter matched, which is deleted now.
+            the deleted ACLs, for each filter.
 
         Raises:
-            AuthorizationError: this takes ALTER on the cluster.
-            BrokerError: a filter makes no sense, or the broker has no authorizer; as in `create_acls`.
-            KafkaError: no broker gave an answer in time. Entries may be deleted then all the same.
+            AuthorizationError: the client needs permission for ALTER on the cluster.
+            BrokerError: a filter is invalid, or the broker has no authorizer; as in `create_acls`.
+            KafkaError: no broker answered in time. The ACLs may be deleted nevertheless.
         """
         wanted = list_of(matching, AclBindingFilter, "delete_acls", "AclBindingFilter()")
         deadline = self._calls.deadline(timeout)

@@ -1,8 +1,8 @@
-"""What the areas of the admin client share: the deadline of a call, and the loops that try again.
+"""Shared code of the areas of the admin client: the deadline of a call, and the retry loops.
 
-An operation on several things (topics, groups, ...) goes through `Calls.each`: one request for all, again for those
-that may succeed later, and an error at the end that names every one that failed. An operation with one answer for all
-goes through `Calls.retry`. Both stop at the deadline. Nothing here knows what the operations are.
+An operation on several items (topics, groups, ...) uses `Calls.each`: it sends one request for all items, retries those
+with a retriable error, and at the end raises an error that names every item that failed. An operation with one result
+for all uses `Calls.retry`. Both stop at the deadline. This module does not know the operations.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ R = TypeVar("R")
 Q = TypeVar("Q", bound=Response)
 N = TypeVar("N", bound=Hashable)
 
-# A first answer of "no such thing" is final for an admin: nobody waits for something to come into being here.
+# For an admin client "does not exist" is a final error: no operation waits until a topic or a group is created.
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Calls:
-    """The way of an area's operations to the cluster.
+    """Sends the requests of an area's operations to the cluster, and retries them.
 
     Args:
         engine: sends the requests.
 
     Attributes:
-        engine: that one.
+        engine: as given.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -54,7 +54,7 @@ class Calls:
         return await self.engine.request_controller(message, timeout=deadline.remaining)
 
     async def ask_any(self, message: Ask[Q], deadline: Deadline) -> Q:
-        """Send a request to whichever broker answers."""
+        """Send a request to any broker."""
         return await self.engine.request_any(message, timeout=deadline.remaining)
 
     async def each(
@@ -63,11 +63,11 @@ class Calls:
         once: Callable[[Sequence[K]], Awaitable[Mapping[K, KafkaError]]],
         deadline: Deadline,
     ) -> None:
-        """Do something to every item, trying again with those for which that makes sense.
+        """Carry out an operation on every item, and retry the items with a retriable error.
 
         Args:
-            items: what to do it to; doubles count once.
-            once: does it to some of them and returns those that failed.
+            items: the items; duplicates count once.
+            once: carries out the operation on some items, and returns those that failed.
             deadline: of the whole call.
 
         Raises:
@@ -86,10 +86,10 @@ class Calls:
         self._raise_first(final)
 
     async def retry(self, once: Callable[[], Awaitable[R]], deadline: Deadline) -> R:
-        """Do something that succeeds or fails as a whole, trying again while that makes sense.
+        """Carry out an operation that succeeds or fails as a whole, and retry it after a retriable error.
 
         Args:
-            once: does it, or raises.
+            once: carries out the operation, or raises.
             deadline: of the whole call.
 
         Raises:
@@ -111,9 +111,9 @@ class Calls:
         items: Sequence[K],
         deadline: Deadline,
     ) -> Mapping[K, KafkaError]:
-        """One try; when it ends early that counts for every item.
+        """Make one attempt. An error of the whole attempt counts for every item.
 
-        As when an answer is lost, since nobody knows how far it went; or when there is nobody to ask yet.
+        Examples are a lost response, after which the outcome is unknown, and a cluster that cannot be reached yet.
         """
         try:
             return await once(items)
@@ -135,12 +135,12 @@ class Calls:
         raise first from errors[0]
 
     async def _pause(self, attempt: int, deadline: Deadline) -> bool:
-        """Wait before another try, and learn how the cluster is now; False when there is no time for that."""
+        """Wait before the next attempt, and refresh the metadata; False when the deadline leaves no time for that."""
         delay_s = self._backoff.delay_ms(attempt, self.engine.runtime.rng) / 1000
         if deadline.remaining <= delay_s:
             return False
         await deadline.sleep(delay_s)
-        with contextlib.suppress(NetworkError, KafkaTimeoutError):  # the next try says what is wrong
+        with contextlib.suppress(NetworkError, KafkaTimeoutError):  # the next attempt raises the error
             await self.engine.refresh((), timeout=deadline.remaining)
         return True
 
@@ -151,18 +151,18 @@ def failure(code: int, message: str | None, what: str, *, resource: str = "", op
     Args:
         code: as the broker gave it.
         message: the broker's own words, if it gave any.
-        what: what was to be done to which item, such as "create topic 'a'".
-        resource: name of what it takes a right to, such as "a"; for the case that the right is missing.
-        operation: that right, such as "CREATE".
+        what: the operation and the item, such as "create topic 'a'".
+        resource: the resource that the operation needs a permission for, such as "a"; for authorization errors.
+        operation: the operation of that permission, such as "CREATE".
     """
     return error_for(code, f"{what}: {message}" if message else what, resource=resource, operation=operation)
 
 
 def names_of(names: Iterable[N]) -> list[N]:
-    """A list of names; a lone string is a mistake that would otherwise be taken letter by letter.
+    """Return a list of names. A single string is refused, because it would be read letter by letter.
 
     Raises:
-        UsageError: it is a lone string, no list, or an entry is no name.
+        UsageError: it is a single string, or not a list, or an entry is not a name.
     """
     if isinstance(names, str):
         raise UsageError(f"{names!r} is one name: give a list of names, [{names!r}]")
@@ -176,12 +176,12 @@ def names_of(names: Iterable[N]) -> list[N]:
 
 
 def milliseconds(deadline: Deadline) -> int:
-    """What is left of a deadline, for a request's `timeout_ms`."""
+    """Return the time until a deadline, for a request's `timeout_ms`."""
     return max(1, round(deadline.at_most(INT32_MAX // 1000) * 1000))
 
 
 def _passing(error: KafkaError) -> bool:
-    """Whether trying again makes sense."""
+    """Whether the error is retriable."""
     if isinstance(error, BrokerError) and error.code in _FINAL:
         return False
     return isinstance(error, RetriableError)

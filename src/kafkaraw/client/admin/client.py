@@ -1,6 +1,6 @@
-"""`AsyncAdmin`: what the admin client can do, by name. It passes every operation on to the area that knows how.
+"""`AsyncAdmin`: the operations of the admin client. It passes every operation on to the class of its area.
 
-Methods are documented where they are implemented, in the areas; their texts are taken over here.
+Methods are documented where they are implemented, in the areas; `documented_by` copies the docstrings.
 """
 
 # ruff: noqa: D102 - the docstrings come from the areas, see `documented_by`
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     TransactionAdmin,
 )
 class AsyncAdmin:
-    """Manages a cluster: its topics and what belongs to them. The connection is made on first use.
+    """Manages a cluster: topics, configurations, users, ACLs, groups and transactions. Connects on first use.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -79,10 +79,13 @@ class AsyncAdmin:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
-        """Make one with a Java client's configuration, a `.properties` file or names and values; `settings` go first.
+        """Create an admin client from a Java client's configuration: a `.properties` file, or names and values.
+
+        `settings` override the configuration.
 
         Raises:
-            ConfigError: the file cannot be read, or a name or a value is not accepted; says what to use instead.
+            ConfigError: the file cannot be read, or a name or a value is not accepted; the message says what to use
+                instead.
         """
         from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
 
@@ -271,12 +274,12 @@ class AsyncAdmin:
     # -- itself
 
     def metrics(self) -> Metrics:
-        """What this client has counted about each broker so far; may be called at any time, after `close`, too.
+        """Return the metrics of this client about each broker. May be called after `close`, too.
 
         Returns:
-            by node id as text (and "bootstrap"), then by name: requests, requests_failed, in_flight, latency_count,
-            latency_sum_s, latency_max_s, latency_histogram (answers within each bound in seconds), bytes_in, bytes_out,
-            throttle_time_s, connections (open now), connections_opened, _failed and _closed.
+            metrics by node id as text (and "bootstrap"), then by name: requests, requests_failed, in_flight,
+            latency_count, latency_sum_s, latency_max_s, latency_histogram (responses within each bound in seconds),
+            bytes_in, bytes_out, throttle_time_s, connections (open now), connections_opened, _failed and _closed.
         """
         return self._engine.metrics.as_dict()
 

@@ -1,4 +1,4 @@
-"""The cluster for the admin client: which brokers there are, and which of them takes changes."""
+"""The cluster for the admin client: its brokers, and its controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRespons
 
 _DESCRIBE_CLUSTER_KEY = 60
 NOT_TOLD = -(1 << 31)
-"""In place of the bits of what is authorized: nobody asked."""
+"""The value of the field of authorized operations when the request did not ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class ClusterDescription:
     """A cluster.
 
     Attributes:
-        cluster_id: tells clusters apart; None when the broker does not say.
+        cluster_id: the id of the cluster; None when the broker does not return it.
         controller_id: the broker to send changes to; -1 when unknown.
-        brokers: those that run, by id.
-        authorized_operations: what this client may do to the cluster; None when that was not asked for.
+        brokers: the running brokers, by id.
+        authorized_operations: the operations on the cluster that this client may do; None when not requested.
     """
 
     cluster_id: str | None
@@ -38,7 +38,7 @@ class ClusterAdmin:
     """The operations on the cluster itself.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -47,22 +47,22 @@ class ClusterAdmin:
     async def describe_cluster(
         self, *, authorized_operations: bool = False, timeout: float | None = None
     ) -> ClusterDescription:
-        """The cluster's id, its brokers and its controller.
+        """Return the cluster's id, its brokers and its controller.
 
         Args:
-            authorized_operations: also tell what this client may do to the cluster (brokers before 2.3 do not).
+            authorized_operations: also return the operations on the cluster that this client may do (from brokers 2.3).
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
             BrokerError: the broker refuses.
-            KafkaError: no broker gave an answer in time.
+            KafkaError: no broker answered in time.
         """
         deadline = self._calls.deadline(timeout)
 
         def for_version(connection: Connection) -> Request[MetadataResponse | DescribeClusterResponse]:
             try:
                 connection.version_for(_DESCRIBE_CLUSTER_KEY)
-            except UnsupportedVersionError:  # before 2.8: metadata says it, too
+            except UnsupportedVersionError:  # brokers before 2.8: a Metadata response has the same fields
                 return MetadataRequest(topics=[], include_cluster_authorized_operations=authorized_operations)
             return DescribeClusterRequest(include_cluster_authorized_operations=authorized_operations)
 
@@ -97,5 +97,5 @@ def _description(
 
 
 def operations_in(bits: int) -> frozenset[AclOperation]:
-    """The operations in the field of bits in which brokers tell what is authorized (KIP-430)."""
+    """Return the operations in a bit field of authorized operations (KIP-430)."""
     return frozenset(operation for operation in AclOperation if bits >> operation & 1)

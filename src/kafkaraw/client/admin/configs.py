@@ -31,7 +31,7 @@ _OF_ONE_NODE = frozenset((ConfigResourceType.BROKER, ConfigResourceType.BROKER_L
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What is configured.
+    """A resource that has a configuration.
 
     Attributes:
         kind: the kind of resource.
@@ -69,7 +69,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that stands behind the one in force. A secret's value is None."""
+    """A value of the setting from another source, such as a default. The value of a secret is None."""
 
     name: str
     value: str | None
@@ -83,12 +83,12 @@ class ConfigEntry:
     Attributes:
         name: Kafka's name for it.
         value: the value in force, as text; None when there is none, or when it is a secret.
-        source: where that comes from.
+        source: where the value comes from.
         kind: the type of the value.
         is_read_only: whether it cannot be altered while the broker runs.
         is_sensitive: whether it is a secret.
-        documentation: what it is for; None when that was not asked for.
-        synonyms: the values that were given, the one in force first; empty when that was not asked for.
+        documentation: the broker's description of the setting; None when not requested.
+        synonyms: the values from all sources, the one in force first; empty when not requested.
     """
 
     name: str
@@ -102,7 +102,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT
 
 
@@ -112,8 +112,8 @@ class ConfigChange:
 
     Attributes:
         name: Kafka's name for it.
-        value: the new value; for a list, the members to add or take away, with commas. None with DELETE only.
-        operation: SET, DELETE (back to what stands behind it), APPEND or SUBTRACT.
+        value: the new value; for a list, the entries to add or remove, separated by commas. None with DELETE only.
+        operation: SET, DELETE (back to the value of the next source), APPEND or SUBTRACT.
     """
 
     name: str
@@ -130,7 +130,7 @@ class ConfigAdmin:
     """The operations on configurations.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -145,21 +145,22 @@ class ConfigAdmin:
         documentation: bool = False,
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All settings of topics, brokers, groups or subscriptions, with where each value comes from.
+        """Describe the settings of topics, brokers, groups or client metrics subscriptions, with their sources.
 
         Args:
-            resources: of what; a broker is asked itself.
-            names: only these settings; None is every one.
-            synonyms: also tell the values that stand behind the ones in force.
-            documentation: also tell what each setting is for (brokers before 2.6 do not).
+            resources: the resources to describe; the settings of a broker are requested from that broker.
+            names: only these settings; None is all settings.
+            synonyms: also return the values from the other sources.
+            documentation: also return the description of each setting (from brokers 2.6).
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Returns:
-            by resource, then by name.
+            settings by resource, then by name.
 
         Raises:
-            BrokerError: one cannot be described, as when it does not exist; when several failed, each is named.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: a resource cannot be described, for example because it does not exist; the message names each
+                resource that failed.
+            KafkaError: no broker answered in time.
         """
         wanted = _resources(resources)
         keys = None if names is None else list(names)
@@ -197,17 +198,18 @@ class ConfigAdmin:
         timeout: float | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Alter settings of topics, brokers, groups or subscriptions; what is not named stays as it is.
+        """Alter settings of topics, brokers, groups or client metrics subscriptions. Other settings stay as they are.
 
         Args:
-            changes: by resource, new values by name (None takes the setting back to what stands behind it), or
-                `ConfigChange`s for members of lists.
+            changes: by resource, new values by name (None deletes the value, so that the next source counts), or
+                `ConfigChange`s for entries of lists.
             timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only ask whether it could be done.
+            validate_only: only validate the changes.
 
         Raises:
-            BrokerError: one could not be altered; nothing of it is. When several failed, each is named.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: a resource could not be altered; none of its settings is. The message names each resource that
+                failed.
+            KafkaError: no broker answered in time.
             UnsupportedVersionError: the broker is older than 2.3.
         """
         if not isinstance(changes, Mapping):
@@ -245,9 +247,9 @@ class ConfigAdmin:
 
 
 async def _by_node(resources: Sequence[ConfigResource], ask: _Ask) -> dict[ConfigResource, KafkaError]:
-    """Ask each broker about what only it can answer, and any broker about the rest, all at once.
+    """Send each broker the part that only it can answer, and any broker the rest, all concurrently.
 
-    Where a broker cannot be reached, the others have done their part: only what is its own failed.
+    If a broker cannot be reached, only its own part fails.
     """
     shares: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:

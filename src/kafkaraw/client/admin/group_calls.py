@@ -1,7 +1,7 @@
-"""How the admin client reaches groups: their coordinators are found in one request, and asked all at once.
+"""Requests of the admin client to group coordinators: one request finds all of them, then they are asked concurrently.
 
-A coordinator that has moved, loads, or cannot be reached is a failure that `Calls.each` tries again; every try looks
-for the coordinators anew. What the requests say is the areas' business.
+A coordinator that has moved, is loading, or cannot be reached is a failure that `Calls.each` retries; every attempt
+looks the coordinators up again. The areas make the requests.
 Source: KIP-699; Kafka's CoordinatorStrategy.
 """
 
@@ -21,14 +21,14 @@ from kafkaraw.protocol.declare import Response
 R = TypeVar("R", bound=Response)
 
 _LATER = (NetworkError, KafkaTimeoutError, StaleMetadataError)
-"""Of one coordinator: the others' answers count all the same."""
+"""Failures of one coordinator: the responses of the others still count."""
 
 
 class GroupCalls:
-    """The way of an area's operations to the coordinators of groups.
+    """Sends the requests of an area's operations to group coordinators.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -39,7 +39,7 @@ class GroupCalls:
         """Send a request to a coordinator.
 
         Raises:
-            KafkaError: no answer.
+            KafkaError: the coordinator did not answer.
         """
         seconds = deadline.at_most(self._engine.config.request_timeout_ms / 1000)
         return await self._engine.request(node_id, message, timeout=seconds, version_max=version_max)
@@ -50,11 +50,11 @@ class GroupCalls:
         ask: Callable[[int, Sequence[str]], Awaitable[Mapping[str, KafkaError]]],
         deadline: Deadline,
     ) -> None:
-        """Do something to every group, trying again with those for which that makes sense.
+        """Carry out an operation on every group, and retry the groups with a retriable error.
 
         Args:
-            groups: their names.
-            ask: does it to groups of one coordinator, given its id, and returns those that failed.
+            groups: the group ids.
+            ask: carries it out on groups of one coordinator, called with its node id, and returns those that failed.
             deadline: of the whole call.
 
         Raises:
@@ -82,10 +82,10 @@ class GroupCalls:
         await self.calls.each(groups, once, deadline)
 
     async def coordinator(self, group_id: str, deadline: Deadline) -> int:
-        """The broker that coordinates a group.
+        """Return the node id of a group's coordinator.
 
         Raises:
-            KafkaError: there is none just now, or this principal may not know.
+            KafkaError: the group has no coordinator at present, or this principal may not describe the group.
         """
         found = (await find_coordinators(self._engine, CoordinatorKind.GROUP, [group_id], deadline))[group_id]
         if isinstance(found, KafkaError):
@@ -98,9 +98,9 @@ def group_failure(code: int, message: str | None, what: str, group_id: str, oper
 
     Args:
         code: as the broker gave it.
-        message: the broker's own words, or better ones.
-        what: what was to be done, such as "delete group 'g'".
+        message: the broker's message, or a better one.
+        what: the operation and the group, such as "delete group 'g'".
         group_id: the group.
-        operation: the right that this takes, for the case that it is missing.
+        operation: the operation of the permission that this needs, for authorization errors.
     """
     return failure(code, message, what, resource=group_id, operation=operation)

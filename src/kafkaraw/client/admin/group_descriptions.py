@@ -1,7 +1,7 @@
-"""What an administrator sees of a group: one form for groups of both protocols.
+"""Descriptions of groups, of one type for both protocols.
 
-`of_classic` and `of_consumer` read the answers of DescribeGroups and ConsumerGroupDescribe. What a protocol does not
-know is None. Nothing here asks a broker.
+`of_classic` and `of_consumer` read DescribeGroups and ConsumerGroupDescribe responses. An attribute that a protocol
+does not have is None. This module sends no requests.
 Source: KIP-518, KIP-848, KIP-1043, KIP-1099; Kafka's DescribeConsumerGroupsHandler.
 """
 
@@ -27,7 +27,7 @@ _CLASSIC_MEMBER = 0
 
 
 class GroupType(StrEnum):
-    """By which protocol a group works; the values are Kafka's names."""
+    """The protocol of a group; the values are Kafka's names."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -37,7 +37,7 @@ class GroupType(StrEnum):
 
 
 class GroupState(StrEnum):
-    """What a group is doing; the values are Kafka's names.
+    """The state of a group; the values are Kafka's names.
 
     PREPARING_REBALANCE and COMPLETING_REBALANCE are of classic groups, ASSIGNING and RECONCILING of those of KIP-848.
     """
@@ -55,7 +55,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group, in brief.
+    """A group in the result of `list_groups`.
 
     Attributes:
         group_id: its name.
@@ -79,12 +79,12 @@ class MemberDescription:
         group_instance_id: name of a static member.
         client_id: as it calls itself.
         host: where its requests come from.
-        assignment: partitions that it owns; none when the members of this group are no consumers.
-        target_assignment: partitions that it is to own; None in classic groups.
-        subscribed_topics: topics that it wants, by name.
-        subscribed_regex: those that it wants by a pattern which the broker matches.
-        rack_id: where it says it runs.
-        member_epoch: up to which assignment it has come; None in classic groups.
+        assignment: partitions that it owns; none when the members of this group are not consumers.
+        target_assignment: partitions that the coordinator wants it to own; None in classic groups.
+        subscribed_topics: the topics that it has subscribed to by name.
+        subscribed_regex: the regex that it has subscribed to, which the broker evaluates.
+        rack_id: the rack that it reports.
+        member_epoch: the epoch of the last assignment that it has reconciled; None in classic groups.
         protocol: the protocol that this member speaks: a group of KIP-848 may have classic members, too. None when
             the broker does not say (before 4.0).
     """
@@ -108,15 +108,15 @@ class GroupDescription:
 
     Attributes:
         group_id: its name.
-        group_type: by which protocol it works.
-        state: what it is doing.
+        group_type: its protocol.
+        state: its state.
         protocol_type: "consumer" for consumers; empty when only offsets were committed under that name.
-        assignor: who shares out the partitions; empty when nobody does yet.
-        coordinator: the broker in charge.
+        assignor: the name of the assignor; empty before the first assignment.
+        coordinator: its group coordinator.
         members: by member id.
-        group_epoch: grows with every change; None in classic groups.
-        assignment_epoch: the epoch for which partitions were shared out last; None in classic groups.
-        authorized_operations: what this client may do to the group; None when that was not asked for.
+        group_epoch: increases with every change of the group; None in classic groups.
+        assignment_epoch: the group epoch of the target assignment; None in classic groups.
+        authorized_operations: the operations on the group that this client may do; None when not requested.
     """
 
     group_id: str
@@ -132,12 +132,12 @@ class GroupDescription:
 
 
 def state_of(name: str) -> GroupState:
-    """The state of that name, however it is spelled; UNKNOWN when it is none that is known here."""
+    """Return the state with this name, in any spelling; UNKNOWN for a state that this client does not know."""
     return next((state for state in GroupState if state.value.lower() == name.lower()), GroupState.UNKNOWN)
 
 
 def type_of(name: str) -> GroupType:
-    """The type of that name, however it is spelled; UNKNOWN when it is none that is known here."""
+    """Return the type with this name, in any spelling; UNKNOWN for a type that this client does not know."""
     return next((kind for kind in GroupType if kind.value == name.lower()), GroupType.UNKNOWN)
 
 
@@ -190,7 +190,7 @@ def _classic_member(member: describe_groups.DescribedGroupMember, protocol_type:
 def _what_it_says(
     member: describe_groups.DescribedGroupMember,
 ) -> tuple[MemberSubscription, tuple[TopicPartition, ...]]:
-    """What a member's own bytes say: nothing while the group rebalances, or when an assignor writes its own form."""
+    """Decode a member's bytes: empty while the group rebalances, or when an assignor has a format of its own."""
     subscription, assignment = MemberSubscription(()), tuple[TopicPartition, ...]()
     try:
         if member.member_metadata:

@@ -1,6 +1,6 @@
-"""Positions that groups have committed, for the admin client: see them, set them, delete them.
+"""Committed offsets of groups, for the admin client: list, alter and delete them.
 
-Only a group without members takes positions from an administrator: members would write over them at once.
+The coordinator accepts offsets from an administrator only if the group has no members: members would overwrite them.
 Source: KIP-496, KIP-709; Kafka's ListConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
 DeleteConsumerGroupOffsetsHandler.
 """
@@ -50,14 +50,14 @@ _NOT_DELETED: Final = {
 }
 
 Wanted = Mapping[str, Mapping[str, list[int]] | None]
-"""By group the numbers of partitions by topic, or None for all."""
+"""By group: partition numbers by topic, or None for all partitions."""
 
 
 class GroupOffsetAdmin:
-    """The operations on committed positions.
+    """The operations on committed offsets.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -71,21 +71,21 @@ class GroupOffsetAdmin:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """The positions that groups have committed.
+        """Return the committed offsets of groups.
 
         Args:
-            groups: their names; or by name the partitions wanted, None for all.
-            require_stable: wait while a transaction that is open may still change a position.
+            groups: the group ids; or the partitions to return by group id, None for all.
+            require_stable: wait while an open transaction may still change an offset.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Returns:
-            positions by partition, by group; a partition without one is left out, and so is all of a group that does
-            not exist.
+            committed offsets by group, then by partition. Partitions without a committed offset are left out; a group
+            that does not exist has none.
 
         Raises:
-            BrokerError: a group or a topic may not be seen. When several failed, the message names each and
-                `failures` has them by group.
-            KafkaError: a coordinator gave no answer in time.
+            BrokerError: this client may not describe a group or a topic. The message names each group that failed;
+                `failures` has the errors by group.
+            KafkaError: a coordinator did not answer in time.
         """
         named = groups if isinstance(groups, Mapping) else dict.fromkeys(names_of(groups))
         wanted = {
@@ -120,17 +120,17 @@ class GroupOffsetAdmin:
         *,
         timeout: float | None = None,
     ) -> None:
-        """Set positions of a group without members; one that does not exist is made by this.
+        """Set committed offsets of a group without members. A group that does not exist is created.
 
         Args:
             group_id: the group.
-            offsets: by partition the offset to read next, or that with metadata and leader epoch.
+            offsets: the next offset to read by partition, optionally with metadata and leader epoch.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: the group has members (UNKNOWN_MEMBER_ID), or a partition does not exist. When several failed,
-                the message names each and `failures` has them by partition. The others are set.
-            KafkaError: the coordinator gave no answer in time.
+            BrokerError: the group has members (UNKNOWN_MEMBER_ID), or a partition does not exist. The message names
+                each partition that failed; `failures` has the errors by partition. The others are set.
+            KafkaError: the coordinator did not answer in time.
         """
         wanted = positions_of(offsets, "alter_group_offsets")
         deadline = self._calls.deadline(timeout)
@@ -146,17 +146,18 @@ class GroupOffsetAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
-        """Delete positions of a group, of topics that no member reads just now.
+        """Delete committed offsets of a group, for topics that no member has subscribed to.
 
         Args:
             group_id: the group.
-            partitions: whose positions.
+            partitions: the partitions whose committed offsets to delete.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: the group does not exist, or a member reads the topic (GROUP_SUBSCRIBED_TO_TOPIC). When
-                several failed, the message names each and `failures` has them by partition. The others are gone.
-            KafkaError: the coordinator gave no answer in time.
+            BrokerError: the group does not exist, or has subscribed to the topic (GROUP_SUBSCRIBED_TO_TOPIC). The
+                message names each partition that failed; `failures` has the errors by partition. The others are
+                deleted.
+            KafkaError: the coordinator did not answer in time.
         """
         deadline, what = self._calls.deadline(timeout), f"delete positions of group {group_id!r}"
 
@@ -190,7 +191,7 @@ def _failures(
     operation: str,
     words: Mapping[ErrorCode, str],
 ) -> dict[TopicPartition, KafkaError]:
-    """What failed, by partition; a code that is about the group says so once for all its partitions."""
+    """Return the failures by partition; an error code of the group counts for all its partitions."""
     failures: dict[TopicPartition, KafkaError] = {}
     codes = [
         (TopicPartition(topic.name, partition.partition_index), partition.error_code)
@@ -230,7 +231,7 @@ def _commit(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) 
 
 
 def _question(wanted: Wanted, asked: list[str], require_stable: bool) -> Callable[[Connection], OffsetFetchRequest]:
-    """A request for as many groups as the broker takes at once; puts into `asked` which these are."""
+    """Make a request for as many groups as the broker accepts in one; appends their ids to `asked`."""
 
     def ask(connection: Connection) -> OffsetFetchRequest:
         if connection.version_for(_OFFSET_FETCH_KEY) < _MANY_GROUPS_FROM_VERSION:
@@ -267,7 +268,7 @@ def _of_one_group(group_id: str, topics: Mapping[str, list[int]] | None, require
 
 
 def _groups_in(answer: OffsetFetchResponse, asked: Sequence[str]) -> list[offset_fetch.OffsetFetchResponseGroup]:
-    """The answer's groups, in the later form also when it came in the older one."""
+    """Return the response's groups, in the form of the latest version."""
     if answer.groups or len(asked) != 1:
         return answer.groups
     return [
@@ -310,7 +311,7 @@ def _first_failure(group: offset_fetch.OffsetFetchResponseGroup) -> KafkaError |
         for one in topic.partitions
         if one.error_code
     ]
-    # A position that is not stable yet is worth another try, but not when another one's error is final.
+    # An offset that is not stable yet is retriable, unless another partition has a final error.
     errors.sort(key=lambda error: isinstance(error, RetriableError))
     return errors[0] if errors else None
 

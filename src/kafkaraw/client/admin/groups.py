@@ -1,7 +1,6 @@
-"""Groups for the admin client: which there are, who their members are; delete them, or remove members.
+"""Groups for the admin client: list, describe and delete them, and remove members.
 
-Start at `GroupAdmin`. Positions that groups have committed are in `group_offsets`, the forms of answers in
-`group_descriptions`.
+Start at `GroupAdmin`. Committed offsets are in `group_offsets`, the result types in `group_descriptions`.
 Source: KIP-518, KIP-848, KIP-1043; Kafka's DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
 RemoveMembersFromConsumerGroupHandler.
 """
@@ -52,7 +51,7 @@ class GroupAdmin:
     """The operations on groups.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -68,19 +67,19 @@ class GroupAdmin:
         protocol_types: Iterable[str] = (),
         timeout: float | None = None,
     ) -> list[GroupListing]:
-        """The groups of the cluster, by name. Every broker is asked, since each knows only those that it coordinates.
+        """List the groups of the cluster, by name. The client asks every broker: each lists the groups it coordinates.
 
         Args:
-            states: only groups that are doing one of these; none is all. Takes brokers from 2.6 on.
-            types: only groups that work by one of these protocols; none is all. Takes brokers from 3.8 on.
-            protocol_types: only groups of these, as "consumer" or "connect"; none is all.
+            states: only groups in one of these states; none is all. Needs brokers from 2.6.
+            types: only groups of one of these types (protocols); none is all. Needs brokers from 3.8.
+            protocol_types: only groups of these protocol types, such as "consumer" or "connect"; none is all.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            UsageError: a state or type that does not exist.
+            UsageError: a state or type does not exist.
             BrokerError: a broker refuses.
-            UnsupportedVersionError: a broker cannot choose by state or type.
-            KafkaError: a broker gave no answer in time.
+            UnsupportedVersionError: a broker cannot filter by state or type.
+            KafkaError: a broker did not answer in time.
         """
         request = ListGroupsRequest(states_filter=_texts(states, GroupState), types_filter=_texts(types, GroupType))
         kinds, deadline = frozenset(names_of(protocol_types)), self._calls.deadline(timeout)
@@ -88,7 +87,7 @@ class GroupAdmin:
 
         async def ask(node_id: int) -> KafkaError | None:
             if node_id not in self._engine.cluster.brokers:
-                return None  # it has left the cluster, and its groups have gone to others
+                return None  # the broker has left the cluster, and other brokers coordinate its groups
             try:
                 answer = await self._groups.ask(node_id, request, deadline)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
@@ -116,17 +115,17 @@ class GroupAdmin:
     async def describe_groups(
         self, groups: Iterable[str], *, authorized_operations: bool = False, timeout: float | None = None
     ) -> dict[str, GroupDescription]:
-        """State and members of groups of either protocol.
+        """Describe groups of either protocol: their state and their members.
 
         Args:
-            groups: their names.
-            authorized_operations: also tell what this client may do to each.
+            groups: the group ids.
+            authorized_operations: also return the operations on each group that this client may do.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: a group does not exist (GROUP_ID_NOT_FOUND) or may not be seen. When several failed, the
-                message names each and `failures` has them by name.
-            KafkaError: a coordinator gave no answer in time.
+            BrokerError: a group does not exist (GROUP_ID_NOT_FOUND), or this client may not describe it. The message
+                names each group that failed; `failures` has the errors by group.
+            KafkaError: a coordinator did not answer in time.
         """
         names, deadline = names_of(groups), self._calls.deadline(timeout)
         found: dict[str, GroupDescription] = {}
@@ -143,7 +142,7 @@ class GroupAdmin:
     async def _describe(
         self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
     ) -> tuple[dict[str, KafkaError], list[str]]:
-        """Ask for groups of KIP-848; returns those that failed, and those that are to be asked for the other way."""
+        """Describe groups of KIP-848; returns those that failed, and those to describe with DescribeGroups."""
         request = ConsumerGroupDescribeRequest(group_ids=list(names), include_authorized_operations=operations)
         try:
             answer = await self._groups.ask(node_id, request, ends)
@@ -178,16 +177,16 @@ class GroupAdmin:
         return self._engine.cluster.brokers[node_id]
 
     async def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> None:
-        """Delete groups without members, and the positions that they have committed.
+        """Delete groups without members, and their committed offsets.
 
         Args:
-            groups: their names.
+            groups: the group ids.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: a group does not exist, or has members (NON_EMPTY_GROUP). When several failed, the message
-                names each and `failures` has them by name. The others are gone.
-            KafkaError: a coordinator gave no answer in time.
+            BrokerError: a group does not exist, or has members (NON_EMPTY_GROUP). The message names each group that
+                failed; `failures` has the errors by group. The others are deleted.
+            KafkaError: a coordinator did not answer in time.
         """
         deadline = self._calls.deadline(timeout)
 
@@ -216,9 +215,9 @@ class GroupAdmin:
         reason: str = "",
         timeout: float | None = None,
     ) -> None:
-        """Remove members from a group, as for a static one that will not come back before its session ends.
+        """Remove members from a group, for example a static member that will not restart within its session timeout.
 
-        A member that is still running notices, and joins again.
+        A member that is still running rejoins.
 
         Args:
             group_id: the group.
@@ -227,10 +226,10 @@ class GroupAdmin:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: there is no such member (UNKNOWN_MEMBER_ID) or group. When several failed, the message names
-                each and `failures` has them. The others are removed.
+            BrokerError: the member (UNKNOWN_MEMBER_ID) or the group does not exist. The message names each member that
+                failed; `failures` has the errors. The others are removed.
             UnsupportedVersionError: the broker is older than 2.3.
-            KafkaError: the coordinator gave no answer in time.
+            KafkaError: the coordinator did not answer in time.
         """
         deadline = self._calls.deadline(timeout)
         if instance_ids is None:
@@ -278,7 +277,7 @@ def _texts(values: Iterable[GroupState | GroupType | str], kind: type[GroupState
 
 
 def _is_nothing(group: DescribedGroup) -> bool:
-    """Whether the answer is that there is no such group, as brokers before 4.0 put it."""
+    """Whether the response says that the group does not exist, in the form of brokers before 4.0."""
     return group.group_state == GroupState.DEAD and not group.members
 
 

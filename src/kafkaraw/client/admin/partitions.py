@@ -1,4 +1,4 @@
-"""Partitions for the admin client: add some to a topic, and delete records from their beginning."""
+"""Partitions for the admin client: add partitions to a topic, and delete records from the start of a log."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ HIGH_WATERMARK = -1
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have.
+    """The new number of partitions of a topic.
 
     Attributes:
-        count: all of them, those that are there included.
+        count: the total number, existing partitions included.
         assignments: node ids of the replicas of each new one; None lets the broker choose.
     """
 
@@ -43,7 +43,7 @@ class PartitionAdmin:
     """The operations on partitions.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -57,19 +57,19 @@ class PartitionAdmin:
         timeout: float | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Give topics more partitions, and wait until the cluster knows them.
+        """Add partitions to topics, and wait until the cluster knows them.
 
-        Records with a key may go to another partition from then on: keys are spread over the partitions there are.
+        Afterwards a key may be mapped to another partition, because the number of partitions decides the mapping.
 
         Args:
-            topics: by name, how many partitions it is to have; a number alone stands for `NewPartitions(number)`.
+            topics: the new number of partitions by topic; a number is short for `NewPartitions(number)`.
             timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only ask whether it could be done.
+            validate_only: only validate the request.
 
         Raises:
-            BrokerError: a topic does not exist, or has as many partitions already. When several failed, the message
-                names each, and the code is the first one's. The others have grown.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: a topic does not exist, or has as many partitions already. The message names each topic that
+                failed; the code is that of the first. The others have the new partitions.
+            KafkaError: no broker answered in time.
         """
         if not isinstance(topics, Mapping):
             raise UsageError(f"create_partitions({topics!r}): give numbers by topic, as in {{'orders': 6}}")
@@ -108,7 +108,7 @@ class PartitionAdmin:
             await self._wait_for(wanted, deadline)
 
     async def _wait_for(self, wanted: Mapping[str, NewPartitions], deadline: Deadline) -> None:
-        """Wait until the metadata tells of the new partitions: brokers learn of them one after the other."""
+        """Wait until the metadata has the new partitions: brokers learn of them one after the other."""
 
         async def look(names: Sequence[str]) -> dict[str, KafkaError]:
             await self._engine.refresh(names, timeout=deadline.remaining)
@@ -124,19 +124,19 @@ class PartitionAdmin:
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete the records of partitions before an offset; they cannot be got back.
+        """Delete the records of partitions before an offset. This cannot be undone.
 
         Args:
-            offsets: by partition, the first offset to keep; -1 deletes all that consumers could read.
+            offsets: the first offset to keep, by partition; -1 deletes all records below the high watermark.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Returns:
-            by partition, its first offset now.
+            the new log start offset, by partition.
 
         Raises:
             BrokerError: an offset is not in the log (OFFSET_OUT_OF_RANGE), the topic is compacted (POLICY_VIOLATION) or
-                does not exist. When several failed, the message names each. In the others, records are deleted.
-            KafkaError: a leader gave no answer in time.
+                does not exist. The message names each partition that failed. In the others, records are deleted.
+            KafkaError: a leader did not answer in time.
         """
         wanted = {
             key: HIGH_WATERMARK if at == HIGH_WATERMARK else offset_of(at, _what(key, at), "-1 deletes all records")

@@ -19,21 +19,21 @@ _EXACT: Final = 0
 
 
 class QuotaName(Enum):
-    """What stands for more than one name."""
+    """Names that stand for several entities."""
 
     DEFAULT = "default"
-    """All that have no quota of their own."""
+    """All entities without a quota of their own."""
     ANY = "any"
-    """To describe: every name, and the default."""
+    """For filters: every name, and the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Who has a quota: a user, a client id, a user with a client id, or an address. None: it does not matter.
+    """The entity of a quota: a user, a client id, a user with a client id, or an address. None: not part of it.
 
     Attributes:
         user: the user's name, without "User:".
-        client_id: what the client calls itself.
+        client_id: the client id.
         ip: an address, for the rate of new connections.
     """
 
@@ -42,7 +42,7 @@ class QuotaEntity:
     ip: str | QuotaName | None = None
 
     def parts(self) -> dict[str, str | QuotaName]:
-        """What matters, under Kafka's names."""
+        """Return the parts of the entity, under Kafka's names."""
         named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
         return {kind: name for kind, name in named.items() if name is not None}
 
@@ -55,7 +55,7 @@ class QuotaAdmin:
     """The operations on client quotas.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -68,20 +68,20 @@ class QuotaAdmin:
         timeout: float | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Set and remove quotas; they count at once.
+        """Set and remove quotas. They take effect at once.
 
         Args:
             quotas: by entity and by Kafka's name: `producer_byte_rate`, `consumer_byte_rate` (bytes per second),
                 `request_percentage`, `controller_mutation_rate`, or for an address `connection_creation_rate`. None
-                removes; what is not named stays.
+                removes a quota; quotas that are not named stay.
             timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only ask whether it could be done.
+            validate_only: only validate the request.
 
         Raises:
-            UsageError: an entity says `QuotaName.ANY`.
-            BrokerError: an entity's quotas were refused. When several failed, the message names each, and the code is
-                the first one's. The others are done.
-            KafkaError: no broker gave an answer in time.
+            UsageError: an entity has `QuotaName.ANY`.
+            BrokerError: the broker refuses an entity's quotas. The message names each entity that failed; the code is
+                that of the first. The others are altered.
+            KafkaError: no broker answered in time.
         """
         if not isinstance(quotas, Mapping):
             raise UsageError(
@@ -117,19 +117,19 @@ class QuotaAdmin:
     async def describe_client_quotas(
         self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
     ) -> dict[QuotaEntity, Mapping[str, float]]:
-        """The quotas that are set.
+        """Return the quotas that are set.
 
         Args:
-            matching: only those of entities that have all these parts; None is all.
+            matching: only quotas of entities that have all these parts; None is all.
             strict: only entities that have no other parts.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Returns:
-            quotas by Kafka's names, by entity.
+            quotas by entity, then by Kafka's name.
 
         Raises:
-            BrokerError: the broker does not take this filter.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: the broker refuses this filter.
+            KafkaError: no broker answered in time.
         """
         request = DescribeClientQuotasRequest(components=_filter(matching or QuotaEntity()), strict=strict)
         deadline = self._calls.deadline(timeout)

@@ -1,7 +1,7 @@
 """Topics for the admin client: create, delete, list and describe them.
 
-A method about several topics does them all in one request and raises when one of them failed, naming each; what may be
-tried again (a controller that moved) is, until the timeout.
+A method for several topics sends one request, and raises if one topic failed; the message names each topic that
+failed. Retriable errors (a controller that moved) are retried until the timeout.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class NewTopic:
 
     Attributes:
         name: its name.
-        partitions: how many; -1 is the broker's default.
-        replication_factor: copies of each; -1 is the broker's default.
+        partitions: the number of partitions; -1 is the broker's default.
+        replication_factor: the number of replicas of each partition; -1 is the broker's default.
         configs: topic settings under Kafka's own names, such as `{"cleanup.policy": "compact"}`.
         assignments: node ids of the replicas by partition, instead of numbers of partitions and replicas.
     """
@@ -52,14 +52,14 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """What a broker says about a topic that it created (or would, with `validate_only`).
+    """A topic that a broker created (or would create, with `validate_only`).
 
     Attributes:
         name: its name.
         topic_id: its id; zero when only validated, or from a broker before 2.8.
-        partitions: how many; -1 when the broker does not say.
-        replication_factor: copies of each; -1 when the broker does not say.
-        configs: all its settings, defaults included; empty when the broker does not say.
+        partitions: the number of partitions; -1 when the broker does not return it.
+        replication_factor: the number of replicas of each partition; -1 when the broker does not return it.
+        configs: all its settings, defaults included; empty when the broker does not return them.
     """
 
     name: str
@@ -71,7 +71,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic in short."""
+    """A topic in the result of `list_topics`."""
 
     name: str
     topic_id: Uuid
@@ -93,7 +93,7 @@ class TopicAdmin:
     """The operations on topics.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -106,15 +106,15 @@ class TopicAdmin:
         """Create topics, and wait until the cluster knows them.
 
         Args:
-            topics: what to create; a name alone stands for `NewTopic(name)`.
+            topics: the topics to create; a name is short for `NewTopic(name)`.
             timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only ask whether it could be done.
+            validate_only: only validate the request.
 
         Raises:
             UsageError: `topics` is one name, and not a list.
-            BrokerError: one could not be created: it exists, its name or a setting is wrong. When several failed, the
-                message names each, and the code is the first one's. The others are created.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: a topic could not be created: it exists, or its name or a setting is invalid. The message names
+                each topic that failed; the code is that of the first. The others are created.
+            KafkaError: no broker answered in time.
         """
         if isinstance(topics, str):
             raise UsageError(f"create_topics({topics!r}): give a list, as in create_topics([{topics!r}])")
@@ -155,16 +155,16 @@ class TopicAdmin:
         return {name: done[name] for name in wanted if name in done}
 
     async def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
-        """Delete topics and all that is in them.
+        """Delete topics with all their records.
 
         Args:
-            topics: which, by name or by id. An id is that of one topic for ever: it never hits a newer one of the name.
+            topics: names or ids. An id never deletes a newer topic with the same name.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: one could not be deleted, as when it does not exist; as in `create_topics`.
-            UnsupportedVersionError: an id is given, and the broker, older than 2.8, knows none.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: a topic could not be deleted, for example because it does not exist; as in `create_topics`.
+            UnsupportedVersionError: an id is given, and the broker is older than 2.8.
+            KafkaError: no broker answered in time.
         """
         wanted = names_of(topics)
         deadline = self._calls.deadline(timeout)
@@ -191,13 +191,13 @@ class TopicAdmin:
                 self._engine.cluster.forget_topic(name)
 
     async def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
-        """All topics that this client may see, by name, Kafka's internal ones included.
+        """List the topics that this client may describe, in order of their names, internal topics included.
 
         Args:
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            KafkaError: no broker gave an answer in time.
+            KafkaError: no broker answered in time.
         """
         await self._engine.refresh(None, timeout=timeout)
         return [
@@ -208,15 +208,15 @@ class TopicAdmin:
     async def describe_topics(
         self, names: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Topics with their partitions, leaders and replicas.
+        """Describe topics: partitions, leaders and replicas.
 
         Args:
-            names: which.
+            names: the topics to describe.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: one cannot be described, as when it does not exist; as in `create_topics`.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: a topic cannot be described, for example because it does not exist; as in `create_topics`.
+            KafkaError: no broker answered in time.
         """
         wanted = names_of(names)
         deadline = self._calls.deadline(timeout)

@@ -1,4 +1,4 @@
-"""Transactions, seen by an administrator: list them, end those that producers have prepared, fence producers.
+"""Transactions for the admin client: list them, end those that producers have prepared, fence producers.
 
 Source: KIP-664 (ListTransactions); Kafka's Admin.listTransactions and Admin.fenceProducers.
 """
@@ -33,11 +33,11 @@ _FENCING_TIMEOUT_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id and the state that its coordinator has it in.
+    """A transactional id and its state at the transaction coordinator.
 
     Attributes:
         transactional_id: the id.
-        producer_id: of its producer.
+        producer_id: the id of its producer.
         state: Kafka's name of the state, such as "Ongoing" or "CompleteCommit".
     """
 
@@ -50,7 +50,7 @@ class TransactionAdmin:
     """The operations on transactions.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -59,7 +59,7 @@ class TransactionAdmin:
     async def list_transactions(
         self, *, states: Iterable[str] = (), timeout: float | None = None
     ) -> list[TransactionListing]:
-        """List the transactional ids of the cluster that this client may describe. Every broker is asked.
+        """List the transactional ids of the cluster that this client may describe. The client asks every broker.
 
         Args:
             states: only those in one of these states, such as "Ongoing"; none is all. A state that a broker does not
@@ -70,7 +70,7 @@ class TransactionAdmin:
             UsageError: a broker does not know one of the states.
             BrokerError: a broker refuses.
             UnsupportedVersionError: a broker is older than Kafka 3.0.
-            KafkaError: a broker gave no answer in time.
+            KafkaError: a broker did not answer in time.
         """
         engine, deadline = self._calls.engine, self._calls.deadline(timeout)
         request = ListTransactionsRequest(state_filters=names_of(states), producer_id_filters=[])
@@ -110,12 +110,12 @@ class TransactionAdmin:
         """Abort the open transactions of transactional ids, and fence the producers that use these ids.
 
         Args:
-            transactional_ids: which.
+            transactional_ids: the ids to fence.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            BrokerError: a coordinator refuses, as when this client may not WRITE to the id.
-            KafkaError: a coordinator gave no answer in time.
+            BrokerError: a coordinator refuses, for example because this client may not WRITE to the id.
+            KafkaError: a coordinator did not answer in time.
         """
         deadline = self._calls.deadline(timeout)
 
@@ -142,18 +142,18 @@ class TransactionAdmin:
     async def end_transaction(
         self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None
     ) -> None:
-        """Commit or abort a transaction that a producer has prepared; asking for the same again does no harm.
+        """Commit or abort a transaction that a producer has prepared. Repeating the call is safe.
 
         Args:
-            prepared: what `prepare_transaction` gave.
-            commit: whether its records are to be read.
+            prepared: the result of `prepare_transaction`.
+            commit: True commits, False aborts.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            ProducerFencedError: another producer has taken over its id, or it was open for too long. This does not tell
-                how it ended: a transaction that was committed before the id was taken over gets the same answer.
-            BrokerError: the coordinator refuses, as when it was ended the other way.
-            KafkaError: no coordinator gave an answer in time.
+            ProducerFencedError: a newer producer has the same transactional id, or the transaction timed out. The
+                outcome is unknown: a transaction that was committed before its producer was fenced gets the same error.
+            BrokerError: the coordinator refuses, for example because the transaction has ended the other way.
+            KafkaError: no coordinator answered in time.
         """
         instance_of(prepared, PreparedTransaction, "end_transaction", "what producer.prepare_transaction() gave")
         who = prepared.transactional_id

@@ -34,10 +34,10 @@ class ScramPassword:
     """A password to set, for one mechanism.
 
     Attributes:
-        user: whose.
+        user: the user's name.
         mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
         password: never sent, and not shown.
-        iterations: how often it is hashed; brokers take 4096 to 16384.
+        iterations: the number of hash iterations; brokers accept 4096 to 16384.
     """
 
     user: str
@@ -58,7 +58,7 @@ class UserAdmin:
     """The operations on users.
 
     Args:
-        calls: the way to the cluster.
+        calls: sends the requests to the cluster.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -67,17 +67,18 @@ class UserAdmin:
     async def alter_user_scram_credentials(
         self, changes: Iterable[ScramPassword | ScramRemoval], *, timeout: float | None = None
     ) -> None:
-        """Set and remove SCRAM credentials; they count from the next login on.
+        """Set and remove SCRAM credentials. They take effect at the next authentication.
 
         Args:
-            changes: at most one for each user, or the broker refuses that user's.
+            changes: at most one for each user; the broker refuses a user with several.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
-            UsageError: the mechanism is not a SCRAM one, or the password has a character that no password may have.
-            BrokerError: one was refused: there is no such credential, too few or too many iterations. When several
-                failed, the message names each, and the code is the first one's. The others are done.
-            KafkaError: no broker gave an answer in time.
+            UsageError: the mechanism is not SCRAM, or the password has a character that is not allowed.
+            BrokerError: the broker refuses a change: the credential does not exist, or there are too few or too many
+                iterations. The message names each user that failed; the code is that of the first. The others are
+                altered.
+            KafkaError: no broker answered in time.
         """
         by_user: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
         for change in changes:
@@ -113,18 +114,18 @@ class UserAdmin:
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, Mapping[str, int]]:
-        """Which SCRAM credentials users have.
+        """Return the SCRAM credentials of users, without passwords.
 
         Args:
-            users: which; None is all that have any.
+            users: the users; None is all users with credentials.
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Returns:
-            iterations by mechanism, by user.
+            iterations by user, then by mechanism.
 
         Raises:
-            BrokerError: a user has none; as in `alter_user_scram_credentials`.
-            KafkaError: no broker gave an answer in time.
+            BrokerError: a user has no credentials; as in `alter_user_scram_credentials`.
+            KafkaError: no broker answered in time.
         """
         wanted = None if users is None else names_of(users)
         deadline = self._calls.deadline(timeout)
@@ -164,7 +165,7 @@ class UserAdmin:
         if isinstance(change, ScramRemoval):
             return ScramCredentialDeletion(name=change.user, mechanism=number)
         salt = self._calls.engine.runtime.entropy(_SALT_BYTES)
-        # What a broker would refuse is hashed once only: it says so in its own words.
+        # A number of iterations that the broker refuses is hashed once only: the broker returns the error.
         rounds = change.iterations if ITERATIONS_MIN <= change.iterations <= _ITERATIONS_MAX else 1
         salted = salted_password(change.mechanism, change.password, salt, rounds)
         return ScramCredentialUpsertion(

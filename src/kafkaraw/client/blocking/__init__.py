@@ -1,9 +1,9 @@
-"""`Producer`, `Consumer`, `Admin`: the asyncio clients for code that blocks, each in a module of its own.
+"""`Producer`, `Consumer`, `Admin`: the blocking clients, each in a module of its own.
 
-The same objects, run on the one loop thread of the process. A call crosses threads once; sending and reading records
-cross none: records are collected into batches, and batches decoded, on the caller's thread.
+They run the asyncio clients on the one loop thread of the process. A call crosses threads once. Sending and reading
+records do not cross threads: the caller's thread appends records to batches, and decodes batches.
 
-What differs: producers and admins may be used by many threads, consumers by one at a time. Nothing of this may be
-called on the loop thread (in a ticket's callback): it would wait for itself, and raises `UsageError` instead.
-Nothing is imported here: who reads records does not pay for what sends them.
+Many threads may use a producer or an admin client; one thread at a time may use a consumer. A call on the loop thread
+(in a ticket's callback) would wait for itself, so it raises `UsageError`. This package imports no module by itself, so
+that a program that only reads records does not load the producer.
 """

@@ -1,6 +1,6 @@
-"""`Admin`: the asyncio admin client for code that blocks. Every method runs its async twin on the loop thread.
+"""`Admin`: the blocking admin client. Every method runs the method of `AsyncAdmin` on the loop thread.
 
-Methods are documented where they are implemented; their texts are taken over here. See the package for the rules.
+Methods are documented where they are implemented; `documented_by` copies the docstrings. The package has the rules.
 """
 
 # ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @documented_by(AsyncAdmin)
 class Admin:
-    """Manages a cluster. `AsyncAdmin` for code that blocks; the connection is made on first use.
+    """Manages a cluster: the blocking form of `AsyncAdmin`. The client connects on first use.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.

@@ -1,7 +1,7 @@
-"""`Consumer`: the asyncio consumer for code that blocks.
+"""`Consumer`: the blocking consumer.
 
-What waits runs its async twin on the loop thread; batches are decoded on the caller's. Methods are
-documented where they are implemented; their texts are taken over here. See the package for the rules.
+A method that waits runs the method of `AsyncConsumer` on the loop thread; the caller's thread decodes batches. Methods
+are documented where they are implemented; `documented_by` copies the docstrings. The package has the rules.
 """
 
 # ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`
@@ -45,11 +45,12 @@ T = TypeVar("T")
 
 @documented_by(AsyncConsumer)
 class Consumer:
-    """Reads records from partitions that are assigned to it. `AsyncConsumer` for code that blocks.
+    """Reads records from the partitions that are assigned to it: the blocking form of `AsyncConsumer`.
 
-    The connection is made on first use. For one thread at a time: a call of a second thread that reads, assigns, seeks,
-    pauses or commits raises `ConcurrentUseError` while the first one is in a call, or in a `for` loop over the
-    consumer. `wakeup`, `close` and calls that only ask are for any thread; `wakeup` for signal handlers, too.
+    The consumer connects on first use. One thread at a time may use it: a call of a second thread that reads, assigns,
+    seeks, pauses or commits raises `ConcurrentUseError` while the first thread is in a call, or in a `for` loop over
+    the consumer. Any thread may call `wakeup`, `close` and the methods that only return information; signal handlers
+    may call `wakeup`, too.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -68,7 +69,7 @@ class Consumer:
         self._bridge = Bridge("consumer", self._async)
         self._calls = UserCalls(self._bridge, self._async)
         self._use = OneThread()
-        self._reader: threading.Thread | None = None  # who came last for records
+        self._reader: threading.Thread | None = None  # the thread that asked for records last
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -179,7 +180,7 @@ class Consumer:
                 return
 
     def _next_batch(self, timeout: float | None) -> Batch | None:
-        """The next batch; None when none came in time, or the consumer is closed."""
+        """Return the next batch; None when none arrived in time, or the consumer is closed."""
         use = self._use
         before = use.begin("batches")
         try:
@@ -191,12 +192,12 @@ class Consumer:
             use.caller = before
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over records, until the consumer is closed; may be left and gone on with at any record."""
+        """Iterate over records until the consumer is closed. A new loop continues behind the last record returned."""
         use, loop = self._use, Loop()
         try:
             while not is_closed(self._async):
                 use.enter_loop(loop)
-                yield from self._cursor.records()  # decoded here; threads are crossed once per answer
+                yield from self._cursor.records()  # decoded here; threads are crossed once per Fetch response
                 self._more_unless_closed(None)
         finally:
             loop.thread = 0
@@ -300,7 +301,7 @@ class Consumer:
         timeout: float | None,
         size_bytes: int | None = None,
     ) -> T:
-        """What is in hand, or what comes in time; the loop's thread is not troubled for what is in hand."""
+        """Return buffered records, or those that arrive in time. Buffered records do not need the loop thread."""
         limit = self._reading.limit(max_records)
         self._bridge.check_usable()
         self._reading.check_usable()

@@ -1,7 +1,8 @@
-"""`Producer`: the asyncio producer for code that blocks.
+"""`Producer`: the blocking producer.
 
-What waits runs its async twin on the loop thread; records are collected into batches on the caller's. Methods are
-documented where they are implemented; their texts are taken over here. See the package for the rules.
+A method that waits runs the method of `AsyncProducer` on the loop thread; the caller's thread appends records to
+batches. Methods are documented where they are implemented; `documented_by` copies the docstrings. The package has the
+rules.
 """
 
 # ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`
@@ -50,14 +51,15 @@ C = TypeVar("C", bound=type)
 
 @documented_by(AsyncProducer)
 class Producer(Sender):
-    """Sends records; each `send` gives a ticket for the outcome. `AsyncProducer` for code that blocks.
+    """Sends records to topics: the blocking form of `AsyncProducer`. `send` returns a ticket for each record.
 
-    Safe for use by many threads. In a forked child process it goes on as a new producer; what was sent before the fork
-    the parent delivers, and its tickets raise `ForkedError` in the child. See `AsyncProducer` for what it promises.
+    Many threads may share a producer. In a forked child process it continues as a new producer: the parent process
+    delivers the records that were sent before the fork, and their tickets raise `ForkedError` in the child. See
+    `AsyncProducer` for the delivery guarantees.
 
-    Close it. If it is garbage collected while open, or the process ends (a worker of `multiprocessing`, too), Python
-    issues a `ResourceWarning`, and its records are delivered in the background; the log says which could not be. The
-    end of the process waits 10 s for that.
+    Close a producer after use. If it is garbage collected while open, or the process ends (a worker of
+    `multiprocessing`, too), Python issues a `ResourceWarning`, and its records are delivered in the background; the log
+    names those that could not be delivered. The end of the process waits 10 s for the delivery.
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
@@ -107,7 +109,7 @@ class Producer(Sender):
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Ticket:
-        """Send a record that is not plain, or that finds no open batch with room; with a pipeline, all of them."""
+        """Send a record that is not plain, or for which no open batch has room; with a pipeline, every record."""
         pipeline = self._core.pipeline
         if pipeline is None:
             return self._send_plain(topic, value, key, headers, partition, timestamp_ms)
@@ -248,7 +250,7 @@ class Producer(Sender):
             forget(self, core)
 
     def _after_fork_in_child(self) -> None:
-        """Start anew in a child process: with a producer id, connections and batches of its own."""
+        """Start as a new producer in a child process, with its own producer id, connections and batches."""
         if id(self) in _open_producers:
             self._send_with(ProducerCore(self._config, self._runtime, watch))
 
@@ -266,9 +268,9 @@ _open_producers: weakref.WeakValueDictionary[int, Producer] = weakref.WeakValueD
 
 
 def _close_producers() -> None:
-    """At the end of the process, deliver what is still there, and say what could not be: no loss is silent.
+    """At the end of the process, deliver the records of open producers, and log those that could not be delivered.
 
-    After Ctrl-C the rest is given up at once, and what is lost with it is said, too.
+    After Ctrl-C, the remaining records fail at once, and are logged as lost, too.
     """
     timeout, unclosed_count = EXIT_CLOSE_S, 0
     for reference in _open_producers.valuerefs():

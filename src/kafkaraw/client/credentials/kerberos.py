@@ -1,7 +1,7 @@
 """GSSAPI: logins with Kerberos tickets, by the package gssapi (extra `gssapi`). Source: RFC 4752.
 
 The ticket is the one that `kinit` or a keytab (KRB5_CLIENT_KTNAME) gave this process. Only the first step asks the
-ticket service, so it is made off the loop's thread, before the broker is told anything; the others compute. No security
+ticket service, so it runs off the loop's thread, before any SASL message is sent; the others compute. No security
 layer is offered or taken: TLS is for that, and Kafka has none either.
 """
 

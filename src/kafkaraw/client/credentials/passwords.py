@@ -20,7 +20,7 @@ class PasswordCredentials:
         mechanism: PLAIN or one of SCRAM's.
         username: who.
         password: theirs.
-        entropy: source of nonces, which nobody must be able to guess.
+        entropy: source of nonces, which must be unpredictable.
     """
 
     def __init__(self, mechanism: str, username: str, password: str, entropy: Callable[[int], bytes]) -> None:

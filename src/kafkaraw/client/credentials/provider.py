@@ -30,7 +30,7 @@ class ProvidedTokens:
             token = await provider() if _is_async(provider) else await run_in_daemon_thread(provider, "kafkaraw-token")
         except KafkaError:
             raise
-        except Exception as error:  # the user's code: whatever it raises, there is no token
+        except Exception as error:  # the user's code may raise any exception; then there is no token
             raise AuthenticationError(f"sasl_oauth_token_provider failed: {type(error).__name__}: {error}") from error
         if not isinstance(token, str):
             raise AuthenticationError(

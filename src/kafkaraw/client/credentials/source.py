@@ -38,7 +38,7 @@ class Token:
 
     Attributes:
         value: as issued.
-        expires_ms: when it ends, in milliseconds since 1970; None when nobody says.
+        expires_ms: when it expires, in milliseconds since 1970; None when unknown.
     """
 
     value: str = field(repr=False)

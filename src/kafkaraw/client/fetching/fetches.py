@@ -1,8 +1,8 @@
-"""Fetch requests on their way to brokers, at most one to each that is still of use.
+"""The Fetch requests in flight: for each broker at most one whose response is still wanted.
 
-What to ask for and what an answer means is decided in `core/fetch`; who waits for records is known to `reading`. A
-request to a broker whose connection is open goes out at once and is answered by a call, without a task: a task takes
-two more turns of the loop for every answer. Start at `Fetches.begin`.
+`core/fetch` decides what to request and reads the responses; `reading` knows the calls that wait for records. If the
+connection to a broker is open, its request is sent at once, and a callback takes the response, without a task: a task
+takes two more turns of the loop for every response. Start at `Fetches.begin`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _FETCH_KEY: Final = 1
 
 Over: TypeAlias = Callable[[set[str], bool], None]
-"""Told when a request is over: topics whose metadata must be refreshed, and whether an answer was taken in."""
+"""Called when a request has ended: with the topics to refresh, and whether a response was processed."""
 
 
 @dataclass(slots=True)
@@ -58,12 +58,12 @@ class Fetches:
     """The Fetch requests of one consumer.
 
     Args:
-        engine: the way to the cluster.
-        fetcher: is told of answers and failures.
+        engine: connections and metadata.
+        fetcher: called with responses and failures.
         config: the consumer's settings.
         counters: count them.
-        over: told when one is over, whatever came of it.
-        failed: told of errors that are none of Kafka's: faults in this program.
+        over: called when a request has ended, with a response or an error.
+        failed: called with errors that are not Kafka's: faults in this program.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Fetches:
 
     def begin(self, plan: FetchPlan) -> None:
         """Send one Fetch."""
-        # After a jump the answer on its way is of no use, and may be half a second off: go around it.
+        # After a seek the pending response is useless, and may take half a second: use the other lane.
         lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._underway else "fetch"
         underway = self._underway[plan.node_id, lane] = _Underway(plan, lane)
         connection = self._engine.open_connection(plan.node_id, lane)
@@ -125,7 +125,7 @@ class Fetches:
         underway.task.add_done_callback(self._found_way)
 
     async def close(self) -> None:
-        """Begin and tell nothing more; the connections are closed by the engine."""
+        """Begin no more requests, and call no more callbacks; the engine closes the connections."""
         self._closed = True
         tasks = [underway.task for underway in self._underway.values() if underway.task is not None]
         for task in tasks:
@@ -160,7 +160,7 @@ class Fetches:
         return version if plan.version_max is None else min(version, plan.version_max)
 
     async def _validate(self, plan: FetchPlan, connection: Connection, deadline: Deadline) -> set[str] | None:
-        """Ask a leader whether it has what was read, where its Fetch cannot tell.
+        """Check with the leader for log divergence, where a Fetch response does not report it.
 
         Returns:
             None when there is nothing to ask, so that it is to be fetched; else topics whose metadata must be
@@ -213,7 +213,7 @@ class Fetches:
         plan = underway.plan
         self._counters.failed()
         is_news = self._fetcher.fetch_failed(plan, error, self._now_ms()) and not isinstance(error, ClosedError)
-        level = logging.WARNING if is_news else logging.DEBUG  # an outage is told once, not with every try
+        level = logging.WARNING if is_news else logging.DEBUG  # an outage is logged once, not with every attempt
         log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)
         self._end(underway, {target.topic_partition.topic for target in plan.targets})
 

@@ -1,7 +1,8 @@
-"""Interceptors of a consumer: a path of its own, taken only by a consumer that has some.
+"""Interceptors of a consumer. Only a consumer with interceptors runs this code.
 
-`on_consume` sees batch by batch what the user is given, when they look at it and on their thread; `on_commit` hears of
-stored positions. What they raise is logged and changes nothing, as in Java. Start at `Interception.batch`.
+`on_consume` is called with the records of each batch, when the application reads the batch and on its thread;
+`on_commit` is called with committed offsets. Exceptions from interceptors are logged and have no other effect, as in
+Java. Start at `Interception.batch`.
 Source: KIP-42; Kafka's ConsumerInterceptors.
 """
 
@@ -41,12 +42,12 @@ class Interception:
         return made
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell of positions that were stored."""
+        """Call `on_commit` with committed offsets."""
         for on_commit in self._on_commit:
             guarded(on_commit, dict(offsets))
 
     def close(self) -> None:
-        """Tell that the consumer is closed, once."""
+        """Call `close` of the interceptors, once."""
         if not self._closed:
             self._closed = True
             for close in methods_of(self._interceptors, "close"):
@@ -69,7 +70,7 @@ class Interception:
 
 
 class _InterceptedBatch(Batch):
-    """A batch that shows its records once to somebody else, before it gives what these made of them."""
+    """A batch that passes its records once to the interceptors, and then returns the records that these return."""
 
     __slots__ = ("_problem", "_seen", "intercept")
 
@@ -94,7 +95,7 @@ class _InterceptedBatch(Batch):
         records: list[Record] = []
         try:
             records.extend(super().__iter__())
-        except KafkaError as error:  # raised when the records before it have been given
+        except KafkaError as error:  # raised after the records before it were returned
             self._problem = error
         self._seen = self.intercept(records)
         return self._seen

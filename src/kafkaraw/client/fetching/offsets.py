@@ -1,7 +1,7 @@
-"""Ask for offsets: by timestamp, the first, the last. One request per leader, retried where the leader has moved.
+"""ListOffsets requests: offsets by timestamp, the first, the last. One request per leader, retried if a leader moved.
 
-`look_up_once` is one round and reports each partition's outcome; `look_up` goes on until all are known or the time is
-up. Positions are the consumer's business.
+`look_up_once` makes one attempt, and returns each partition's outcome; `look_up` retries until all offsets are known or
+the deadline has passed. This module does not change positions.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class OffsetAndTimestamp(NamedTuple):
     """An offset, and the timestamp of the record there.
 
     Attributes:
-        offset: the first offset whose timestamp is at or after the one asked for.
-        timestamp_ms: the timestamp of that record; -1 when a mark such as "the end" was asked for.
-        leader_epoch: epoch of the leader that wrote it; -1 when unknown.
+        offset: the offset of the first record at or after the requested timestamp.
+        timestamp_ms: the timestamp of that record; -1 when a special timestamp such as "the end" was requested.
+        leader_epoch: the leader epoch of that record; -1 when unknown.
     """
 
     offset: int
@@ -50,7 +50,7 @@ Outcome = OffsetAndTimestamp | KafkaError
 
 
 class OffsetLookupTimeoutError(KafkaTimeoutError):
-    """The offsets of some partitions are not known in time.
+    """The offsets of some partitions were not known in time.
 
     Attributes:
         found: the offsets that are known.
@@ -74,18 +74,18 @@ class OffsetLookupTimeoutError(KafkaTimeoutError):
 async def look_up(
     engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline, committed_only: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Look up offsets, going on until all are known.
+    """Look up offsets, with retries until all are known.
 
     Args:
-        engine: the way to the cluster.
-        timestamps: milliseconds since 1970, or one of ListOffsets' negative marks, by partition.
-        deadline: of all of it.
-        committed_only: the end is the last stable offset: the first of a transaction that is open.
+        engine: connections and metadata.
+        timestamps: milliseconds since 1970, or one of ListOffsets' negative special values, by partition.
+        deadline: of all attempts together.
+        committed_only: the end is the last stable offset: the first offset of an open transaction.
 
     Raises:
         UnknownTopicError: a topic or partition does not exist.
         BrokerError: a broker refuses.
-        OffsetLookupTimeoutError: some are not known in time; names them, and why.
+        OffsetLookupTimeoutError: some offsets were not known in time; has the partitions and their errors.
         KafkaTimeoutError: no broker can be reached in time.
     """
     await engine.start(deadline.remaining)

@@ -1,9 +1,9 @@
-"""`Reading`: the requests by which a consumer finds leaders and positions and fetches records, and waiting for them.
+"""`Reading`: starts a consumer's requests, for leaders, positions and records, and waits for the responses.
 
-Where each partition is, is in `SubscriptionState`; what to fetch next and what a response means is decided by `Fetcher`
-(both in `core/fetch`); how to reach a broker in `engine`. What is left here is to start requests, to wait, and to have
-records taken in hand. Requests run in tasks of their own, so a call that times out loses nothing. Must not know of
-groups or commits. Start at `more` and `take`.
+`SubscriptionState` has the positions; `Fetcher` decides what to fetch next and processes responses (both in
+`core/fetch`); the engine reaches the brokers. This module starts requests, waits, and takes fetched records in hand.
+Requests run in tasks of their own, so a call that times out loses no records. It must not depend on groups or commits.
+Start at `more` and `take`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ T = TypeVar("T")
 
 
 class Reading:
-    """What a consumer reads: where it is in each partition, what is under way, and what has come.
+    """The requests and fetched records of a consumer.
 
     Args:
-        engine: the way to the cluster.
+        engine: connections and metadata.
         config: the consumer's settings.
 
     Attributes:
@@ -98,29 +98,29 @@ class Reading:
     def assign(
         self, partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> None:
-        """Read exactly these from now on; see `SubscriptionState.assign`."""
+        """Assign exactly these partitions; see `SubscriptionState.assign`."""
         self.subscriptions.assign(partitions, starts)
         self.wake()
 
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """Go on at an offset; see `SubscriptionState.seek`."""
+        """Set a position; see `SubscriptionState.seek`."""
         self.check_usable()
         self.subscriptions.seek(topic_partition, offset, leader_epoch)
         self.wake()
 
     def seek_to(self, topic_partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        """Go on where a timestamp is, in all of them; see `SubscriptionState.seek_to`."""
+        """Set positions to the offsets of a timestamp; see `SubscriptionState.seek_to`."""
         self.check_usable()
         self.subscriptions.seek_to(topic_partitions, timestamp)
         self.wake()
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Go on with partitions that were paused; see `SubscriptionState.resume`."""
+        """Return records of paused partitions again; see `SubscriptionState.resume`."""
         self.subscriptions.resume(topic_partitions)
         self.wake()
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
-        """Return how many offsets lie between the position and the end, as of the last answer; None if unknown.
+        """Return the number of offsets between the position and the end in the last response; None if unknown.
 
         Raises:
             UsageError: the partition is not assigned.
@@ -132,7 +132,7 @@ class Reading:
         return partition.last_stable_offset if self.committed_only else partition.high_watermark
 
     def metrics(self) -> dict[str, float | dict[str, int]]:
-        """What was counted about fetching, and the lag of every partition of which it is known."""
+        """Return the metrics of fetching, and the lag of every partition whose lag is known."""
         positions = self.subscriptions.positions()
         lags: dict[TopicPartition, int | None] = {}
         leads: dict[TopicPartition, int | None] = {}
@@ -145,7 +145,7 @@ class Reading:
         return self._counters.as_dict(_known(lags), _known(leads))
 
     async def position(self, topic_partition: TopicPartition, deadline: Deadline) -> int:
-        """Return the offset of the next record to be given.
+        """Return the offset of the next record to read.
 
         Raises:
             UsageError: the partition is not assigned.
@@ -267,7 +267,7 @@ class Reading:
         self.cursor.called_home = True
 
     def end(self) -> None:
-        """Give nothing any more: what is given up now, and perhaps committed, must not be processed after that."""
+        """Return no more records: their partitions are revoked, and none may be processed after the last commit."""
         self.is_over = True
         self.cursor.called_home = True
         self.wake()
@@ -328,7 +328,7 @@ class Reading:
             self.is_waiting = self._wants_records = False
 
     def _raise_problem(self, now_ms: int) -> None:
-        """Raise what the user must hear of."""
+        """Raise the error that the application has to handle, if there is one."""
         if self._failure is not None:
             raise copy_to_raise(self._failure)
         problem, self._no_start = self._no_start, None

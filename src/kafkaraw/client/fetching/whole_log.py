@@ -165,8 +165,8 @@ class WholeLog:
                 elif code not in _PASSING and not is_retriable(code):
                     raise error_for(code, f"read {self._name}", resource=self._topic_partition.topic, operation="READ")
                 problem = error_for(code, f"read {self._name}")
-            except (RetriableError, UnknownTopicError) as error:  # `_refresh` tells a topic that was deleted
-                if problem is None or not deadline.expired:  # at the end the time is up for whatever is asked
+            except (RetriableError, UnknownTopicError) as error:  # `_refresh` detects a deleted topic
+                if problem is None or not deadline.expired:  # after the deadline, every request times out
                     problem = error
             if deadline.expired:
                 raise KafkaTimeoutError(f"read {self._name}: not done within {timeout:g} s; last seen: {problem}")
@@ -219,7 +219,7 @@ class WholeLog:
         return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=0, topics=[named])
 
     async def _end_offset(self, deadline: Deadline) -> int:
-        """The end of the log, if the leader is a new one; else 0, as its own answers tell."""
+        """Return the end of the log if the leader is new; else 0, because Fetch responses have the end."""
         epoch = self._engine.cluster.leader_epoch_of(self._topic_partition)
         if epoch == self._settled_epoch:
             return 0

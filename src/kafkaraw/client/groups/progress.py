@@ -1,8 +1,8 @@
-"""The commits of one consumer: by the caller or automatic, in the order in which they were asked for.
+"""The commits of one consumer, by the caller or automatic, in the order in which they were requested.
 
-What was processed and what is committed is in `SubscriptionState`. A record counts as processed when the caller asks
-for more after it was given to them. A commit fails if one of its partitions is revoked meanwhile, so that no committed
-offset goes back by itself. Start at `commit` and `commit_if_due`.
+`SubscriptionState` has the processed and the committed offsets. A record counts as processed when the caller, after
+receiving it, asks for more. A commit fails if one of its partitions is revoked meanwhile, so that it cannot overwrite a
+committed offset of the new owner. Start at `commit` and `commit_if_due`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Progress:
 
     Args:
         config: the consumer's settings.
-        commits: asks the coordinator.
+        commits: sends the requests to the coordinator.
         reading: what the consumer reads.
-        identity: who commits.
-        refused: hears when a commit is refused because of who made it.
-        settled: waits for the end of a rebalance that needs no user.
-        metrics: counts.
+        identity: returns the group and the member that commits.
+        refused: called when the coordinator refuses a commit because of the member that sent it.
+        settled: waits for the end of a rebalance that needs no call of the application.
+        metrics: counts commits.
 
     Attributes:
         async_commits: commits that the application does not wait for.
@@ -79,12 +79,12 @@ class Progress:
     # -- positions
 
     def to_commit(self) -> Positions:
-        """Return what a commit without offsets commits."""
+        """Return the offsets that a commit without arguments commits."""
         subscriptions = self._subscriptions
         return subscriptions.positions() if self._config.enable_auto_offset_store else subscriptions.processed()
 
     def forget(self, kept: Iterable[TopicPartition]) -> None:
-        """Only these partitions are this consumer's now."""
+        """Forget all partitions but these, which this consumer still owns."""
         keep = set(kept)
         self._ownership.keep(keep)
         self._subscriptions.retain(keep)
@@ -92,11 +92,11 @@ class Progress:
     # -- committing
 
     async def commit(self, offsets: Positions, deadline: Deadline) -> None:
-        """Store positions, after those that were to be stored before; see `Commits.commit` for the errors."""
+        """Commit offsets, after earlier commits have ended; see `Commits.commit` for the errors."""
         await self._commit(self._ownership.pending(offsets), self._queue.enqueue(), deadline)
 
     def commit_nowait(self, offsets: Positions, done: Done | None, deadline: Deadline) -> None:
-        """Begin to store positions; the user hears of the end in a later call."""
+        """Begin a commit; a later call of the application calls `done` with the outcome."""
         self.async_commits.add(self._ownership.pending(offsets), done, deadline)
 
     async def _commit_still_owned(self, pending: PendingCommit, slot: QueueSlot, deadline: Deadline) -> None:
@@ -122,7 +122,7 @@ class Progress:
             slot.release()
 
     def _owner(self, pending: PendingCommit) -> GroupMetadata:
-        """Who commits these: this consumer, as long as it has not given any of them up."""
+        """Return the member that commits; raises if one of the partitions was revoked since the commit was queued."""
         revoked = self._revoked_error(pending)
         if revoked is not None:
             raise revoked
@@ -141,18 +141,18 @@ class Progress:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit is under way that nobody waits for."""
+        """Whether a `commit_nowait` is in flight."""
         return bool(self.async_commits.tasks)
 
     async def commits_end(self, deadline: Deadline | None = None) -> None:
-        """Let those commits end, as far as there is time."""
+        """Wait for the commits of `commit_nowait`, at most until the deadline."""
         if tasks := self.async_commits.tasks:
             await asyncio.wait(tasks, timeout=None if deadline is None else deadline.remaining)
 
     async def stored(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets, as the coordinator has them."""
+        """Return the committed offsets from the coordinator."""
         who = self._member_or_nobody if self._config.group_protocol == "consumer" else None
         found = await self._commits.committed(partitions, deadline, who)
         self._subscriptions.offsets_read(found)
@@ -171,7 +171,7 @@ class Progress:
         self._subscriptions.caller_returned(in_doubt=in_doubt)
 
     def store(self, offsets: Positions) -> None:
-        """Take these as processed; see `Consumer.store_offsets`."""
+        """Store these offsets as processed; see `Consumer.store_offsets`."""
         self._subscriptions.store(offsets)
 
     @property
@@ -182,7 +182,7 @@ class Progress:
         return self._due_s is not None and asyncio.get_running_loop().time() >= self._due_s
 
     def commit_if_due(self) -> None:
-        """Begin an automatic commit, when it is due and something was processed since the last one."""
+        """Begin an automatic commit if it is due and records were processed since the last one."""
         if self._due_s is not None and not self.is_due:
             return
         begins, now_s = self._due_s is None, asyncio.get_running_loop().time()
@@ -197,12 +197,12 @@ class Progress:
             self._automatic.add_done_callback(lambda _: slot.release())
 
     async def commit_processed(self, deadline: Deadline | None = None) -> None:
-        """Commit what was processed, if this consumer commits automatically; a failure is logged.
+        """Commit the processed offsets, if this consumer commits automatically; a failure is logged.
 
-        Commits that the caller has asked for before and does not wait for end first: afterwards it may be too late.
+        Commits of earlier `commit_nowait` calls end first: after a revocation they would fail.
 
         Args:
-            deadline: of all of it; None is `default_api_timeout_ms` for the commit.
+            deadline: for both together; None is `default_api_timeout_ms` for the commit.
         """
         await self.commits_end(deadline)
         if self._config.commits_itself:
@@ -216,7 +216,7 @@ class Progress:
             log.warning("automatic commit of group %r failed: %s", self._config.group_id, error)
 
     async def close(self, deadline: Deadline) -> None:
-        """Let commits that are under way end, as far as there is time."""
+        """Wait for the commits in flight, at most until the deadline; then cancel them."""
         tasks = {*self.async_commits.tasks, *([self._automatic] if self._automatic else [])}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=deadline.remaining)

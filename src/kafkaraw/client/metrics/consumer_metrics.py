@@ -17,7 +17,7 @@ GROUP: Final = "consumer"
 """Where they stand in `client.metrics()`, beside the nodes."""
 
 UNKNOWN: Final = -1
-"""What is told while nothing is known."""
+"""The values before the first measurement."""
 
 MEANINGS: Final = {
     "fetch_total": "Answers to Fetch requests.",
@@ -36,7 +36,7 @@ MEANINGS: Final = {
     "records_lead_min": "Offsets between the start of a log and the position, the least of all; -1 when none is known.",
     "records_lag": "Offsets between position and end, by partition, where both are known.",
 }
-"""Every name, and what it tells; those with `_total` only grow."""
+"""The meaning of each metric, by name. Metrics with `_total` are counters."""
 
 
 @dataclass(slots=True)

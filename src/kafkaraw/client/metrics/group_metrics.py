@@ -34,7 +34,7 @@ MEANINGS: Final = {
     "commit_latency_avg_s": "Seconds of a commit.",
     "commit_latency_max_s": "Seconds of the slowest commit.",
 }
-"""Every name, and what it tells; those with `_total` only grow."""
+"""The meaning of each metric, by name. Metrics with `_total` are counters."""
 
 
 @dataclass(slots=True)

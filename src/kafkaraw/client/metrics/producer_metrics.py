@@ -43,7 +43,7 @@ MEANINGS: Final = {
     "bufferpool_wait_time_total_s": "Seconds that senders waited for some of it.",
     "waiting_threads": "Senders that wait for some of it.",
 }
-"""Every name, and what it tells; those with `_total` only grow."""
+"""The meaning of each metric, by name. Metrics with `_total` are counters."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class ProducerMetrics:
         self._plain_bytes += batch.size_bytes
 
     def failed(self, records_count: int) -> None:
-        """Records are given up."""
+        """Count records that failed."""
         self._records_failed += records_count
 
     def split(self) -> None:
@@ -134,7 +134,7 @@ class ProducerMetrics:
         self._waited_s += seconds
         self._exhausted += in_vain
 
-    # ---- what is told
+    # ---- reporting
 
     def as_dict(self, used_bytes: int) -> dict[str, float | dict[str, int]]:
         """All of it, by name; see `MEANINGS`.

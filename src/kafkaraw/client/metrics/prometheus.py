@@ -56,7 +56,7 @@ class ClientCollector:
 
     Args:
         client: whose metrics.
-        labels: added to every sample, to tell several clients of one process apart.
+        labels: added to every sample, to distinguish several clients of one process.
 
     Raises:
         UsageError: `prometheus-client` is not installed.

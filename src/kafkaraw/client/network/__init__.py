@@ -1,4 +1,4 @@
-"""Finding brokers, connecting to them, and sending requests: what every client does, whatever it asks.
+"""Finding brokers, connecting to them, and sending requests: the layer that all clients share.
 
 Nothing here knows what a record or a group is. Start at `engine.py`.
 """

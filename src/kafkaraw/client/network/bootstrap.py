@@ -94,7 +94,7 @@ def stage_of(error: KafkaError) -> Stage:
 
 
 def may_pass(error: KafkaError) -> bool:
-    """Whether another round may end better by itself: nobody was there to ask."""
+    """Whether another round may succeed: no server could be reached."""
     return isinstance(error, NetworkError | KafkaTimeoutError) and stage_of(error) in (Stage.RESOLVE, Stage.CONNECT)
 
 

@@ -132,20 +132,21 @@ class Connection:
             host: name or address.
             port: TCP port.
             client_id: sent with every request.
-            connect_timeout: for resolving, connecting, ApiVersions and logging in together, in seconds; also for each
-                renewal of the login.
-            request_timeout: a broker that owes an answer and is silent for this long is given up, in seconds.
-            max_in_flight: how many requests may be unanswered at once; more wait their turn.
+            connect_timeout: for resolving, connecting, ApiVersions and authentication together, in seconds; also for
+                each re-authentication.
+            request_timeout: the connection ends if a request is unanswered and the broker is silent for this long, in
+                seconds.
+            max_in_flight: the maximum number of unanswered requests; further requests are queued.
             frame_size_max: largest response to accept, in bytes; until the login is complete, or without one until
                 ApiVersions is answered, it is `FRAME_SIZE_MAX_AT_FIRST` at most.
             metrics: of the broker, where to count; its name stands in the connection log.
             login: how to log in; None for a listener that wants no login.
 
         Raises:
-            NetworkError: nobody there, or no answer; `stage` says how far it went.
-            ProtocolError: something else than a Kafka broker answers there.
+            NetworkError: the broker cannot be reached, or does not answer; `stage` is the stage that was reached.
+            ProtocolError: the server at this address is not a Kafka broker.
             BrokerError: the broker refuses ApiVersions.
-            AuthenticationError: it refuses the login, or what is needed for one cannot be had.
+            AuthenticationError: the broker refuses the authentication, or the client cannot get its credentials.
         """
         loop = asyncio.get_running_loop()
         share = 1.0 if login is None else login.session_share
@@ -181,17 +182,17 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it is over, for whatever reason."""
+        """Whether the connection has ended, for any reason."""
         return self._machine.state is ConnectionState.CLOSED
 
     @property
     def error(self) -> KafkaError | None:
-        """Why it is over; None while it is open."""
+        """The error that ended the connection; None while it is open."""
         return self._error
 
     @property
     def idle_since(self) -> float | None:
-        """Since when nobody has waited for an answer, on the loop's clock, in seconds; None while somebody does."""
+        """The time since when no request has been pending, on the loop's clock, in seconds; None while one is."""
         return None if self._asking else self._used_at
 
     def count_for(self, metrics: NodeMetrics) -> None:
@@ -202,7 +203,7 @@ class Connection:
 
     @property
     def api_versions(self) -> ApiVersionTable:
-        """What the broker offers."""
+        """The API versions that the broker offers."""
         if self._machine.api_versions is None:
             raise UsageError(f"the versions of {self.peer} are not known yet")
         return self._machine.api_versions
@@ -485,7 +486,7 @@ class _Call:
         self._began, self._metrics = connection.asked()
 
     def finish(self, outcome: object) -> None:
-        """Count it, and tell."""
+        """Count the request, and call `answered`."""
         self._connection.ended(self._metrics, self._began, outcome)
         self._answered(outcome)
 

@@ -1,7 +1,7 @@
-"""Asking the broker that coordinates one group or transactional id, wherever it is now.
+"""Requests to the coordinator of one group or transactional id.
 
-A coordinator moves, loads, is busy, or dies; `Coordinator.ask` goes on through all of that until its deadline. What any
-other answer means is the caller's business. `find_coordinators` asks who coordinates many things.
+A coordinator may move, be loading, be busy, or crash; `Coordinator.ask` retries until its deadline. The caller handles
+any other error. `find_coordinators` looks up the coordinators of several groups or transactional ids.
 Source: KIP-98, KIP-699; Kafka's CoordinatorStrategy.
 """
 
@@ -45,7 +45,7 @@ class Coordinator:
     """The coordinator of one group or transactional id.
 
     Args:
-        engine: the way to the cluster.
+        engine: connections and metadata.
         kind: what is coordinated.
         key: the group or transactional id.
     """
@@ -71,7 +71,7 @@ class Coordinator:
         deadline: Deadline,
         version_max: int | None = None,
     ) -> R:
-        """Send a request until an answer comes that asking again would not change.
+        """Send a request, and retry it until the response has no retriable error.
 
         Args:
             message: the request, or a function that makes it for the connection; called for each attempt.
@@ -83,8 +83,8 @@ class Coordinator:
             the response; its code may be an error that is not retriable.
 
         Raises:
-            KafkaTimeoutError: the time is up; says what happened last.
-            KafkaError: the coordinator cannot be asked for, as when this principal may not.
+            KafkaTimeoutError: the deadline has passed; the message has the last error.
+            KafkaError: the coordinator cannot be looked up, for example because this principal may not describe it.
         """
         attempt, last = 0, "no broker was asked yet"
         while True:
@@ -109,7 +109,7 @@ class Coordinator:
             attempt += 1
 
     async def once(self, message: Ask[R], *, timeout: float, lane: Lane = "main", find_s: float | None = None) -> R:
-        """Send a request once; a coordinator that cannot be reached, or says it is none, is looked for next time.
+        """Send a request once. If the broker cannot be reached or is not the coordinator, the next call looks it up.
 
         Args:
             message: the request, or a function that makes it for the connection.
@@ -139,10 +139,10 @@ class Coordinator:
         return await self._engine.request(node_id, message, timeout=timeout, version_max=version_max)
 
     async def node_id(self, timeout: float) -> int:
-        """The broker that coordinates, as far as is known; asked for when it is not.
+        """Return the node id of the coordinator, which is looked up if it is unknown.
 
         Raises:
-            KafkaError: there is none just now, or this principal may not know.
+            KafkaError: there is no coordinator at present, or this principal may not look it up.
         """
         if self._node_id is None:
             self._node_id = await self._find(timeout)
@@ -160,19 +160,19 @@ class Coordinator:
 async def find_coordinators(
     engine: Engine, kind: CoordinatorKind, keys: Iterable[str], deadline: Deadline
 ) -> dict[str, int | KafkaError]:
-    """Ask once who coordinates each of several groups or transactional ids: in one request, if the broker can.
+    """Look up the coordinators of several groups or transactional ids once: in one request, if the broker supports it.
 
     Args:
-        engine: the way to the cluster; it learns the brokers' addresses.
-        kind: what is coordinated.
+        engine: connections and metadata; the brokers' addresses are added to it.
+        kind: the kind of the keys.
         keys: the group or transactional ids.
-        deadline: of all of it.
+        deadline: of all requests together.
 
     Returns:
-        by key the broker's id, or why there is none.
+        the broker's id or the error, by key.
 
     Raises:
-        KafkaError: no broker gave an answer in time.
+        KafkaError: no broker answered in time.
     """
     left, found = list(dict.fromkeys(keys)), dict[str, int | KafkaError]()
 

@@ -1,8 +1,8 @@
-"""What the three clients share: the way to the cluster.
+"""The engine below producer, consumer and admin client: connections, metadata, and requests to brokers.
 
-The engine finds the cluster, keeps the view of it, owns the connections, and sends a request to the broker it is meant
-for. It decides nothing about records, positions or transactions, and it does not retry a request: the caller knows what
-a second try would mean. Start at `Engine.request`.
+The engine finds the cluster, keeps its metadata, owns the connections, and sends each request to the right broker. It
+decides nothing about records, positions or transactions. It does not retry requests, because only the caller knows
+whether a retry is safe. Start at `Engine.request`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Engine:
     """Finds the cluster and sends requests to its brokers.
 
     Args:
-        config: the settings of the client it works for.
+        config: the settings of the client.
         network: dials brokers; the real network when None.
         clock: wall clock; the real one when None.
         rng: source of jitter; the operating system's when None.
-        entropy: what nobody can guess; the operating system's when None.
+        entropy: source of unpredictable bytes; the operating system's when None.
 
     Attributes:
         cluster: what is known about brokers, topics and leaders.
@@ -129,7 +129,7 @@ class Engine:
         deadline = self.deadline(timeout)
         await deadline.wait(self._start_lock.acquire(), "starting the client")
         try:
-            # The client may be closed during each of the waits; then nobody would end the keeper any more.
+            # The client may be closed during each of the waits; then no later `close` would cancel the keeper task.
             self._check_open()
             if self._keeper is None:
                 await self._find_cluster(deadline)
@@ -143,7 +143,7 @@ class Engine:
             raise ClosedError("the client is closed; make a new one")
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Close all connections; whoever waits for an answer gets an error. May be called twice.
+        """Close all connections; pending requests fail. May be called twice.
 
         Args:
             timeout: seconds, as for `Connection.close`.
@@ -333,7 +333,7 @@ class Engine:
         def for_version(connection: Connection) -> MetadataRequest:
             nonlocal version
             version = connection.version_for(_METADATA_KEY)
-            if version < _AUTO_CREATION_FROM_VERSION:  # such a broker always creates, and cannot be told otherwise
+            if version < _AUTO_CREATION_FROM_VERSION:  # the request has no field to disable auto-creation
                 request.allow_auto_topic_creation = True
             return request
 

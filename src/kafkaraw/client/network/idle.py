@@ -1,4 +1,4 @@
-"""Closes connections that nobody uses: brokers do the same after ten minutes, and would cut a request off in doing so.
+"""Closes idle connections. Brokers close them after ten minutes, and could then lose a request that was just sent.
 
 One timer for all of them, set only while there are any. Start at `IdleWatch.watch`.
 """

@@ -1,8 +1,8 @@
-"""When to ask for metadata, and whom it concerns: one request in flight, everybody's wishes put together.
+"""Decides when to send Metadata requests. One request is in flight at a time, with the topics of all callers.
 
-A hundred batches that learn at once that a leader moved all call `refresh()`; the broker sees one request. A call that
-comes while a request is on its way joins the next one, because the answer under way may be older than the reason for
-asking. What the answers say is kept in `core/cluster.py`; how to reach a broker is the engine's business.
+If a hundred batches learn at once that a leader moved, all call `refresh()`, and the client sends one request. A call
+that comes while a request is in flight joins the next request, because the pending response may be older than the
+reason for the call. `core/cluster.py` keeps the contents of the responses; the engine reaches the brokers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNKNOWN_TOPIC_GRACE_S = 3.0
 
 @dataclass(slots=True)
 class _Wave:
-    """Wishes that one request will fulfil."""
+    """The calls that one Metadata request serves."""
 
     done: asyncio.Future[None]
     topics: set[str] = field(default_factory=set)
@@ -43,8 +43,8 @@ class Metadata:
     """Keeps a `ClusterView` fresh.
 
     Args:
-        view: what to update.
-        ask: sends one request to any broker, within so many seconds.
+        view: the view to update.
+        ask: sends one request to any broker, with a timeout in seconds.
         config: for backoff and ages.
         runtime: for jitter.
     """
@@ -62,7 +62,7 @@ class Metadata:
     async def refresh(
         self, topics: Iterable[str] | None, *, deadline: Deadline, allow_auto_create: bool = False
     ) -> None:
-        """Ask a broker anew; see `Engine.refresh`."""
+        """Refresh the metadata; see `Engine.refresh`."""
         wave = self._waves.get(allow_auto_create)
         if wave is None:
             wave = self._waves[allow_auto_create] = _Wave(asyncio.get_running_loop().create_future())
@@ -94,7 +94,7 @@ class Metadata:
             attempt += 1
 
     async def keep_fresh(self) -> None:
-        """Renew the view whenever it is older than `metadata_max_age_ms`, for ever; a loop root."""
+        """Refresh the view whenever it is older than `metadata_max_age_ms`, until cancelled; a loop root."""
         loop = asyncio.get_running_loop()
         while True:
             due_ms = self._view.refresh_due_ms(self._config.metadata_max_age_ms)
@@ -107,14 +107,14 @@ class Metadata:
                 log.warning("the metadata could not be renewed, the old one stays in use: %s", error)
 
     def use(self, topics: Iterable[str]) -> None:
-        """Renew what is known about these topics.
+        """Keep the metadata of these topics fresh.
 
-        What is known about others that were asked for before is dropped when it is older than `metadata_max_age_ms`.
+        The metadata of other topics is dropped when it is older than `metadata_max_age_ms`.
         """
         self._in_use = set(topics)
 
     async def close(self) -> None:
-        """Fail everybody who waits."""
+        """Fail all pending calls."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
@@ -147,7 +147,7 @@ class Metadata:
             raise with_principal(error, self._config)
 
     async def _send_waves(self) -> None:
-        """Send one request after the other until nobody wants one; a loop root."""
+        """Send one request after the other until no call is pending; a loop root."""
         while self._waves:
             allow_auto_create = next(iter(self._waves))
             wave = self._waves.pop(allow_auto_create)
@@ -156,14 +156,14 @@ class Metadata:
             except asyncio.CancelledError:
                 _fail(wave, ClosedError("the client was closed"))
                 raise
-            except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
+            except Exception as error:  # noqa: BLE001  any error must be raised in the pending calls
                 _fail(wave, error)
             else:
                 if not wave.done.done():
                     wave.done.set_result(None)
 
     async def _send(self, wave: _Wave, allow_auto_create: bool) -> None:
-        # Topics in use ride along: one answer keeps all that matters fresh. They must not be created anew, though.
+        # The request includes the topics in use, so one response refreshes all of them. It must not recreate them.
         names = wave.topics if allow_auto_create else wave.topics | self._in_use
         request = MetadataRequest(
             topics=None if wave.all_topics else [MetadataRequestTopic(name=name) for name in sorted(names)],
@@ -197,6 +197,6 @@ def _fail(wave: _Wave, error: BaseException) -> None:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Take note of a failure that nobody waits for any more, or asyncio reports it as lost."""
+    """Retrieve the exception of a future without waiters; otherwise asyncio logs that it was never retrieved."""
     if not future.cancelled():
         future.exception()

@@ -1,8 +1,8 @@
 """The connections of a client: one for each broker and lane, opened when first asked for.
 
 A lane is a connection of its own to the same broker, because a broker answers one connection's requests in order: a
-long-polling Fetch on the "main" lane would hold up the next Produce. The pool does not retry: whoever asks knows
-whether trying again makes sense.
+long-polling Fetch on the "main" lane would delay the next Produce. The pool does not retry: the caller knows whether
+the request may be retried.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class ConnectionPool:
         return connection if connection is not None and not connection.closed and address == node.address else None
 
     def rests(self, node: BrokerNode) -> bool:
-        """Whether this broker could not be reached, and is left alone for the moment."""
+        """Whether this broker could not be reached, and its reconnect backoff has not ended."""
         return self._attempts.pause_ms((node.address, "main"), asyncio.get_running_loop().time() * 1000) > 0
 
     async def get(self, node: BrokerNode, lane: Lane, deadline: Deadline) -> Connection:
-        """The connection to a broker, opened if need be; one attempt at a time, shared by all who wait.
+        """Return the connection to a broker, opened if necessary; all waiting callers share one attempt at a time.
 
         Raises:
             KafkaError: the broker cannot be reached; the message names it.
@@ -83,7 +83,7 @@ class ConnectionPool:
         if connection is not None and not connection.closed:
             if address == node.address:
                 return connection
-            connection.abort()  # the broker moved: this is another machine now
+            connection.abort()  # the broker has another address now
         attempt = self._opening.get(key)
         if attempt is None:
             attempt = asyncio.create_task(self._connect(key, node), name=f"connect {node.address} {lane}")
@@ -205,6 +205,6 @@ def _reconnect_policy(config: ClientConfig, runtime: Runtime) -> ReconnectPolicy
 
 
 def _retrieve(attempt: asyncio.Task[Connection]) -> None:
-    """Take note of a failure that nobody waits for any more, or asyncio reports it as lost."""
+    """Retrieve the exception of a task without waiters; otherwise asyncio logs that it was never retrieved."""
     if not attempt.cancelled():
         attempt.exception()

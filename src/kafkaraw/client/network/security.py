@@ -38,7 +38,7 @@ def login_at(host: str, credentials: Credentials, rng: random.Random) -> Login:
 
 
 def principal_of(config: ClientConfig) -> str:
-    """Who brokers take this client for, as far as the settings tell: brokers may map names as they like."""
+    """Return the client's principal according to its settings; a broker may map principals by rules of its own."""
     if config.security_protocol.startswith("SASL"):
         if config.sasl_username:
             return f"User:{config.sasl_username}"
@@ -49,7 +49,7 @@ def principal_of(config: ClientConfig) -> str:
 
 
 def with_principal(error: KafkaError, config: ClientConfig) -> KafkaError:
-    """An error that says who asked, when it is about what somebody may do."""
+    """Add the client's principal to an authorization error; return other errors as they are."""
     if isinstance(error, AuthorizationError) and not error.principal:
         return error.asked_by(principal_of(config))
     return error

@@ -223,7 +223,7 @@ class RecordAccumulator:
         return BatchesSealed(sealed, [min(max(0, wall_ms - batch.created_ms), linger_ms) for batch in sealed])
 
     def drain_unsent(self) -> list[tuple[SealedBatch, Unacknowledged]]:
-        """Hand over all batches, each with its report, when no machine is told of them any more."""
+        """Return all batches, each with its report, when the machine takes no more batches."""
         return [(batch, _report_unsent(batch)) for batch in self.open_batches.seal_all()]
 
     def due_ms(self, now_ms: int) -> int | None:

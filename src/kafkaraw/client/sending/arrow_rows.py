@@ -335,10 +335,10 @@ class ArrowTicket:
             timeout: seconds; None waits until the producer's delivery timeout decides.
 
         Returns:
-            where the rows are, in the order in which they were sent.
+            the offsets of the rows, in the order in which they were sent.
 
         Raises:
-            KafkaTimeoutError: still no outcome of some; they may yet be delivered.
+            KafkaTimeoutError: some rows have no outcome yet; they may still be delivered.
             KafkaError: some rows failed; `written()` has the others.
         """
         self._waiter.wait_all([promise for promise in self._promises if not promise.done], timeout)

@@ -291,7 +291,7 @@ class ProducerCore:
     async def close(self, timeout: float | None) -> None:
         """Flush, then close all connections; see `AsyncProducer.close`.
 
-        A call that is interrupted gives up at once what is not acknowledged. Another call, meanwhile or later, waits
+        If a call is interrupted, unacknowledged records fail at once. Another call, meanwhile or later, waits
         until the first one is over, and reports what that one could not.
         """
         deadline = None if timeout is None else Deadline(timeout)

@@ -100,7 +100,7 @@ class Sender:
 
     Args:
         config: the settings.
-        engine: the way to the brokers.
+        engine: connections and metadata.
         machine: decides; only the sender changes it.
         accumulator: has the records.
         transactions: the producer's, when it is transactional.
@@ -133,7 +133,7 @@ class Sender:
         self.wakeups = SenderWakeups(self._step)
         self._outbox = Outbox(engine, config, transactions, self._on_event, self.break_down)
         self._actions: deque[Action] = deque()  # still to be done
-        self._outcomes: deque[Callable[[], object]] = deque()  # still to be told
+        self._outcomes: deque[Callable[[], object]] = deque()  # promises still to be settled
         self._is_acting = False
         self._idle = asyncio.Event()
         self._is_closed = False
@@ -209,14 +209,14 @@ class Sender:
                 raise self.too_late(what, deadline.timeout) from None
 
     def too_late(self, what: str, seconds: float) -> DeliveryTimeoutError:
-        """Make the error of a call that waited for so long in vain."""
+        """Return the error of a call that timed out after `seconds`."""
         entries, last_error = self.machine.unacknowledged(), self.machine.last_error
         last_seen = "" if last_error is None else f"; last seen: {last_error}"
         message = f"{what}: not acknowledged within {seconds:g} s: {describe(entries)}{last_seen}"
         return DeliveryTimeoutError(message, unacknowledged=entries)
 
     def receive(self, event: Event) -> None:
-        """Tell the machine what happened to the transaction, and do what follows.
+        """Pass an event of the transaction to the machine, and carry out the actions that follow.
 
         Raises:
             BaseException: a bug; the producer is broken.
@@ -231,7 +231,7 @@ class Sender:
     # ---- steps
 
     def _on_event(self, event: Event) -> None:
-        """Tell the machine how a request ended, and do at once what follows: no other step would come for that."""
+        """Pass the end of a request to the machine, and carry out its actions at once: no other step would do it."""
         now_s = self.wakeups.now_s()
         if type(event) is Answered:
             self._metrics.landed(event.request_id, now_s, answered=True)
@@ -263,7 +263,7 @@ class Sender:
             self._act_and_set_timer()
 
     def _drain(self, *, everything: bool) -> None:
-        """Tell the machine about the batches that are full or have waited long enough."""
+        """Pass the batches that are full or older than `linger_ms` to the machine."""
         now_ms = self.wakeups.now_ms()
         sealed = self._accumulator.drain(now_ms, everything=everything)
         if sealed is not None:
@@ -291,7 +291,7 @@ class Sender:
             self.flushes.end_settled()
 
     def _work_off(self) -> None:
-        """Do all that the machine says; then tell outcomes, of which more may follow."""
+        """Carry out the machine's actions; then settle promises, whose callbacks may cause more actions."""
         while True:
             self._actions += self.machine.actions()
             if not self._actions:
@@ -408,9 +408,9 @@ class Sender:
     def break_down(self, error: BaseException) -> None:
         """After a bug nothing is certain any more: fail every record instead of leaving a caller waiting.
 
-        State is written first, then calls and callbacks are told, and the log comes last: its handlers are the user's,
-        and may be what has failed. What ends a process (a handler that calls `sys.exit()`, Ctrl-C in the middle of a
-        change) the loop raises afterwards.
+        State is written first, then pending calls fail and callbacks are called. The log comes last, because its
+        handlers are user code, and may be what has failed. The loop raises an error that ends the process (a handler
+        that calls `sys.exit()`, Ctrl-C in the middle of a change) afterwards.
         """
         if self.broken is not None or self._is_closed:
             return
@@ -576,7 +576,7 @@ class Outbox:
     connection, and then start one after the other. Nothing here decides or retries.
 
     Args:
-        engine: the way to the brokers.
+        engine: connections and metadata.
         config: for acks and timeouts.
         transactions: the producer's, when it is transactional.
         tell: called with the event with which each request ends; on the loop.

@@ -74,7 +74,7 @@ class TransactionManager:
     transaction needs, and the sender asks it what a Produce request of the transaction carries.
 
     Args:
-        engine: the way to the cluster.
+        engine: connections and metadata.
         config: with a `transactional_id`.
         accumulator: is paused while there is no transaction that takes records.
 
@@ -295,7 +295,7 @@ class TransactionManager:
         """Raise the error of a coordinator's refusal, which says what to do: abort, or make a new producer.
 
         Raises:
-            ProducerFencedError: another producer has taken over.
+            ProducerFencedError: a newer producer has the same transactional id.
             TransactionAbortableError: the transaction has to be aborted.
             KafkaError: nothing will succeed any more.
         """

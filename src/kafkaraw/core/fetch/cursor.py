@@ -1,16 +1,17 @@
 """`RecordCursor`: the batches that a consumer has in hand, and how far the caller has read them. Pure.
 
-Whole responses are taken in hand, so that threads are crossed and the next Fetch is sent once for each. The caller
-reads them batch by batch, record by record, or about a megabyte at a time, in any mixture, and nothing is lost when it
-stops in the middle. Both faces of the consumer read here, the blocking one on its caller's thread while no call is
-under way. This is the only code that runs per record in Python: the delivered offset is the last record + 1, and is
-not written anywhere. Must not know of fetching. Part of `SubscriptionState`. Start at `next_batch` and `records`.
+The cursor takes whole responses in hand, so that the caller crosses threads, and the next Fetch is sent, once for each
+response. The caller reads batches, records, or about a megabyte at a time. It may mix these ways of reading, and may
+stop at any record without losing the others. Both faces of the consumer read here, the blocking one on its caller's
+thread while it is in no call on the loop. This is the only code that runs per record in Python: the delivered offset is
+the last record + 1, and is not written anywhere. This module must not depend on fetching. Part of `SubscriptionState`.
+Start at `next_batch` and `records`.
 
 Ctrl-C and what other signal handlers raise may come at any call and at any jump back (that is where Python looks for
-signals). Whatever it interrupts, the next record to give is the one behind the last record given: the cursor first
-chooses what to give, and then writes that down in statements without a call or a jump, the last ones before `return` or
-`yield`. A handler may also read, seek or close itself. So before those statements the cursor compares `_changes` with
-its value at the choice; if it differs, the cursor chooses again.
+signals). After any interruption, the next record to return is the one behind the last record returned: the cursor first
+chooses what to return, and then stores the choice in statements without a call or a jump, the last ones before `return`
+or `yield`. A handler may also read, seek or close itself. So before those statements the cursor compares `_changes`
+with its value at the choice; if it differs, the cursor chooses again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ When it raises a `ProtocolError`, the first wire batch of the first batch is dam
 
 
 class _InNext:
-    """`next_record` is making a record; a generator tells that by itself."""
+    """`next_record` is decoding a record; a generator detects that by itself."""
 
 
 _IN_NEXT: Final = _InNext()
@@ -41,10 +42,10 @@ class RecordCursor:
     """The batch that is being read record by record, how far it has been read, and the batches that wait behind it.
 
     Args:
-        paused: partitions of which nothing is given while they are in it; what is in hand of them stays.
+        paused: the paused partitions: none of their records are returned; those in hand stay.
 
     Attributes:
-        called_home: while set, nothing is given, as if nothing was in hand, so that the caller's call goes to the loop.
+        called_home: while set, no records are returned, as if none were in hand, so that the next call uses the loop.
     """
 
     def __init__(self, paused: Collection[TopicPartition] = ()) -> None:
@@ -67,10 +68,10 @@ class RecordCursor:
         self._waiting.extend(came)
         self._moved.update((batch.topic_partition, None) for batch in came)
 
-    # -- giving
+    # -- returning records
 
     def next_batch(self) -> Batch | None:
-        """The rest of the batch that was being read, or the next one; None when there is none to give."""
+        """Return the rest of the batch that was being read, or the next batch; None when there is none."""
         self._check_not_inside()
         while True:
             choice = self._come_for_next()
@@ -86,24 +87,24 @@ class RecordCursor:
                 return batch
 
     def take(self, records_max: int | None, size_bytes: int | None = None) -> list[Batch]:
-        """Batches for one call, one for each partition.
+        """Return batches for one call, one for each partition.
 
         Args:
-            records_max: most records in all of them together; None is no limit.
-            size_bytes: enough is when they have so many bytes; None is no limit.
+            records_max: maximum number of records in all of them together; None is no limit.
+            size_bytes: stop when they have this many bytes; None is no limit.
         """
         return self.take_converted(_unchanged, records_max, size_bytes)
 
     def take_converted(self, convert: Conversion[T], records_max: int | None, size_bytes: int | None = None) -> T:
-        """As `take`, and convert the batches; if that fails, they stay in hand, but for a damaged wire batch.
+        """As `take`, and convert the batches. If the conversion fails, they stay in hand, except a damaged wire batch.
 
         Args:
-            convert: is called with no batches when there is nothing to give.
+            convert: called with an empty list when there are no batches to return.
             records_max: as `take`.
             size_bytes: as `take`.
 
         Raises:
-            CorruptBatchError: the first wire batch is damaged; the next call goes on behind it.
+            CorruptBatchError: the first wire batch is damaged; the next call continues behind it.
             BatchTooLargeError: as above.
         """
         self._check_not_inside()
@@ -129,7 +130,7 @@ class RecordCursor:
                 return converted
 
     def _skip_damage_of(self, batches: list[Batch], count: int, behind: list[Batch], change: int) -> None:
-        """The first wire batch of the first batch is damaged: the next call goes on behind it."""
+        """Skip the first wire batch of the first batch, which is damaged: the next call continues behind it."""
         rest = batches[0].behind_damage()
         waiting = [*([rest] if rest.records_count else ()), *batches[1:], *behind]
         self._moved[rest.topic_partition] = None
@@ -165,12 +166,12 @@ class RecordCursor:
         return list(taken.values()), count, left, change
 
     def records(self) -> Iterator[Record]:
-        """Give record by record what is in hand; ends when nothing is left of it.
+        """Yield the records in hand; ends when none is left.
 
         Raises:
-            CorruptBatchError: a wire batch is damaged; the next call goes on behind it.
-            DeserializationError: a record cannot be converted; it is the next one to give.
-            UsageError: a record is being made.
+            CorruptBatchError: a wire batch is damaged; the next call continues behind it.
+            DeserializationError: a record cannot be deserialized; the next call returns the same record again.
+            UsageError: a record is being decoded.
         """
         self._check_not_inside()
         self._giving = records = self._one_by_one()
@@ -200,11 +201,11 @@ class RecordCursor:
                 raise
 
     def next_record(self) -> Record | None:
-        """The next record; None when nothing is left in hand.
+        """Return the next record; None when none is left in hand.
 
         Raises:
             CorruptBatchError: as `records`.
-            UsageError: a record is being made.
+            UsageError: a record is being decoded.
         """
         if self._giving is not None:
             self._check_not_inside()
@@ -234,18 +235,18 @@ class RecordCursor:
 
     @property
     def holds_records(self) -> bool:
-        """Whether something in hand can be given now."""
+        """Whether records in hand can be returned now."""
         batches = self._waiting if self._batch is None else (self._batch, *self._waiting)
         return not self.called_home and any(batch.topic_partition not in self._paused for batch in batches)
 
     @property
     def mark(self) -> tuple[int, int]:
-        """A value that differs whenever the caller has asked for something since; for any thread to read."""
+        """A value that changes whenever the caller asks for records; any thread may read it."""
         last = self._last
         return self._visits, -1 if last is None else last.offset
 
     def position_in(self, topic_partition: TopicPartition) -> int | None:
-        """Return the offset of the next record to give of this partition; None when nothing of it is in hand."""
+        """Return the offset of the next record of this partition; None when none is in hand."""
         batch, last = self._read_so_far()
         if batch is not None and batch.topic_partition == topic_partition:
             return _next_offset(batch, last)
@@ -254,7 +255,7 @@ class RecordCursor:
         return next(starts, None)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return `position_in` of every partition of which something is in hand; for any thread to call."""
+        """Return `position_in` of every partition with records in hand; any thread may call it."""
         batch, last = self._read_so_far()
         # The first batch of a partition comes first, so it is the last one to be put into the dictionary.
         found = {waiting.topic_partition: waiting.start_offset for waiting in reversed(list(self._waiting))}
@@ -270,14 +271,14 @@ class RecordCursor:
 
     @property
     def unsettled(self) -> dict[TopicPartition, int]:
-        """Where each batch or record starts that the caller was given last, if it has not asked for more since."""
+        """Return where the last returned batches or record start, if the caller has not asked for more since."""
         batch, last = self._read_so_far()
         if batch is None:
             return self._given
         return {} if last is None or last is self._settled else {batch.topic_partition: last.offset}
 
     def settle(self) -> None:
-        """The caller has returned: what it was given is processed."""
+        """Count the returned records as processed: the caller asks for more."""
         self._given, self._settled = {}, self._last
 
     def set_aside(self) -> None:
@@ -315,12 +316,12 @@ class RecordCursor:
     # -- inside
 
     def _check_not_inside(self) -> None:
-        """Refuse to read for a deserializer or a signal handler that runs while a record is being made.
+        """Refuse to read in a deserializer or a signal handler that runs while a record is being decoded.
 
-        That record would be given after those behind it, or not at all.
+        That record would be returned after later ones, or not at all.
 
         Raises:
-            UsageError: this is one.
+            UsageError: a record is being decoded.
         """
         giving = self._giving
         if isinstance(giving, _InNext) or (isinstance(giving, GeneratorType) and giving.gi_running):
@@ -376,14 +377,14 @@ class RecordCursor:
                 return True
 
     def _stopped_by(self, error: BaseException) -> None:
-        """A record could not be given; when the batch or the record is to blame, and no interruption, see to that."""
+        """Handle a record that could not be returned, if the batch or the record is the cause, not an interruption."""
         if isinstance(error, DeserializationError):
             self._set_aside_before_the_next()
         elif isinstance(error, ProtocolError):
             self._skip_damage()
 
     def _skip_damage(self) -> None:
-        """The wire batch that holds the next record is damaged: go on behind it."""
+        """Skip the wire batch of the next record, which is damaged."""
         batch = self._batch
         if batch is None:
             return
@@ -417,7 +418,7 @@ class RecordCursor:
 
 
 def _next_offset(batch: Batch, last: Record | None) -> int:
-    """Where a batch goes on behind the last record that was given of it."""
+    """Return the next offset of a batch behind its last returned record."""
     return batch.start_offset if last is None else last.offset + 1
 
 

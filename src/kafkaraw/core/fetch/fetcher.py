@@ -273,7 +273,7 @@ class Fetcher:
                 self._diverged(partition, target, end.leader_epoch, end.end_offset)
         return refresh
 
-    # -- what the caller must hear of
+    # -- errors for the caller
 
     def problem(self, now_ms: int, *, patience_ms: int, unknown_patience_ms: int) -> KafkaError | None:
         """Return the error to raise now, if any.

@@ -62,12 +62,12 @@ class FetchLimits:
 
 
 class FetchTarget(NamedTuple):
-    """One partition in a Fetch, with what it takes to tell later whether the answer is still wanted.
+    """One partition in a Fetch, with the fields that show later whether the response is still wanted.
 
     Attributes:
-        leader_epoch: the one that the metadata told; -1 when unknown.
+        leader_epoch: the leader epoch in the metadata; -1 when unknown.
         last_epoch: the leader epoch of the record before `offset`; -1 when unknown.
-        is_fresh: nothing is known of the partition's ends yet, so the answer has to tell them.
+        is_fresh: the partition's log start and end are not known yet, so the response must have them.
     """
 
     topic_partition: TopicPartition

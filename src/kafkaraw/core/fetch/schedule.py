@@ -91,7 +91,7 @@ class FetchSchedule:
         subscriptions: the partitions.
 
     Attributes:
-        sessions: what to fetch from every node, and what the node has been told of that.
+        sessions: the fetch session with every node.
         lookups: the partitions with a pending lookup, as of the last look.
     """
 

@@ -1,7 +1,7 @@
-"""A fetch session with one broker: it remembers what is read, so that a Fetch says only what has changed. Pure.
+"""A fetch session with one broker: it remembers the partitions, so that a Fetch contains only changes. Pure.
 
-A request costs what has changed since the last one, not what is read: `targets` is what is wanted, `_said` is what the
-broker has been told, and `_news` are the partitions in which the two may differ.
+The size of a request depends on the changes since the last one, not on the number of partitions. `targets` has the
+wanted partitions, `_said` those that the broker has, and `_news` those in which the two may differ.
 
     NONE (id 0, epoch 0) -- answer with an id --> KEPT (id, epoch 1, 2, ...) -- error or no answer --> id kept, epoch 0
 
@@ -34,7 +34,7 @@ SESSION_ERRORS: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors about a whole answer after which everything is said anew."""
+"""Errors of a whole response after which the next Fetch is a full one."""
 
 
 class FetchSession:
@@ -59,7 +59,7 @@ class FetchSession:
     # -- what is wanted
 
     def want(self, target: FetchTarget) -> None:
-        """Ask for a partition, or ask for it differently; one that has moved on goes behind the others."""
+        """Add or change a partition; a partition whose position has changed goes behind the others."""
         of = target.topic_partition
         before = self.targets.get(of)
         if before is not None and before.offset != target.offset:
@@ -75,7 +75,7 @@ class FetchSession:
             self._sizes.pop(of, None)
 
     def leave_out(self, of: TopicPartition) -> None:
-        """Do not ask for a partition any more."""
+        """Remove a partition."""
         del self.targets[of]
         self._news[of] = None
         self._nameless.discard(of)
@@ -84,7 +84,7 @@ class FetchSession:
     # -- requests
 
     def plan(self, node_id: int) -> FetchPlan:
-        """The next request."""
+        """Return the next request."""
         if len(self._names) > _NAMES_KEPT + 2 * len(self.targets):  # an earlier request keeps those that it had
             self._names = {target.topic_id: of.topic for of, target in self.targets.items()}
         step = self.ask()
@@ -93,14 +93,15 @@ class FetchSession:
         return FetchPlan(node_id, asked, step, self._names, by_ids=not self._nameless, size_wanted_bytes=size)
 
     def ask(self) -> SessionStep:
-        """Say what a request has to tell.
+        """Return the session part of the next request.
 
-        One request at a time goes through the session; another one meanwhile is without.
+        One request at a time uses the session; another one meanwhile has no session.
         """
         if self._is_under_way:
             return NO_SESSION
         by_ids = not self._nameless
-        # A partition that was given up and taken again between two requests is no news to the broker, but to us.
+        # A partition that was removed and added again between two requests has not changed for the broker, but its log
+        # start and end are unknown here. A new session returns them.
         again = any(
             of in self._said and (target := self.targets.get(of)) is not None and target.is_fresh for of in self._news
         )
@@ -116,7 +117,7 @@ class FetchSession:
         return SessionStep(self._id, self._epoch, tuple(changed), tuple(forgotten))
 
     def _take_news(self) -> tuple[list[FetchTarget], list[FetchTarget]]:
-        """What is new or has changed, and what is to be forgotten, which from now on has been said."""
+        """Return the partitions to add or change, and those to forget, and note that the broker has them now."""
         changed, forgotten = [], []
         for of in self._news:
             old, new = self._said.get(of), self.targets.get(of)
@@ -131,7 +132,7 @@ class FetchSession:
         return changed, forgotten
 
     def answered(self, response: FetchResponse) -> None:
-        """Take note of the answer to what was asked last."""
+        """Process the response to the last request."""
         self._is_under_way = False
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -145,7 +146,7 @@ class FetchSession:
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def failed(self) -> None:
-        """There was no answer: whether the broker has heard is not known."""
+        """Process a request without a response: it is unknown whether the broker has received it."""
         self._is_under_way = False
         self._start_anew()
 
@@ -155,7 +156,7 @@ class FetchSession:
 
 
 def _same(old: FetchTarget | None, new: FetchTarget) -> bool:
-    """Whether the broker would be told nothing new; a jump that came back to where it was is none of its business."""
+    """Whether the broker has this target already; a seek and a seek back between two requests need no change."""
     return old is not None and (
         (old.topic_id, old.offset, old.leader_epoch, old.last_epoch, old.size_wanted_bytes)
         == (new.topic_id, new.offset, new.leader_epoch, new.last_epoch, new.size_wanted_bytes)

@@ -24,12 +24,12 @@ Of every assigned partition four offsets are known. Each is the next offset: the
     offsets_read                                                                         or what was read
     pause, resume                 -               -               -                      -
 
-(*) unless records before it are in hand: these are given first. seek, reset by the caller, and assign drop what the
-buffer and the cursor have of the partition. A pause keeps it, and none of it is given until `resume`.
+(*) unless records before it are in hand: these are returned first. seek, reset by the caller, and assign drop the
+partition's records from the buffer and the cursor. A pause keeps them, and none is returned until `resume`.
 
-Delivered is not written per record: it is the last record that the cursor gave + 1, or the start of what is in hand, or
-fetched if nothing is. The cursor belongs to the thread in the caller's call, everything else to the client's loop
-(decision 0026). Must not know of requests, errors or groups. Start at `SubscriptionState`.
+Delivered is not written per record: it is the last record that the cursor returned + 1, or the start of the records in
+hand, or fetched if there are none. The cursor belongs to the thread in the caller's call, everything else to the
+client's loop (decision 0026). This module must not depend on requests, errors or groups. Start at `SubscriptionState`.
 
 A partition's fetch state (Java's FetchStates):
 
@@ -244,7 +244,7 @@ class SubscriptionState:
 
     Attributes:
         assignment: the assigned partitions, in order.
-        paused: those that are not fetched and of which nothing is given; what was fetched of them stays.
+        paused: partitions that are not fetched and whose records are not returned; fetched records stay buffered.
         buffer: what responses brought and no call has taken.
         cursor: what the caller has in hand.
         changed: partitions of which something has changed since the fetch schedule looked at them.
@@ -274,11 +274,11 @@ class SubscriptionState:
         topic_partitions: Iterable[TopicPartition],
         starts: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
     ) -> None:
-        """Read exactly these; those that were assigned before keep their positions.
+        """Assign exactly these partitions; those that were assigned before keep their positions.
 
         Args:
-            topic_partitions: what to read.
-            starts: where those begin that are new and have one; the others are looked up.
+            topic_partitions: the partitions.
+            starts: positions of new partitions; the positions of other new partitions are looked up.
         """
         starts = starts or {}
         wanted = dict.fromkeys(topic_partitions)
@@ -299,7 +299,7 @@ class SubscriptionState:
             self._take_moved()  # nothing asks for it, and it would name every partition ever read
 
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Go on at an offset; the record before it was written in that leader epoch.
+        """Set the position of a partition; the record before it was written in that leader epoch.
 
         Raises:
             UsageError: the partition is not assigned.
@@ -307,19 +307,19 @@ class SubscriptionState:
         self._before_seek(topic_partition).seek(offset, leader_epoch)
 
     def seek_to(self, topic_partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        """Go on where a timestamp is, in all of them.
+        """Set the positions of all these partitions to the offsets of a timestamp.
 
         Raises:
-            UsageError: one is not assigned; then none has moved.
+            UsageError: a partition is not assigned; then no position has changed.
         """
         for topic_partition in self._assigned(topic_partitions):
             self._before_seek(topic_partition).request_reset(timestamp)
 
     def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Neither fetch these nor give anything of them until they are resumed; what was fetched stays.
+        """Neither fetch these partitions nor return their records until `resume`; fetched records stay buffered.
 
         Raises:
-            UsageError: one is not assigned; then none is paused.
+            UsageError: a partition is not assigned; then none is paused.
         """
         for topic_partition in self._assigned(topic_partitions):
             self.paused.add(topic_partition)
@@ -328,10 +328,10 @@ class SubscriptionState:
         self.cursor.set_aside()
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Go on with partitions that were paused.
+        """Fetch and return records of paused partitions again.
 
         Raises:
-            UsageError: one is not assigned; then none goes on.
+            UsageError: a partition is not assigned; then none is resumed.
         """
         for topic_partition in self._assigned(topic_partitions):
             self.paused.discard(topic_partition)
@@ -407,7 +407,7 @@ class SubscriptionState:
     # -- delivered
 
     def position(self, topic_partition: TopicPartition) -> int | None:
-        """Return the offset of the next record to give; None when it has to be looked up first.
+        """Return the offset of the next record to return; None when it has to be looked up first.
 
         Raises:
             UsageError: the partition is not assigned.
@@ -421,13 +421,13 @@ class SubscriptionState:
     def positions(
         self, only: Iterable[TopicPartition] | None = None, *, before: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the next offset to give of each partition, with the epoch before it, as far as that is known.
+        """Return the position of each partition, with the leader epoch before it, if that is known.
 
-        For any thread to ask.
+        Any thread may call it.
 
         Args:
-            only: look at no others than these; those that are not assigned are left out.
-            before: offsets behind which none is to be.
+            only: the partitions to return; those that are not assigned are left out.
+            before: upper limits of the positions, by partition.
         """
         in_hand, limits = self.cursor.positions(), before or {}
         found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -447,7 +447,7 @@ class SubscriptionState:
     # -- processed
 
     def caller_returned(self, *, in_doubt: bool = False) -> None:
-        """The caller asks for more: what it was given is processed; in doubt, all but what it was given last."""
+        """The caller asks for more: returned records count as processed; if in doubt, all but those returned last."""
         moved = self._take_moved()
         if not in_doubt:
             self.cursor.settle()
@@ -463,11 +463,11 @@ class SubscriptionState:
         self._was_in_doubt = in_doubt
 
     def store(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Take these as processed, for a consumer that stores offsets itself."""
+        """Store these offsets as processed, for a consumer that stores offsets itself."""
         self._processed.update(offsets)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what counts as processed."""
+        """Return the processed offsets."""
         return dict(self._processed)
 
     # -- committed

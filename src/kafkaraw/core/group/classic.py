@@ -303,7 +303,7 @@ class ClassicMember:
 
         Not every coordinator says so. It keeps static members that have not rejoined in time, as they were when they
         joined last, perhaps without partitions. And it lets classic members into a group of the consumer protocol
-        again, whatever their ids. A revocation callback would then overwrite offsets that the new owner has committed.
+        again, with any ids. A revocation callback would then overwrite offsets that the new owner has committed.
         """
         patience_ms = min(self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms)
         return now_ms - self._rebalance.confirmed_ms > patience_ms
@@ -352,7 +352,7 @@ class ClassicMember:
             self._on_heartbeat_response(response, now_ms)
         elif attempt == self._rebalance.attempt:
             may_be_fenced = self._may_be_fenced(now_ms)
-            # Whatever the response says: a coordinator that shuts down may have delayed it for long.
+            # With any response: a coordinator that shuts down may have delayed it for long.
             self._rebalance.confirmed_ms = now_ms
             if isinstance(response, JoinGroupResponse):
                 self._joined(response, now_ms, may_be_fenced=may_be_fenced)

@@ -58,7 +58,7 @@ class GroupMember(Protocol):
     Attributes:
         settings: the member's settings.
         identity: what the coordinator knows it by.
-        reconciler: the partitions that the application owns, and what its listener and its calls have to be told.
+        reconciler: the partitions that the application owns, and the pending listener calls and errors.
         poll_timer: enforces `max_poll_interval_ms`.
         metrics: counters.
     """

@@ -1,5 +1,5 @@
-"""The producer's decisions, pure: which sealed batch goes where and when, and what became of it.
+"""The producer's decisions, pure: when to send each sealed batch to which broker, and its outcome.
 
-Start at `machine.py`; the order of one partition's batches is kept in `partition.py`, what senders are told in
-`ledger.py`, and what follows from a broker's refusal stands in `outcomes.py` and `remedies.py`.
+Start at `machine.py`. `partition.py` keeps the order of one partition's batches, `ledger.py` reports outcomes, and
+`outcomes.py` and `remedies.py` decide what follows an error response.
 """

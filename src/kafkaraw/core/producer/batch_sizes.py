@@ -34,10 +34,10 @@ class BatchSizes:
 
     Args:
         batch_size: the setting: no batch becomes larger.
-        limit: told the topic and the size of its next batches.
+        limit: called with a topic and the size of its next batches.
 
     Attributes:
-        learned: by topic; empty while brokers take whatever they are sent.
+        learned: by topic; empty while brokers accept all batches.
     """
 
     def __init__(self, batch_size: int, limit: Callable[[str, int], None]) -> None:

@@ -64,7 +64,7 @@ class MetadataRefreshed:
     """The refresh that was asked for has ended; `error` says why it was of no use.
 
     Attributes:
-        refused: why brokers tell nothing of these topics, where asking again would not help: their batches fail.
+        refused: the final errors of topics whose metadata brokers do not return; their batches fail.
     """
 
     error: KafkaError | None = None
@@ -118,7 +118,7 @@ class TopicsIdle:
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """Give everything up. `make_error` is told, batch by batch, which records it holds, and builds the error."""
+    """Fail all batches. `make_error` is called with the records of each batch, and returns the error."""
 
     make_error: Callable[[Unacknowledged], KafkaError]
 
@@ -230,7 +230,7 @@ class Resplit:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The records are given up; `report` says which they are."""
+    """Fail the records; `report` names them."""
 
     batch: SealedBatch
     error: KafkaError

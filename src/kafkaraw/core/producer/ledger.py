@@ -1,8 +1,8 @@
-"""Every batch of a producer until its sender has been told, and what its sender was told: written, or given up.
+"""The batches of a producer that are not acknowledged or failed yet, and the report of each outcome.
 
-Each sender is told once per batch, and the memory of a batch is given back once, when nothing reads it any more: a
-batch that is given up while it is in flight keeps its memory until it lands. No decisions; those are `machine.py`'s.
-Start at `Ledger.fail`.
+The outcome of each batch is reported once, and its memory is released once, when no code reads it any more: a batch
+that fails while it is in flight keeps its memory until its request has ended. `machine.py` makes the decisions. Start
+at `Ledger.fail`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kafkaraw.records import SealedBatch
 
 
 class Ledger:
-    """The batches under way, oldest first.
+    """The batches that are queued or in flight, oldest first.
 
     Args:
-        delivery_timeout_ms: how old a batch may become; for the words of the error.
-        tell: takes what is to be told or given back.
+        delivery_timeout_ms: the maximum age of a batch; for the error message.
+        tell: called with the actions that report an outcome or release memory.
     """
 
     def __init__(self, delivery_timeout_ms: int, tell: Callable[[Action], None]) -> None:
@@ -31,27 +31,27 @@ class Ledger:
         self._by_age: deque[Shipment] = deque()
 
     def add(self, shipment: Shipment) -> None:
-        """Take a new batch in."""
+        """Add a new batch."""
         self._by_age.append(shipment)
 
     def replace(self, shipment: Shipment, parts: Sequence[Shipment]) -> None:
-        """Put the parts of a batch that was split in its place; its memory is theirs, its sender hears of each."""
+        """Replace a split batch with its parts, which share its memory; each part has an outcome of its own."""
         shipment.settled = True
         at = self._by_age.index(shipment)
         for part in reversed(parts):
             self._by_age.insert(at, part)
 
-    # ---- what senders are told
+    # ---- outcomes
 
     def acknowledge(self, shipment: Shipment, outcome: PartitionOutcome) -> None:
-        """A batch that has landed is written."""
+        """Report that a batch is written; its request has ended."""
         if not shipment.settled:
             shipment.settled = True
             self._tell(Acknowledge(shipment.batch, outcome.base_offset, outcome.log_append_time_ms))
         self._tell(Release(shipment.batch))
 
     def fail(self, shipment: Shipment, error: KafkaError) -> None:
-        """Give a batch up, if that has not been done before; what is in flight keeps its memory until it lands."""
+        """Fail a batch, unless it has an outcome. In flight, it keeps its memory until the request has ended."""
         if not shipment.settled:
             shipment.settled = True
             self._tell(Fail(shipment.batch, error, shipment.report()))
@@ -59,7 +59,7 @@ class Ledger:
             self._tell(Release(shipment.batch))
 
     def expire(self, now_ms: int, last_error: KafkaError | None) -> None:
-        """Give up what is too old; `last_error` is what may have kept it."""
+        """Fail the batches whose delivery timeout has passed; `last_error` is the probable cause."""
         self._forget_settled()
         while self._by_age and self._by_age[0].expires_ms <= now_ms:
             shipment = self._by_age.popleft()
@@ -77,26 +77,26 @@ class Ledger:
 
     @property
     def expires_ms(self) -> int | None:
-        """When the oldest batch is too old; None when there is none."""
+        """Return when the delivery timeout of the oldest batch passes; None without batches."""
         by_age = self._by_age
         while by_age and by_age[0].settled:
             by_age.popleft()
         return by_age[0].expires_ms if by_age else None
 
     def unsettled(self) -> Iterator[Shipment]:
-        """The batches whose senders have not been told anything yet, oldest first."""
+        """Return the batches without an outcome, oldest first."""
         return (shipment for shipment in self._by_age if not shipment.settled)
 
     def queued(self) -> Iterator[Shipment]:
-        """Those of them that are not in flight."""
+        """Return the batches without an outcome that are not in flight."""
         return (shipment for shipment in self.unsettled() if not shipment.in_flight)
 
     def unsettled_batches(self) -> list[SealedBatch]:
-        """The batches alone."""
+        """Return the batches without an outcome, as `SealedBatch`."""
         return [shipment.batch for shipment in self.unsettled()]
 
     def report(self) -> list[Unacknowledged]:
-        """Which records are neither acknowledged nor failed, one entry per partition."""
+        """Return the records that are neither acknowledged nor failed, one entry per partition."""
         return summarise([shipment.report() for shipment in self.unsettled()])
 
     def _forget_settled(self) -> None:

@@ -1,13 +1,12 @@
-"""The producer's decisions about sealed batches: what to send where and when, what is written, what is given up.
+"""The producer's decisions about sealed batches: when to send them to which broker, and when they succeed or fail.
 
-Pure: it is told what happened (`receive`), says what to do (`actions`), when it wants to be woken (`deadline_ms`) and
-is woken (`tick`). It never sees a record, a socket or a clock; times are milliseconds of one monotonic clock. The
-order of a partition's batches is kept by `partition.py`; start there for the why. The asyncio driver is
-`kafkaraw.client.sending.sender`.
+Pure: `receive` takes events, `actions` returns what to do, `deadline_ms` returns when to call `tick`. The machine uses
+no records, sockets or clocks; times are milliseconds of one monotonic clock. `partition.py` keeps the order of a
+partition's batches, and explains it. The asyncio driver is `kafkaraw.client.sending.sender`.
 
-What is promised. With idempotence: every record is written at most once, in the order of sending, as long as its
-delivery time lasts. Without: a batch that is sent again may be written twice, and of the batches that were in flight
-together one that failed is written after later ones that did not; never after newer ones.
+Guarantees. With idempotence, every record is written at most once, in the order of sending, within its delivery
+timeout. Without idempotence, a retried batch may be written twice, and may be written after later batches that were in
+flight together with it; never after batches that were sent later than these.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ class ProducerMachine:
     # ---- the four verbs
 
     def receive(self, event: Event, now_ms: int) -> None:
-        """Take note of something that happened."""
+        """Process an event."""
         match event:
             case Answered():
                 self._on_answer(event, now_ms)
@@ -153,12 +152,12 @@ class ProducerMachine:
         self._dispatch(now_ms)
 
     def actions(self) -> list[Action]:
-        """What to do now, in this order; each action is given once."""
+        """Return what to do now, in this order; each action is returned once."""
         actions, self._actions = self._actions, []
         return actions
 
     def deadline_ms(self) -> int | None:
-        """When `tick` should be called at the latest; None while only an event can bring news."""
+        """Return when to call `tick` at the latest; None while only an event can cause an action."""
         expires_ms = self._ledger.expires_ms
         if not self._backing_off and not self._stale_topics and self._identity is not None:  # all is well
             return expires_ms
@@ -172,7 +171,7 @@ class ProducerMachine:
         return min(times, default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Let time pass: give up what is too old, go on with what has backed off."""
+        """Fail the batches whose delivery timeout has passed, and retry those whose backoff has ended."""
         self._ledger.expire(now_ms, self._last_error)
         for topic_partition, queue in list(self._backing_off.items()):
             if queue.resume_ms <= now_ms:
@@ -195,7 +194,7 @@ class ProducerMachine:
         return self._last_error
 
     def unsettled(self) -> list[SealedBatch]:
-        """The batches whose senders have not been told anything yet, oldest first."""
+        """Return the batches without an outcome, oldest first."""
         return self._ledger.unsettled_batches()
 
     def unsettled_reports(self) -> list[tuple[SealedBatch, Unacknowledged]]:
@@ -203,7 +202,7 @@ class ProducerMachine:
         return [(shipment.batch, shipment.report()) for shipment in self._ledger.unsettled()]
 
     def unacknowledged(self) -> list[Unacknowledged]:
-        """Which records are neither acknowledged nor failed, one entry per partition."""
+        """Return the records that are neither acknowledged nor failed, one entry per partition."""
         return self._ledger.report()
 
     def waiting(self) -> dict[TopicPartition, int]:

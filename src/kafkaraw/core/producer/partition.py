@@ -1,32 +1,34 @@
 """One partition's batches, from sealed to settled: their order, their sequence numbers, and when they may be sent.
 
-Theory of operation. Batches leave in the order in which they were sealed, up to five in flight (Kafka's brokers
-remember five). When one has to be sent again, the partition is drained: nothing more is sent until everything in
-flight has been answered. Then whatever came back is put in front of the queue in its old order, with its old numbers,
-and after a back-off the partition goes on. So an earlier batch can never be overtaken by a later one, however the
-answers arrive; a batch that had been written all the same is recognised by its numbers and dropped by the broker.
+Theory of operation. Batches are sent in the order in which they were sealed, up to five in flight (Kafka's brokers
+remember five). When a batch has to be retried, the partition is drained: no batch is sent until all batches in flight
+have a response. Then the batches to retry are put in front of the queue in their old order, with their old sequence
+numbers, and after a backoff the partition continues. So a later batch never overtakes an earlier one, regardless of the
+order of the responses. If the broker had written a retried batch already, it recognises the sequence numbers and drops
+the duplicate.
 
-A batch that is given up leaves a hole in the numbers if the broker never wrote it. The broker then answers the next
-one with OUT_OF_ORDER_SEQUENCE_NUMBER, and since it refuses everything behind a hole, nothing behind it is written:
-the partition may safely start again at sequence 0 under its next epoch. (An epoch belongs to one partition of one
-producer id, because a broker checks both per partition; Java's producer bumps it locally as well, KIP-360.) That there
-is a hole must be certain, though: a leader that was deposed and has not heard of it answers from an old log. It is
-certain when some batch with numbers of this epoch can never have been written, be it the one that was refused. A batch
-that may have been written keeps its numbers until then.
+A failed batch leaves a hole in the sequence numbers if the broker never wrote it. The broker then answers the next
+batch with OUT_OF_ORDER_SEQUENCE_NUMBER. It refuses all batches behind a hole, so none of them is written, and the
+partition may safely start again at sequence 0 under its next epoch. (An epoch belongs to one partition of one producer
+id, because a broker checks both per partition; Java's producer bumps it locally as well, KIP-360.) The hole must be
+certain, though: a broker that does not know yet that it is no longer the leader answers from an old log. The hole is
+certain when some batch with numbers of this epoch can never have been written; the refused batch may be that batch. A
+batch that may have been written keeps its numbers until then.
 
-What is sent again goes alone, and newer batches wait until all of it is settled. A batch that was written without our
-knowing is recognised only while it is among the five that the broker remembers: newer ones would push it out. And
-without idempotence, where nothing is refused for coming too early, only batches that were in flight together when the
-first of them failed can change places.
+Retried batches are sent alone; newer batches wait until all of them are settled. A broker recognises a batch that was
+written without the client's knowledge only while it is among the last five: newer batches would push it out. Without
+idempotence, brokers do not refuse batches that come too early; then only batches that were in flight together when the
+first of them failed can be reordered.
 
-A batch that is too large for the broker comes back as several, which share its numbers among them.
+If a batch is too large for the broker, it is split, and its parts share its sequence numbers (batch split).
 
-A partition to which nothing was sent for long is forgotten, with its numbers. If it is used again, it cannot go on with
-them, and a broker that remembers the producer refuses sequence 0 in the same epoch. So the partition begins again as
-after a hole: at sequence 0 of an epoch above the one that was forgotten (`ProducerMachine._on_topics_idle`). That is
-safe because nothing of it is queued or in flight: no batch with old numbers will be sent again.
+A partition is forgotten, with its sequence numbers, when its topic was idle for `metadata_max_idle_ms`. If it is used
+again, it cannot continue with them, and a broker that remembers the producer refuses sequence 0 in the same epoch. So
+the partition starts again as after a hole: at sequence 0 of an epoch above the forgotten one
+(`ProducerMachine._on_topics_idle`). That is safe because none of its batches is queued or in flight: no batch with old
+numbers will be sent again.
 
-This module must not know about nodes, requests or time limits; `machine.py` does.
+This module must not depend on nodes, requests or time limits; `machine.py` does.
 """
 
 from __future__ import annotations
@@ -87,10 +89,10 @@ TRANSITIONS = {
 class Shipment:
     """One batch on its way.
 
-    `first_index` counts the records that this producer sent to the partition before. `settled` is set when the caller
-    has been told; the batch may still be in flight then (its delivery time was over), so its memory is still read.
-    `sent_back` is set when it has to be settled before anything newer is sent; `is_part` when it is what a batch was
-    split into.
+    `first_index` counts the records that this producer sent to the partition before. `settled` is set when the outcome
+    was reported; after a delivery timeout the batch may still be in flight then, so its memory is still read.
+    `sent_back` is set when it has to be settled before any newer batch is sent; `is_part` when it is a part of a split
+    batch.
     """
 
     batch: SealedBatch
@@ -145,7 +147,7 @@ class PartitionQueue:
         return shipment
 
     def head(self) -> Shipment | None:
-        """The batch to send next; batches that were given up meanwhile are skipped."""
+        """Return the batch to send next; skips batches that have failed meanwhile."""
         while self.waiting and self.waiting[0].settled:
             self.forget(self.waiting.popleft())
         return self.waiting[0] if self.waiting else None
@@ -191,7 +193,7 @@ class PartitionQueue:
         self._proven = self.has_hole = False
 
     def forget(self, shipment: Shipment) -> None:
-        """A batch is given up, and not in flight any more: its numbers may be a hole now."""
+        """Note that a batch has failed and is not in flight any more: its numbers may be a hole now."""
         self.has_hole |= shipment.sequence >= 0 and not shipment.maybe_written
 
     def land(self, shipment: Shipment) -> None:

@@ -1,4 +1,4 @@
-"""What to do about a batch that was not written: send it again as it is, renumbered or in parts, or give it up.
+"""What to do about a batch that was not written: retry it as it is, renumbered or split, or fail it.
 
 Pure functions from what is known of the batch to a `Remedy`, one per verdict; the verdicts are in `outcomes.py`, and
 `machine.py` carries remedies out. Start at `remedy_for`.
@@ -35,7 +35,7 @@ class Remedy(Enum):
     SPLIT = auto()
     """Send it again in parts, which have its numbers."""
     GIVE_UP = auto()
-    """Tell its sender."""
+    """Fail the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _forgotten(case: Case) -> Remedy:
 
 
 def _old_epoch(case: Case) -> Remedy:
-    """Nobody else has this producer id, so the later epoch is one of ours; but did it bring this very batch?"""
+    """The later epoch is this producer's own, since the producer id is; this batch may be written under it already."""
     if case.epochs_from_coordinator:
         return Remedy.GIVE_UP
     if not case.first:

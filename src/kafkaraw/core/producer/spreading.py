@@ -1,8 +1,9 @@
-"""Which partitions take the records that go by no key: more often those with fewer batches waiting.
+"""Chooses partitions for records without a key by partition load: more often those with fewer waiting batches.
 
-Pure: told what waits where, it draws the next turns; `OpenBatches` takes them one after the other. A partition's chance
-is (batches waiting at the fullest) + 1 - (batches waiting at this one), so a broker that is slow gets less, and none is
-left out for good. Where the same waits everywhere, all take turns. Start at `Spreading.turns`.
+Pure: from the number of waiting batches it draws the next partitions; `OpenBatches` uses them one after the other. The
+weight of a partition is (waiting batches of the fullest partition) + 1 - (waiting batches of this one), so a slow
+broker gets fewer records, and no partition is left out for ever. With equal load, all partitions are used in turn.
+Start at `Spreading.turns`.
 
 Source: KIP-794; Kafka's BuiltInPartitioner.updatePartitionLoadStats and RecordAccumulator.partitionReady.
 """
@@ -51,7 +52,7 @@ class Spreading:
         uneven = self._adaptive and len({waiting.get(partition, 0) for partition in takers}) > 1
         if uneven:
             return self._draw(takers, waiting)
-        if not takers or len(takers) == len(led):  # where none is left, Java asks nobody for statistics either
+        if not takers or len(takers) == len(led):  # if no partition is available, Java ignores the statistics, too
             takers = led
         return () if len(takers) == partitions_count else takers
 

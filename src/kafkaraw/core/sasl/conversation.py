@@ -186,7 +186,7 @@ class SaslConversation:
                 raise ProtocolError(f"{self._peer} answered {type(response).__name__} in the middle of the login")
 
     def fail(self) -> None:
-        """Whatever carried the conversation broke."""
+        """End the conversation because its connection has ended."""
         if self.state not in (_S.COMPLETE, _S.FAILED):
             self._move_to(_S.FAILED)
 

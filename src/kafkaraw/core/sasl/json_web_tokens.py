@@ -1,6 +1,6 @@
 """Reads JSON Web Tokens: their parts, and when they end. Used for tokens that a client gets and that a broker is shown.
 
-Nothing here checks a signature. Whatever the bytes are, there is a value or a ValueError that shows none of them.
+This module does not check signatures. For any bytes it returns a value, or raises a ValueError without the bytes.
 Source: RFC 7515, RFC 7519.
 """
 

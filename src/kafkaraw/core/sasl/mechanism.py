@@ -1,4 +1,4 @@
-"""What a SASL mechanism is, on either end. Tokens are secrets: nobody logs them."""
+"""The interfaces of a SASL mechanism, for client and broker. Tokens are secrets, and must not be logged."""
 
 from __future__ import annotations
 

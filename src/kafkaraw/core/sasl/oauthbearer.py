@@ -1,7 +1,7 @@
-"""OAUTHBEARER: a bearer token that somebody else issued. Source: RFC 7628, KIP-255.
+"""OAUTHBEARER: a bearer token from an authorization server. Source: RFC 7628, KIP-255.
 
-The client's half carries any token. The broker's half here takes *unsecured* tokens (signed by nobody) and is for
-tests; it exists only where it was asked for by name, because a broker that takes them lets everybody in.
+The client's half sends any token. The broker's half accepts *unsecured* tokens, which have no signature, and is for
+tests; it has to be enabled by name, because a broker that accepts such tokens authenticates every client.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def read_unsecured_token(token: str, now_s: float, rules: UnsecuredRules) -> Uns
     """Read an unsecured JWS.
 
     Raises:
-        ValueError: it is not one, is signed, names nobody, or its time is over; the message shows none of it.
+        ValueError: it is not an unsecured JWS, is signed, has no principal, or has expired; the message does not show
+            the token.
     """
     parts = token.split(".")
     if len(parts) != 3 or parts[2]:

@@ -1,4 +1,4 @@
-"""Sticky assignment when all members want the same topics: everybody gets the same number, give or take one. Pure.
+"""Sticky assignment when all members want the same topics: their numbers of partitions differ by at most one. Pure.
 
 Members keep what they own up to their share; the rest is dealt out, to neighbours first when racks matter, to members
 below their share before those that may have one more. Source: Kafka's AbstractStickyAssignor, KIP-881.

@@ -1,8 +1,8 @@
 """Sticky assignment when members want different topics: as even as subscriptions allow. Pure.
 
-Members keep what they own and still want; what is free goes to the member with the least; then partitions move from
-those with more to those with less until nobody who could take one has two fewer. Source: Kafka's
-AbstractStickyAssignor, KIP-54, KIP-881.
+Members keep the partitions that they own and still want. Each unassigned partition goes to the member with the fewest.
+Then partitions move to members with fewer, until no member that wants a partition has at least two fewer than its
+owner. Source: Kafka's AbstractStickyAssignor, KIP-54, KIP-881.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Way = tuple[str, str]
 
 
 def assign_general(topics: Topics, members: Members, racks: RackMap, owned: Owned) -> Assignment:
-    """Share the partitions out; what each member gets."""
+    """Return the partitions of each member."""
     balance = _Balance(topics, members, racks, owned)
     revoked = balance.drop_unwanted()
     free = balance.unassigned()
@@ -155,7 +155,7 @@ class _Balance:
         self._even = None
 
     def _is_even(self) -> bool:
-        """Whether nobody could take a partition from a member that has at least two more."""
+        """Whether no member could take a partition from a member that has at least two more."""
         if self._even is None:
             self._even = self._by_count[0][0] >= self._by_count[-1][0] - 1 or not any(
                 map(self._is_uneven, self.wanting)

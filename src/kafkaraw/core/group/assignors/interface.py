@@ -17,9 +17,9 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(ABC):
-    """Shares the partitions of topics out among the members of a group.
+    """Assigns the partitions of topics to the members of a group.
 
-    One object belongs to one consumer. The leader's is asked to `assign`; every member's hears of the result.
+    Each consumer has its own object. The group leader calls `assign`; every member calls `assigned` with the result.
 
     Attributes:
         name: what all members of the group must call it.
@@ -32,19 +32,19 @@ class Assignor(ABC):
 
     @abstractmethod
     def assign(self, topics: Topics, members: Members) -> Mapping[str, Sequence[TopicPartition]]:
-        """Share the partitions out.
+        """Assign the partitions of topics to members.
 
         Args:
-            topics: topics that members want and that exist.
+            topics: the existing topics that members have subscribed to.
             members: by member id.
 
         Returns:
-            what each member gets, by member id.
+            the partitions of each member, by member id.
         """
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """Bytes that this member adds to its subscription, for the leader's assignor; None for none."""
+        """Return bytes that this member adds to its subscription, for the leader's assignor; None for none."""
         return None
 
     def assigned(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:  # noqa: B027 - may be left out
-        """Hear what this member was given."""
+        """Called with the partitions that were assigned to this member."""
