@@ -1,7 +1,7 @@
 """Zigzag varints, the integers inside records: small numbers of either sign take few bytes.
 
-The loops that matter have the short cases inlined and come here for the rest. Start at `encode_varint`. The unsigned
-varints of flexible message versions are another family and live in `protocol`.
+The hot loops decode short varints inline and call this module for longer ones. Start at `encode_varint`. The unsigned
+varints of flexible message versions are a different encoding; they are in `protocol`.
 """
 
 from __future__ import annotations
