@@ -146,7 +146,7 @@ class Spec:
 
 
 class Response:
-    """Base class of the responses. It has no fields: type checkers use it to tell apart responses and others."""
+    """Base class of the responses. It has no fields: type checkers recognise a response by it."""
 
     __slots__ = ()
 
