@@ -30,7 +30,7 @@ VARINTS: Final[list[bytes]] = _table()
 
 
 def as_int64(number: int) -> int:
-    """Wrap around as Java's arithmetic does: the difference of two timestamps may pass 64 bits, and comes back."""
+    """Wrap around as Java's arithmetic does: the difference of two timestamps may exceed 64 bits, and is restored."""
     return (number + 2**63 & _INT64_MASK) - 2**63
 
 

@@ -159,10 +159,10 @@ class _Topic:
 
 
 def _change(method: Callable[Concatenate[OpenBatches, P], T]) -> Callable[Concatenate[OpenBatches, P], T]:
-    """Have a method hold the lock, and say so.
+    """Make a method hold the lock, with `is_changing` set.
 
-    Python looks for signals when a function of its own is entered, and an interruption there would skip what such a
-    function does: so what takes the lock and gives it back is the lock itself.
+    Python handles signals when it enters a Python function, and an interruption there would skip the function's work.
+    So the lock itself is entered and left, not a function that acquires and releases it.
     """
 
     @wraps(method)
