@@ -1,4 +1,4 @@
-"""The balance sheet of the flights demo: is the output equal to the input? Pure arithmetic."""
+"""The balance sheet of the flights demo: do the outputs add up to the inputs? Pure arithmetic."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class DataLossError(KafkaError):
 
 
 def as_options(what: object) -> str:
-    """Return a message of the client with its settings named as options: `kafka.sasl.mechanism`, `sasl_mechanism`."""
+    """Name settings in a client's message as options: `kafka.sasl.mechanism` for `sasl_mechanism`."""
     return spelled(str(what), prefix=CLIENT_PREFIX)
 
 
